@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An application's own failure codes, as data over the canonical ones.
+
+A `CodeSet` is an ordered list of own codes, each saying what it takes: canonical codes, categories, HTTP statuses or exception
+classes, for every stage or only for some. The first entry that takes a failure names it; `otherwise` names the rest. The set
+changes names, limits and words; the facts of the failure (status, told delay, message) stay as they were classified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+
+from redrive.core.checks import whole
+from redrive.core.classify import class_name
+from redrive.core.failure import Asked, Category, Failure, Retryable, Severity
+from redrive.core.taxonomy import code_named
+from redrive.errors import ConfigurationError
+
+Source = str | Category | int | range | type[BaseException]
+"""What an own code takes: a canonical code or category by name, an HTTP status or a range of them, or an exception class."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCode:
+    """One code of an application: its name, what it takes, and what it changes.
+
+    One match among `takes` is enough. What is left None stays as the canonical code has it. A name may stand in several entries
+    of a set, for instance once retryable and once not.
+    """
+
+    name: str
+    takes: Collection[Source] = ()
+    _: KW_ONLY
+    line: str | None = None
+    hint: str | None = None
+    category: Category | None = None
+    retryable: bool | Retryable | None = None
+    severity: Severity | None = None
+    max_attempts: int | None = None
+    """How many attempts may fail with this code before it is given up; the first one counts."""
+    stages: Collection[str] = ()
+    """The stages this entry speaks for; empty means all."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.takes, str):
+            raise ConfigurationError(
+                field=f"OwnCode({self.name}).takes", value=self.takes, rule="must be a list", fix=f"Write takes=[{self.takes!r}]."
+            )
+        for source in self.takes:
+            _check_source(self.name, source)
+        if self.max_attempts is not None:
+            whole(f"OwnCode({self.name}).max_attempts", self.max_attempts, minimum=1, fix="Leave it out for no limit of its own.")
+
+    def takes_failure(self, failure: Failure, stage: str | None) -> bool:
+        """Say whether this entry names the failure when it happened in this stage."""
+        if self.stages and stage not in self.stages:
+            return False
+        return any(_matches(source, failure) for source in self.takes)
+
+    def applied_to(self, failure: Failure, *, idempotent: bool) -> Failure:
+        """Return the failure under this name."""
+        return replace(
+            failure,
+            code=self.name,
+            category=self.category or failure.category,
+            severity=self.severity or failure.severity,
+            retryable=self._retryable(failure, idempotent=idempotent),
+            max_attempts=self.max_attempts or failure.max_attempts,
+            line=self.line or failure.line,
+            hint=self.hint or failure.hint,
+            rule=f"{failure.rule} -> {self.name}",
+        )
+
+    def _retryable(self, failure: Failure, *, idempotent: bool) -> bool:
+        # What the stage asked for by a signal stands above any table.
+        if self.retryable is None or failure.asked is not None:
+            return failure.retryable
+        if isinstance(self.retryable, Retryable):
+            return self.retryable.holds(idempotent=idempotent)
+        return self.retryable
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSet:
+    """An application's codes: entries in order of precedence, and the code for what none of them takes."""
+
+    name: str
+    codes: tuple[OwnCode, ...]
+    otherwise: OwnCode
+
+    def __init__(self, name: str, codes: Iterable[OwnCode], *, otherwise: OwnCode) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "codes", tuple(codes))
+        object.__setattr__(self, "otherwise", otherwise)
+        for entry in (*self.codes, otherwise):
+            if not isinstance(entry, OwnCode):
+                raise ConfigurationError(
+                    field=f"CodeSet({name}).codes", value=entry, rule="must hold OwnCode entries", fix='Write OwnCode("NAME", [...]).'
+                )
+
+    def __getitem__(self, name: str) -> OwnCode:
+        """Return the first entry with this name, or say which names there are."""
+        for entry in (*self.codes, self.otherwise):
+            if entry.name == name:
+                return entry
+        raise ConfigurationError(
+            field=f"code of {self.name}", value=name, rule="must be one of its codes", fix=f"Known: {', '.join(self.names)}."
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The codes' names, each once, in order."""
+        return tuple(dict.fromkeys(entry.name for entry in (*self.codes, self.otherwise)))
+
+    def translate(self, failure: Failure, *, stage: str | None = None, idempotent: bool = False) -> Failure:
+        """Return the failure under this application's own code."""
+        if failure.asked is Asked.FAIL and failure.code in self.names:
+            return self[failure.code].applied_to(failure, idempotent=idempotent)
+        entry = next((entry for entry in self.codes if entry.takes_failure(failure, stage)), self.otherwise)
+        return entry.applied_to(failure, idempotent=idempotent)
+
+
+def _check_source(name: str, source: Source) -> None:
+    if isinstance(source, Category | range) or (isinstance(source, type) and issubclass(source, BaseException)):
+        return
+    if isinstance(source, str):
+        if source not in set(Category):
+            code_named(source)
+        return
+    if isinstance(source, bool) or not isinstance(source, int) or not 100 <= source <= 599:
+        raise ConfigurationError(
+            field=f"OwnCode({name}).takes",
+            value=source,
+            rule="must hold canonical codes, categories, HTTP statuses (100 to 599), ranges of them, or exception classes",
+            fix="See docs/failures.md for the codes.",
+        )
+
+
+def _matches(source: Source, failure: Failure) -> bool:
+    if isinstance(source, str):
+        return source in (failure.canonical, failure.category)
+    if isinstance(source, type):
+        return class_name(source) in failure.lineage
+    if isinstance(source, range):
+        return failure.http_status is not None and failure.http_status in source
+    return failure.http_status == source

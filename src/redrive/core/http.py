@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an HTTP answer means: status, headers and error body together, for every client library alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Category, Code
+from redrive.core.provider import ProviderError, read_body
+from redrive.core.retry_after import fold_headers, from_headers
+from redrive.core.verdict import Moment, Verdict
+
+_STATUSES: Final[dict[int, Code]] = {
+    401: taxonomy.AUTH_INVALID,
+    402: taxonomy.QUOTA_EXHAUSTED,
+    403: taxonomy.AUTH_DENIED,
+    404: taxonomy.NOT_FOUND,
+    407: taxonomy.AUTH_INVALID,
+    408: taxonomy.NETWORK_TIMEOUT,
+    409: taxonomy.CONFLICT,
+    410: taxonomy.NOT_FOUND,
+    412: taxonomy.CONFLICT,
+    413: taxonomy.REQUEST_TOO_LARGE,
+    414: taxonomy.REQUEST_TOO_LARGE,
+    422: taxonomy.SCHEMA_INVALID,
+    423: taxonomy.CONFLICT,
+    425: taxonomy.UPSTREAM_NOT_READY,
+    429: taxonomy.RATE_LIMITED,
+    431: taxonomy.REQUEST_TOO_LARGE,
+    451: taxonomy.REJECTED_POLICY,
+    499: taxonomy.NETWORK_TIMEOUT,
+    501: taxonomy.UPSTREAM_UNSUPPORTED,
+    502: taxonomy.NETWORK_BAD_GATEWAY,
+    503: taxonomy.NETWORK_UNAVAILABLE,
+    504: taxonomy.NETWORK_GATEWAY_TIMEOUT,
+    505: taxonomy.UPSTREAM_UNSUPPORTED,
+    529: taxonomy.UPSTREAM_OVERLOADED,
+}
+_VAGUE_WORDS: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
+_REQUEST_ID_HEADERS: Final = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "x-amz-request-id",
+    "x-goog-request-id",
+    "x-correlation-id",
+    "cf-ray",
+)
+_ID_MAX: Final = 200
+
+
+def code_for_status(status: int) -> Code:
+    """Return what a status means by itself; 408, 425, 429 and 499 heal, other 4xx do not, 5xx do except 501 and 505."""
+    known = _STATUSES.get(status)
+    if known is not None:
+        return known
+    if status >= 500:
+        return taxonomy.UPSTREAM_ERROR
+    return taxonomy.REQUEST_INVALID if status >= 400 else taxonomy.NETWORK_PROTOCOL
+
+
+def read_answer(status: int, moment: Moment, *, headers: object = None, body: object = None) -> Verdict:
+    """Read an error answer: the provider's own word wins over the status where it says more."""
+    folded = fold_headers(headers)
+    provider = read_body(body)
+    code = _code(status, folded, provider)
+    told = from_headers(folded, moment.now, is_limit=code is taxonomy.RATE_LIMITED)
+    return Verdict(
+        code=code,
+        http_status=status,
+        retry_after=told if told is not None else provider.retry_after,
+        provider_code=provider.word,
+        request_id=request_id_in(folded) or provider.request_id,
+    )
+
+
+def request_id_in(headers: Mapping[str, str]) -> str | None:
+    """Return the dependency's id for the request from folded headers."""
+    found = next((headers[name] for name in _REQUEST_ID_HEADERS if headers.get(name)), None)
+    return found[:_ID_MAX] if found else None
+
+
+def _code(status: int, headers: Mapping[str, str], provider: ProviderError) -> Code:
+    by_status = code_for_status(status)
+    by_word = provider.code
+    if status == 403 and by_word in {None, taxonomy.AUTH_DENIED} and _is_limit(headers):
+        return taxonomy.RATE_LIMITED
+    if by_word is None or by_word is by_status:
+        return by_status
+    # A general word ("invalid_request_error", "internal") never overrules a status that says more: a 401 stays a 401.
+    if by_word in _VAGUE_WORDS and status in _STATUSES:
+        return by_status
+    # A 5xx is the server's own trouble whatever its body claims, except for a spent quota or a policy block.
+    if status >= 500 and by_word.category not in {Category.RATE_LIMIT, Category.REJECTED, Category.UPSTREAM, Category.NETWORK}:
+        return by_status
+    return by_word
+
+
+def _is_limit(headers: Mapping[str, str]) -> bool:
+    """A 403 with Retry-After, or with nothing left of a limit, is how some services (GitHub, for one) say 429."""
+    return "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"

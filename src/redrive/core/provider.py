@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a provider's error body says: the name it gives the failure, and what that name means.
+
+A status code alone is often wrong: a 429 may be a spent quota that no waiting heals, a 403 may be a rate limit, a 400 may be a
+time-out. `read_body` finds the provider's own word in any of the usual shapes of JSON error bodies; `meaning_of` translates it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.retry_after import from_duration
+
+BODY_MAX: Final = 262_144
+"""Bytes of an error body we are willing to parse."""
+
+_DETAILS_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderError:
+    """The parts of an error body that matter, most specific word first."""
+
+    words: tuple[str, ...] = ()
+    retry_after: float | None = None
+    request_id: str | None = None
+
+    @property
+    def word(self) -> str | None:
+        """The provider's most specific word whose meaning we know, else its first word."""
+        known = (word for word in self.words if meaning_of(word) is not None)
+        return next(known, self.words[0] if self.words else None)
+
+    @property
+    def code(self) -> Code | None:
+        """What the most specific known word means."""
+        return meaning_of(self.word) if self.word else None
+
+
+def meaning_of(word: str) -> Code | None:
+    """Return the canonical code for a provider's error word, in whatever case and punctuation it is written."""
+    folded = word.replace("_", "").replace("-", "").replace(".", "").replace(" ", "").lower()
+    return _MEANINGS.get(folded) or _MEANINGS.get(folded.removesuffix("exception").removesuffix("error"))
+
+
+def read_body(body: object) -> ProviderError:
+    """Read an error body (bytes, text, or already decoded JSON); an unreadable one says nothing."""
+    decoded = _decoded(body)
+    if isinstance(decoded, list) and decoded:
+        decoded = decoded[0]
+    if not isinstance(decoded, Mapping):
+        return ProviderError()
+    inner = decoded.get("error")
+    error: Mapping[object, object] = inner if isinstance(inner, Mapping) else decoded
+    details = _listed(error.get("details"))
+    words = (
+        *_words_of(details, "reason"),
+        *_words_of(_listed(error.get("errors")), "reason", "code"),
+        *_texts(error, "code", "type", "status", "__type", "Code", "error_code", "errcode", "reason"),
+        *((inner,) if isinstance(inner, str) else ()),
+    )
+    # An AWS JSON protocol type may come as "com.example#ThrottlingException:http://...".
+    bare = tuple(word.rsplit("#", 1)[-1].split(":", 1)[0] for word in words)
+    return ProviderError(
+        words=tuple(dict.fromkeys(word for word in bare if word)),
+        retry_after=_retry_delay(details),
+        request_id=next(iter(_texts(decoded, "request_id", "requestId", "RequestId")), None),
+    )
+
+
+def _decoded(body: object) -> object:
+    if isinstance(body, bytes | bytearray | str):
+        if len(body) > BODY_MAX:
+            return None
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+    return body
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value[:_DETAILS_MAX] if isinstance(value, list) else ()
+
+
+def _texts(mapping: Mapping[object, object], *names: str) -> tuple[str, ...]:
+    values = (mapping.get(name) for name in names)
+    return tuple(value for value in values if isinstance(value, str) and 0 < len(value) <= 200)
+
+
+def _words_of(entries: Sequence[object], *names: str) -> tuple[str, ...]:
+    return tuple(text for entry in entries if isinstance(entry, Mapping) for text in _texts(entry, *names))
+
+
+def _retry_delay(details: Sequence[object]) -> float | None:
+    """Find google.rpc.RetryInfo among the details of a Google error."""
+    for entry in details:
+        if isinstance(entry, Mapping) and "retryDelay" in entry:
+            return from_duration(entry["retryDelay"])
+    return None
+
+
+_WORDS: Final[dict[Code, str]] = {
+    taxonomy.RATE_LIMITED: """
+        rate_limit_exceeded rate_limit rate_limited rateLimitExceeded userRateLimitExceeded concurrentLimitExceeded
+        too_many_requests slow_down Throttling Throttled ThrottledException RequestThrottled RequestThrottledException
+        RequestLimitExceeded BandwidthLimitExceeded ProvisionedThroughputExceeded LimitExceeded TransactionInProgress
+        TooManyRequests EC2ThrottledException PriorRequestNotComplete RESOURCE_EXHAUSTED RATE_LIMIT_EXCEEDED tokens requests
+        sharingRateLimitExceeded quota_window_exceeded tokens_exceeded
+        """,
+    taxonomy.QUOTA_EXHAUSTED: """
+        insufficient_quota dailyLimitExceeded dailyLimitExceededUnreg billing_hard_limit_reached billing_not_active
+        quota_exceeded quotaExceeded insufficient_credits credit_balance_too_low billing_error payment_required
+        ServiceQuotaExceeded access_terminated variableTermLimitExceeded limitExceededForBilling
+        """,
+    taxonomy.UPSTREAM_ERROR: """
+        internal_error internal_server_error server_error api_error InternalError InternalFailure InternalServerError
+        INTERNAL UNKNOWN backendError internalError
+        """,
+    taxonomy.UPSTREAM_OVERLOADED: "overloaded_error overloaded engine_overloaded model_overloaded capacity_exceeded ServerBusy",
+    taxonomy.NETWORK_UNAVAILABLE: """
+        service_unavailable ServiceUnavailable UNAVAILABLE database_connection_unavailable ModelNotReady
+        """,
+    taxonomy.NETWORK_TIMEOUT: "RequestTimeout RequestTimeoutException timeout_error request_timeout",
+    taxonomy.NETWORK_GATEWAY_TIMEOUT: "gateway_timeout DEADLINE_EXCEEDED ModelTimeout",
+    taxonomy.CONFLICT: """
+        conflict conflict_error ABORTED OperationAborted ConditionalCheckFailed ConditionalRequestConflict PreconditionFailed
+        TransactionConflict TransactionCanceled version_conflict idempotency_error idempotency_key_in_use lock_timeout
+        ResourceInUse ConcurrentModification alreadyExists duplicate
+        """,
+    taxonomy.SCHEMA_INVALID: """
+        json_schema_error invalid_json malformed_json MalformedXML SerializationException missing_required_field
+        missing_required_parameter parseError SCHEMA_INVALID
+        """,
+    taxonomy.REQUEST_INVALID: """
+        invalid_request_error invalid_request invalid_request_url validation_error ValidationError ValidationException
+        invalid_argument INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE invalid_value unsupported_value
+        unknown_parameter badRequest invalidParameter InvalidParameterValue InvalidArgument InvalidBucketName MissingParameter
+        unsupported_parameter invalid_grant_request missing_version InvalidRequest EntityTooSmall BadDigest InvalidDigest
+        """,
+    taxonomy.REQUEST_TOO_LARGE: """
+        context_length_exceeded string_above_max_length request_too_large EntityTooLarge RequestEntityTooLarge
+        max_tokens_exceeded input_too_long payload_too_large
+        """,
+    taxonomy.AUTH_INVALID: """
+        invalid_api_key authentication_error unauthorized UNAUTHENTICATED invalid_token token_expired expired_token
+        ExpiredToken ExpiredTokenException InvalidAccessKeyId InvalidClientTokenId UnrecognizedClient SignatureDoesNotMatch
+        InvalidSignature AuthFailure invalid_grant invalid_client API_KEY_INVALID incorrect_api_key_provided authError
+        InvalidToken TokenRefreshRequired MissingAuthenticationToken IncompleteSignature account_deactivated token_revoked
+        ACCESS_TOKEN_EXPIRED ACCOUNT_STATE_INVALID expired_api_key
+        """,
+    taxonomy.AUTH_DENIED: """
+        permission_error permission_denied PERMISSION_DENIED AccessDenied AccessDeniedException forbidden restricted_resource
+        insufficientPermissions UnauthorizedOperation AllAccessDisabled AccountProblem OptInRequired
+        unsupported_country_region_territory insufficient_permissions SERVICE_DISABLED API_KEY_SERVICE_BLOCKED
+        insufficient_scope ACCESS_TOKEN_SCOPE_INSUFFICIENT accessNotConfigured domainPolicy not_authorized
+        """,
+    taxonomy.NOT_FOUND: """
+        not_found not_found_error object_not_found model_not_found NoSuchKey NoSuchBucket NoSuchUpload NoSuchVersion NotFound
+        NOT_FOUND ResourceNotFound ResourceNotFoundException notFound deleted channel_not_found unknown_channel is_archived
+        no_such_channel QueueDoesNotExist NonExistentQueue
+        """,
+    taxonomy.REJECTED_POLICY: """
+        content_filter content_policy_violation content_policy responsible_ai_policy_violation safety SAFETY PROHIBITED_CONTENT
+        BLOCKLIST SPII moderation_blocked refusal input_blocked GuardrailIntervened RECITATION ResponsibleAIPolicyViolation
+        image_content_policy_violation
+        """,
+    taxonomy.UPSTREAM_UNSUPPORTED: "NotImplemented UNIMPLEMENTED MethodNotAllowed UnsupportedOperation",
+}
+
+
+def _folded_meanings() -> dict[str, Code]:
+    folded: dict[str, Code] = {}
+    for code, words in _WORDS.items():
+        for word in words.split():
+            folded.setdefault(word.replace("_", "").lower(), code)
+    return folded
+
+
+_MEANINGS: Final = _folded_meanings()

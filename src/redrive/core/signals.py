@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stage may raise, or return, to steer its own job: signals, not errors, and so with a root of their own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from redrive.core.checks import seconds
+
+
+class Signal(Exception):  # noqa: N818 - a signal is a wish of the stage, not an error.
+    """The root of the signals; never raised itself."""
+
+
+class Retry(Signal):
+    """Try this stage again; burns an attempt. Without a delay the policy's backoff applies."""
+
+    def __init__(self, delay: timedelta | float | None = None, *, message: str = "the stage asked to be tried again") -> None:
+        self.delay = None if delay is None else seconds("Retry.delay", delay)
+        self.message = message
+        super().__init__(self.delay)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Snooze(Signal):
+    """Run this stage again after a delay; burns no attempt. How often is bounded by the policy."""
+
+    def __init__(self, delay: timedelta | float, *, message: str = "the stage asked to be run later") -> None:
+        self.delay = seconds("Snooze.delay", delay)
+        self.message = message
+        super().__init__(self.delay)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Cancel(Signal):
+    """Stop the job for good, as cancelled rather than failed."""
+
+    def __init__(self, reason: str = "the stage asked to cancel") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Fail(Signal):
+    """Give the job up at once with this code, whatever the policy says about retries."""
+
+    def __init__(self, code: str, message: str = "") -> None:
+        self.code = code
+        self.message = message or f"the stage gave up with {code}"
+        super().__init__(code, message)
+
+    def __str__(self) -> str:
+        return self.message

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The canonical failure codes: one table, in the order of `docs/failures.md`, which is generated from it.
+
+Codes are an interface: they are stored, counted and alerted on, so a released one is never renamed or given another meaning.
+Applications that need words of their own put a `core.codeset.CodeSet` over this table.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core.failure import Category, Code, Retryable, Severity
+from redrive.errors import ConfigurationError
+
+_YES, _NO, _IF_IDEMPOTENT = Retryable.YES, Retryable.NO, Retryable.IF_IDEMPOTENT
+_WARNING, _ERROR, _CRITICAL = Severity.WARNING, Severity.ERROR, Severity.CRITICAL
+
+
+def _down(name: str, line: str, hint: str, *, category: Category = Category.NETWORK) -> Code:
+    """Build a code that heals by itself and that counts against the dependency's reachability."""
+    return Code(
+        name=name, category=category, retryable=_YES, severity=_WARNING, line=line, hint=hint, is_reachability=True
+    )
+
+
+def _heals(name: str, category: Category, line: str, hint: str) -> Code:
+    return Code(name=name, category=category, retryable=_YES, severity=_WARNING, line=line, hint=hint)
+
+
+def _stays(name: str, category: Category, line: str, hint: str, *, severity: Severity = _ERROR) -> Code:
+    """Build a code that no repetition heals."""
+    return Code(name=name, category=category, retryable=_NO, severity=severity, line=line, hint=hint)
+
+
+_CHECK_NETWORK = "Check that the host is up and reachable from the worker, then replay."
+_CHECK_UPSTREAM = "Check the dependency's status page and capacity, then replay."
+
+NETWORK_ERROR: Final = _down("NETWORK_ERROR", "The connection failed.", _CHECK_NETWORK)
+NETWORK_TIMEOUT: Final = _down("NETWORK_TIMEOUT", "The other side took too long to answer.", _CHECK_NETWORK)
+NETWORK_DNS: Final = _down(
+    "NETWORK_DNS", "The host name could not be resolved.", "Check the host name and the resolver, then replay."
+)
+NETWORK_REFUSED: Final = _down("NETWORK_REFUSED", "The other side refused the connection.", _CHECK_NETWORK)
+NETWORK_RESET: Final = _down("NETWORK_RESET", "The connection broke off.", _CHECK_NETWORK)
+NETWORK_UNREACHABLE: Final = _down("NETWORK_UNREACHABLE", "There is no way to the host.", _CHECK_NETWORK)
+NETWORK_TLS: Final = _down("NETWORK_TLS", "The encrypted connection could not be set up.", _CHECK_NETWORK)
+NETWORK_PROXY: Final = _down("NETWORK_PROXY", "The proxy failed.", "Check the proxy's address and health, then replay.")
+NETWORK_PROTOCOL: Final = _down(
+    "NETWORK_PROTOCOL", "The answer was cut short or made no sense.", "Look for a proxy that cuts answers, then replay."
+)
+NETWORK_BAD_GATEWAY: Final = _down("NETWORK_BAD_GATEWAY", "A gateway got no good answer (502).", _CHECK_UPSTREAM)
+NETWORK_UNAVAILABLE: Final = _down("NETWORK_UNAVAILABLE", "The service is unavailable (503).", _CHECK_UPSTREAM)
+NETWORK_GATEWAY_TIMEOUT: Final = _down("NETWORK_GATEWAY_TIMEOUT", "A gateway got no answer in time (504).", _CHECK_UPSTREAM)
+TIMEOUT: Final = _down(
+    "TIMEOUT", "The attempt took longer than allowed.", "Find out what is slow, or raise the stage's timeout, then replay."
+)
+
+RATE_LIMITED: Final = _heals(
+    "RATE_LIMITED", Category.RATE_LIMIT, "The service asks us to slow down.", "Lower the concurrency or ask for a higher limit."
+)
+QUOTA_EXHAUSTED: Final = _stays(
+    "QUOTA_EXHAUSTED",
+    Category.RATE_LIMIT,
+    "The quota or the credit is used up.",
+    "Raise the quota or the plan, or wait for the next billing period, then replay.",
+)
+
+UPSTREAM_ERROR: Final = _down(
+    "UPSTREAM_ERROR", "The service failed on its side.", _CHECK_UPSTREAM, category=Category.UPSTREAM
+)
+UPSTREAM_OVERLOADED: Final = _down(
+    "UPSTREAM_OVERLOADED", "The service is overloaded.", _CHECK_UPSTREAM, category=Category.UPSTREAM
+)
+UPSTREAM_NOT_READY: Final = _heals(
+    "UPSTREAM_NOT_READY", Category.UPSTREAM, "The service is not ready for this request yet.", _CHECK_UPSTREAM
+)
+UPSTREAM_UNSUPPORTED: Final = _stays(
+    "UPSTREAM_UNSUPPORTED",
+    Category.UPSTREAM,
+    "The service does not support this request (501, 505).",
+    "Change the request: another method, protocol version or API.",
+)
+
+CONFLICT: Final = Code(
+    name="CONFLICT",
+    category=Category.CONFLICT,
+    retryable=_IF_IDEMPOTENT,
+    severity=_WARNING,
+    line="Another write got there first.",
+    hint="Declare the stage idempotent if it is, so that it is tried again; otherwise compare both writes, then replay.",
+)
+
+SCHEMA_INVALID: Final = _stays(
+    "SCHEMA_INVALID", Category.VALIDATION, "The content does not have the expected form.", "Correct the payload, then replay."
+)
+REQUEST_INVALID: Final = _stays(
+    "REQUEST_INVALID",
+    Category.VALIDATION,
+    "The service did not accept the request.",
+    "Read the service's message, correct the payload or the mapping, then replay.",
+)
+REQUEST_TOO_LARGE: Final = _stays(
+    "REQUEST_TOO_LARGE", Category.VALIDATION, "The request is too large.", "Split or shorten the payload, then replay."
+)
+
+AUTH_INVALID: Final = _stays(
+    "AUTH_INVALID",
+    Category.AUTH,
+    "The credentials were not accepted.",
+    "Rotate or correct the credentials, then replay.",
+    severity=_CRITICAL,
+)
+AUTH_DENIED: Final = _stays(
+    "AUTH_DENIED",
+    Category.AUTH,
+    "Permission was denied.",
+    "Grant the permission, or use credentials that have it, then replay.",
+    severity=_CRITICAL,
+)
+
+NOT_FOUND: Final = _stays(
+    "NOT_FOUND", Category.NOT_FOUND, "It is not there.", "Check the reference in the payload; restore the target, then replay."
+)
+REJECTED_POLICY: Final = _stays(
+    "REJECTED_POLICY",
+    Category.REJECTED,
+    "A content policy or business rule refused it.",
+    "Review the content; discard the letter, or change the payload and replay, if the refusal was unexpected.",
+)
+
+BUG_UNKNOWN: Final = _stays(
+    "BUG_UNKNOWN",
+    Category.BUG,
+    "Something went wrong.",
+    "Read the stack; fix the code, or add a rule if this failure is known, then replay.",
+    severity=_CRITICAL,
+)
+BUG_CODE: Final = _stays(
+    "BUG_CODE", Category.BUG, "The program made a mistake.", "Fix the code, deploy, then replay.", severity=_CRITICAL
+)
+CONFIG_INVALID: Final = _stays(
+    "CONFIG_INVALID", Category.BUG, "The program is set up wrongly.", "Fix the configuration, then replay.", severity=_CRITICAL
+)
+TLS_CERTIFICATE: Final = _stays(
+    "TLS_CERTIFICATE",
+    Category.BUG,
+    "The certificate of the other side cannot be trusted.",
+    "Renew the certificate or trust its issuer, then replay.",
+    severity=_CRITICAL,
+)
+WORKER_CRASH: Final = _stays(
+    "WORKER_CRASH",
+    Category.BUG,
+    "The process that ran it died.",
+    "Look for memory or native crashes in this stage; fix, then replay.",
+    severity=_CRITICAL,
+)
+STAGE_FAILED: Final = _stays(
+    "STAGE_FAILED", Category.REJECTED, "The stage gave it up.", "Read the stage's own message; correct its cause, then replay."
+)
+RETRY_ASKED: Final = _heals(
+    "RETRY_ASKED", Category.UPSTREAM, "The stage asked to be run again.", "Look at what the stage waits for."
+)
+CANCELLED: Final = _stays(
+    "CANCELLED", Category.REJECTED, "It was cancelled.", "Nothing to do, unless it was cancelled by mistake.", severity=_WARNING
+)
+
+IO_ERROR: Final = _heals("IO_ERROR", Category.IO, "Reading or writing failed.", "Check the disk and its permissions, then replay.")
+IO_NOT_FOUND: Final = _stays(
+    "IO_NOT_FOUND", Category.IO, "A file is missing.", "Restore the file or correct its path, then replay."
+)
+IO_DENIED: Final = _stays("IO_DENIED", Category.IO, "A file may not be used.", "Correct the file's permissions, then replay.")
+
+DISK_FULL: Final = _stays(
+    "DISK_FULL", Category.CAPACITY, "The disk is full.", "Free space, then replay.", severity=_CRITICAL
+)
+OUT_OF_MEMORY: Final = _stays(
+    "OUT_OF_MEMORY",
+    Category.CAPACITY,
+    "There was not enough memory.",
+    "Give the worker more memory or split the payload, then replay.",
+    severity=_CRITICAL,
+)
+QUEUE_FULL: Final = _heals(
+    "QUEUE_FULL", Category.CAPACITY, "Too much is waiting already.", "Wait, or add capacity behind the queue."
+)
+RESOURCE_EXHAUSTED: Final = _heals(
+    "RESOURCE_EXHAUSTED", Category.CAPACITY, "The machine ran out of a resource.", "Raise the limit (files, threads, connections)."
+)
+
+CODES: Final[dict[str, Code]] = {value.name: value for value in list(globals().values()) if isinstance(value, Code)}
+"""Every canonical code by name, in the order above."""
+
+
+def code_named(name: str) -> Code:
+    """Return the canonical code with this name, or say which names are near."""
+    try:
+        return CODES[name]
+    except KeyError:
+        near = ", ".join(known for known in CODES if known.split("_")[0] == name.split("_")[0]) or ", ".join(CODES)
+        raise ConfigurationError(
+            field="code", value=name, rule="must be one of the canonical codes", fix=f"Known codes: {near}."
+        ) from None

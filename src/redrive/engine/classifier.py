@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The classifier a program uses: user rules before built-in ones, remembered per exception type.
+
+`classify(exc)` is the public face. It is the shell around `core.classify`: it finds rules, reads the wall clock for headers that
+name an instant, and warns once for each exception type that nobody knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from redrive import rules as builtin
+from redrive.core import classify as core
+from redrive.core.codeset import CodeSet
+from redrive.core.failure import Code, Failure
+from redrive.core.taxonomy import CODES, code_named
+from redrive.core.verdict import Moment, Verdict
+from redrive.engine.clock import SYSTEM_CLOCK, Clock
+from redrive.errors import ConfigurationError
+
+logger = logging.getLogger("redrive.classify")
+
+Answer = str | Code | Verdict | None
+"""What a user's rule may answer: the name of a canonical code, a code of its own, a whole verdict, or None for "not mine"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A user's rule: exceptions of this class (or of the class with this dotted name) mean this.
+
+    `means` is a code, the name of one, or a function of the exception that returns either, a `Verdict`, or None to pass.
+    A dotted name spares the import: `Rule("stripe.error.CardError", "REJECTED_POLICY")`.
+    """
+
+    match: type[BaseException] | str
+    means: str | Code | Callable[[BaseException], Answer]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        is_class = isinstance(self.match, type) and issubclass(self.match, BaseException)
+        if not is_class and not (isinstance(self.match, str) and self.match):
+            raise ConfigurationError(
+                field="Rule.match",
+                value=self.match,
+                rule="must be an exception class or its dotted name",
+                fix='Write Rule(MyError, ...) or Rule("package.module.MyError", ...).',
+            )
+        if isinstance(self.means, str):
+            code_named(self.means)
+        elif not isinstance(self.means, Code) and not callable(self.means):
+            raise ConfigurationError(
+                field="Rule.means",
+                value=self.means,
+                rule="must be a code, the name of a code, or a function of the exception",
+                fix=f"Name one of {', '.join(list(CODES)[:4])}, ...",
+            )
+
+    def applies_to(self, kind: type[BaseException]) -> bool:
+        """Say whether exceptions of this type are this rule's."""
+        if isinstance(self.match, str):
+            return any(core.class_name(cls) == self.match for cls in kind.__mro__)
+        return issubclass(kind, self.match)
+
+    def read(self, exc: BaseException, _moment: Moment) -> Verdict | Code | None:
+        """Answer for one exception; a rule that raises or answers nonsense is reported as what it is: wrong configuration."""
+        answer = self._ask(exc)
+        if isinstance(answer, str):
+            return code_named(answer)
+        if answer is None or isinstance(answer, Code | Verdict):
+            return answer
+        raise ConfigurationError(
+            field=self.label, value=answer, rule="must return a code, the name of one, a Verdict or None", fix="Correct the rule."
+        )
+
+    @property
+    def label(self) -> str:
+        """How this rule is named in explanations and errors."""
+        own = self.name or getattr(self.means, "__qualname__", "")
+        target = self.match if isinstance(self.match, str) else core.class_name(self.match)
+        return f"rule {own} for {target}" if own else f"rule for {target}"
+
+    def _ask(self, exc: BaseException) -> Answer:
+        if isinstance(self.means, str | Code):
+            return self.means
+        try:
+            return self.means(exc)
+        except Exception as raised:
+            raise ConfigurationError(
+                field=self.label,
+                value=raised,
+                rule="must not raise",
+                fix=f"Return None for what the rule does not know; it was reading {type(exc).__name__}.",
+            ) from raised
+
+
+class Classifier:
+    """User rules over the built-in ones, with what was found for each exception type so far.
+
+    Safe to use from many threads: adding a rule replaces the cache, looking one up only fills it.
+    """
+
+    CACHE_MAX: Final = 10_000
+
+    def __init__(self, rules: Iterable[Rule] = (), *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._rules = tuple(rules)
+        self._clock = clock
+        self._found: dict[type[BaseException], tuple[core.Found, ...]] = {}
+        self._warned: set[type[BaseException]] = set()
+
+    def add(self, rule: Rule) -> None:
+        """Put a rule before all others."""
+        if not isinstance(rule, Rule):
+            raise ConfigurationError(field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...)).")
+        self._rules = (rule, *self._rules)
+        self._found = {}
+
+    def classify(
+        self, exc: BaseException, *, idempotent: bool = False, codes: CodeSet | None = None, stage: str | None = None
+    ) -> Failure:
+        """Return what this exception is; see `redrive.classify`."""
+        if not isinstance(exc, BaseException):
+            raise ConfigurationError(
+                field="exc", value=exc, rule="must be an exception", fix="Pass the exception itself, as caught by `except`."
+            )
+        failure = core.classify(exc, self._lookup, Moment(self._clock.wall()), idempotent=idempotent)
+        if failure.is_unknown:
+            self._warn(exc, failure)
+        return failure if codes is None else codes.translate(failure, stage=stage, idempotent=idempotent)
+
+    def _lookup(self, kind: type[BaseException]) -> tuple[core.Found, ...]:
+        found = self._found.get(kind)
+        if found is None:
+            own = tuple(core.Found(rule.label, rule.read) for rule in self._rules if rule.applies_to(kind))
+            found = own + builtin.find(kind)
+            if len(self._found) < self.CACHE_MAX:
+                self._found[kind] = found
+        return found
+
+    def _warn(self, exc: BaseException, failure: Failure) -> None:
+        kind = type(exc)
+        if kind in self._warned or len(self._warned) >= self.CACHE_MAX:
+            return
+        self._warned.add(kind)
+        logger.warning(
+            "no rule knows %s: it counts as a bug and is not retried; if it can heal, add redrive.Rule(%s, ...)",
+            failure.error_class,
+            kind.__name__,
+        )
+
+
+DEFAULT: Final = Classifier()
+
+
+def classify(
+    exc: BaseException, *, idempotent: bool = False, codes: CodeSet | None = None, stage: str | None = None
+) -> Failure:
+    """Say what an exception is: code, category, whether it can heal, and what the dependency told us.
+
+    User rules (`add_rule`) come first, then the built-in ones, then a safe default: what nobody knows is a bug and is not retried.
+    `idempotent` says that running the failed operation twice does no harm, which makes conflicts retryable. `codes` translates
+    the answer into an application's own codes, for `stage` where that matters.
+    """
+    return DEFAULT.classify(exc, idempotent=idempotent, codes=codes, stage=stage)
+
+
+def add_rule(rule: Rule) -> None:
+    """Teach `classify`, and every guard and stage without a classifier of its own, a rule; it goes before all others."""
+    DEFAULT.add(rule)

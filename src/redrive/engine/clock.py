@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time and chance, as things that are passed in.
+
+This is the one module that reads the machine's clocks and draws random numbers. Everything else gets a `Clock` and a `Chance`,
+so that a test (or the simulator) can put virtual ones in their place and nothing ever waits for real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from, and how to let it pass."""
+
+    def wall(self) -> float:
+        """Return seconds since the epoch; may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary start; never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread."""
+        ...
+
+    async def asleep(self, seconds: float) -> None:
+        """Suspend this task."""
+        ...
+
+
+class Chance(Protocol):
+    """Where chance comes from; `random.Random` is one."""
+
+    def random(self) -> float:
+        """Return a draw in [0, 1)."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    __slots__ = ()
+
+    wall = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread for this long."""
+        time.sleep(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        """Suspend this task for this long."""
+        await asyncio.sleep(seconds)
+
+
+SYSTEM_CLOCK = SystemClock()
+SYSTEM_CHANCE: Chance = random.Random()  # noqa: S311 - jitter, not cryptography.

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error redrive raises, in one tree.
+
+    RedriveError
+    |-- ConfigurationError (also ValueError)   a constructor, decorator or rule was given something it cannot use
+    |-- BreakerOpenError                       a breaker refused the call; `retry_at` says when to come back
+    |-- AttemptTimeoutError (also TimeoutError)   one attempt took longer than its `timeout`
+    |-- DeadlineExceededError (also TimeoutError) the total deadline ended while the call ran or waited
+    `-- IllegalTransitionError                 a job or dead letter was asked to make a move its lifecycle lacks
+
+Each error carries its facts as attributes, a stable `code` slug, and a `hint` that says what to do next. All of them survive
+pickling and copying, although their constructors take keywords only. What a *stage* raises to steer its own job (Retry, Snooze,
+Cancel, Fail) is no error and has a root of its own in `redrive.core.signals`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+SHOWN_MAX: Final = 120
+
+
+def shown(value: object) -> str:
+    """Return `repr(value)`, cut to a length that fits in a message, even when `repr` itself raises."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error being reported.
+        text = f"<{type(value).__name__} whose repr fails>"
+    return text if len(text) <= SHOWN_MAX else text[: SHOWN_MAX - 3] + "..."
+
+
+def _rebuild(cls: type[RedriveError], args: tuple[object, ...], state: dict[str, object]) -> RedriveError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class RedriveError(Exception):
+    """The root: catch this to catch everything redrive itself raises."""
+
+    code: ClassVar[str] = "redrive"
+    hint: str
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from state, because the keyword-only constructors cannot be called with `args`."""
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+class ConfigurationError(RedriveError, ValueError):
+    """Something was configured in a way that cannot work; names the field, the rule, the value and the fix."""
+
+    code = "configuration"
+
+    def __init__(self, *, field: str, value: object, rule: str, fix: str) -> None:
+        self.field = field
+        self.got = shown(value)
+        self.rule = rule
+        self.fix = fix
+        super().__init__(f"{field} {rule}, got {self.got}. {fix}", hint=fix)
+
+
+class BreakerOpenError(RedriveError):
+    """A breaker refused the call without making it.
+
+    `retry_at` is the aware UTC instant from which a call may be let through, or None while an operator isolates the breaker.
+    """
+
+    code = "breaker-open"
+
+    def __init__(self, *, breaker: str, retry_at: datetime | None, reason: str) -> None:
+        self.breaker = breaker
+        self.retry_at = retry_at
+        self.reason = reason
+        when = f"try again at {retry_at.isoformat(timespec='seconds')}" if retry_at else "it stays so until it is closed by hand"
+        super().__init__(f"breaker {breaker!r} refused the call: {reason}; {when}", hint=f"Check the dependency behind {breaker!r}.")
+
+
+class AttemptTimeoutError(RedriveError, TimeoutError):
+    """One attempt ran longer than its `timeout` and was cancelled."""
+
+    code = "attempt-timeout"
+
+    def __init__(self, *, timeout: float) -> None:
+        self.timeout = timeout
+        super().__init__(
+            f"the attempt took longer than its timeout of {timeout:g} s",
+            hint="Raise timeout=, or find out why the dependency is slow.",
+        )
+
+
+class DeadlineExceededError(RedriveError, TimeoutError):
+    """The total deadline over all attempts ended while an attempt was running."""
+
+    code = "deadline"
+
+    def __init__(self, *, deadline: float) -> None:
+        self.deadline = deadline
+        super().__init__(
+            f"the call did not finish within its deadline of {deadline:g} s",
+            hint="Raise deadline=, or lower timeout= so that more attempts fit into it.",
+        )
+
+
+class IllegalTransitionError(RedriveError):
+    """A state machine was asked for a move that its table does not contain."""
+
+    code = "illegal-transition"
+
+    def __init__(self, *, subject: str, source: str, verb: str, allowed: tuple[str, ...]) -> None:
+        self.subject = subject
+        self.source = source
+        self.verb = verb
+        self.allowed = allowed
+        choices = ", ".join(allowed) or "nothing"
+        super().__init__(
+            f"a {subject} in state {source!r} cannot {verb}",
+            hint=f"From {source!r} a {subject} can: {choices}.",
+        )

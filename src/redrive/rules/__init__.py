@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each client library's errors mean: one small file per library.
+
+No file here imports the library it speaks of. A file is loaded the first time an exception whose class lives in that library is
+classified, so a program pays only for the libraries it uses. Each file holds a table `RULES`: class name -> code, or a function
+that reads the exception's own attributes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Final, cast
+
+from redrive.core.classify import Found
+from redrive.core.failure import Code
+from redrive.core.verdict import Moment, Read, Reading, RuleTable, Verdict
+
+LIBRARIES: Final[dict[str, str]] = {
+    "aiohttp": "aiohttp",
+    "anthropic": "anthropic",
+    "asyncpg": "asyncpg",
+    "boto3": "botocore",
+    "botocore": "botocore",
+    "google.api_core": "google_api_core",
+    "google.auth": "google_auth",
+    "google.genai": "google_genai",
+    "googleapiclient": "googleapiclient",
+    "grpc": "grpc",
+    "httpcore": "httpx",
+    "httplib2": "googleapiclient",
+    "httpx": "httpx",
+    "httpx2": "httpx",
+    "jsonschema": "jsonschema",
+    "msgspec": "msgspec",
+    "nats": "nats",
+    "notion_client": "notion_client",
+    "obstore": "obstore",
+    "openai": "openai",
+    "psycopg": "psycopg",
+    "psycopg_pool": "psycopg",
+    "pydantic": "pydantic",
+    "pydantic_core": "pydantic",
+    "redis": "redis",
+    "redrive": "redrive",
+    "requests": "requests",
+    "smtplib": "smtplib",
+    "sqlalchemy": "sqlalchemy",
+    "urllib3": "urllib3",
+}
+"""Where an exception class lives (the start of its module's name) -> the file here that knows it."""
+
+
+def find(kind: type[BaseException]) -> tuple[Found, ...]:
+    """Return the built-in rules for an exception type, the most specific class first."""
+    found = (_entry(cls) for cls in kind.__mro__)
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _entry(cls: type) -> Found | None:
+    library = _library_of(cls.__module__)
+    reading = _table(library).get(cls.__name__) if library else None
+    return None if reading is None else Found(f"{library}: {cls.__name__}", as_read(reading))
+
+
+def as_read(reading: Reading) -> Read:
+    """Return a table entry as a function."""
+    return _always(reading) if isinstance(reading, Code) else reading
+
+
+def _always(code: Code) -> Callable[[BaseException, Moment], Verdict]:
+    verdict = Verdict(code=code)
+    return lambda _exc, _moment: verdict
+
+
+def _library_of(module: str) -> str | None:
+    """Return the file that knows classes of this module; a user's own class may share a name with anything, so it has none."""
+    first, _, rest = module.partition(".")
+    known = LIBRARIES.get(first) or LIBRARIES.get(f"{first}.{rest.partition('.')[0]}")
+    return known or ("stdlib" if first in sys.stdlib_module_names else None)
+
+
+@cache
+def _table(library: str) -> RuleTable:
+    return cast("RuleTable", import_module(f"redrive.rules.{library}").RULES)
