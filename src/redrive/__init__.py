@@ -1,1 +1,69 @@
-"""redrive."""
+# SPDX-License-Identifier: Apache-2.0
+"""redrive: run work through stages and account for every failure.
+
+Where things are:
+
+    core/      what went wrong and what to do about it, as pure functions over frozen values
+    rules/     what each client library's errors mean, one small file per library
+    engine/    the imperative shell: clocks, the classifier, breakers that hold state, guard
+    testing/   virtual time for your tests
+    cli/       the `redrive` command
+
+Everything a user needs is a name of this package; the documented submodules are `redrive.errors` and `redrive.testing`.
+"""
+
+from __future__ import annotations
+
+from redrive.core.backoff import Backoff, Jitter
+from redrive.core.breaker import Breaker
+from redrive.core.codeset import CodeSet, OwnCode
+from redrive.core.failure import Category, Code, Failure, Retryable, Severity
+from redrive.core.fingerprint import fingerprint, frames_of
+from redrive.core.policy import RetryPolicy
+from redrive.core.signals import Cancel, Fail, Retry, Snooze
+from redrive.core.verdict import Verdict
+from redrive.engine.call import CallEvent
+from redrive.engine.classifier import Classifier, Rule, add_rule, classify
+from redrive.engine.guard import Guard, guard
+from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
+from redrive.redaction import redact, redact_mapping, register_secret
+
+__all__ = [  # noqa: RUF022 - grouped by what they are for.
+    # What went wrong
+    "Category",
+    "Classifier",
+    "Code",
+    "CodeSet",
+    "Failure",
+    "OwnCode",
+    "Retryable",
+    "Rule",
+    "Severity",
+    "Verdict",
+    "add_rule",
+    "classify",
+    "fingerprint",
+    "frames_of",
+    # What to do about it
+    "Backoff",
+    "Breaker",
+    "Jitter",
+    "RetryPolicy",
+    # What a function may ask for
+    "Cancel",
+    "Fail",
+    "Retry",
+    "Snooze",
+    # Doing it
+    "CallEvent",
+    "Guard",
+    "guard",
+    # Keeping secrets
+    "redact",
+    "redact_mapping",
+    "register_secret",
+    # What redrive raises
+    "BreakerOpenError",
+    "ConfigurationError",
+    "RedriveError",
+]

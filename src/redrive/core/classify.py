@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 from redrive.core import taxonomy
@@ -19,10 +18,8 @@ from redrive.core.retry_after import from_attributes, sane
 from redrive.core.signals import Fail, Retry, Signal, Snooze
 from redrive.core.verdict import Moment, Read, Verdict
 
-CHAIN_MAX: Final = 32
-"""How many causes deep a rule is looked for."""
-MEMBERS_MAX: Final = 1000
-"""How many members of an exception group are read."""
+VISITS_MAX: Final = 500
+"""How many exceptions of a chain of causes and groups are read before the rest is left out."""
 MESSAGE_MAX: Final = 8_192
 
 BUG_TYPES: Final = (
@@ -45,6 +42,7 @@ BUG_TYPES: Final = (
 )
 """Types that mean a mistake in a program. What happened before the mistake does not excuse it, so their context is ignored."""
 
+_BUG: Final = Verdict(code=taxonomy.BUG_CODE)
 _SEVERITIES: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -56,30 +54,22 @@ class Found:
     read: Read
 
 
-Lookup = Callable[[type[BaseException]], tuple[Found, ...]]
-"""Returns the rules for an exception type, the user's before the built-in ones, the most specific class first."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known about an exception type, worth remembering between exceptions."""
+
+    rules: tuple[Found, ...]
+    """The user's before the built-in ones, the most specific class first."""
+    lineage: tuple[str, ...]
+
+
+Lookup = Callable[[type[BaseException]], Known]
+"""Returns what is known about an exception type."""
 
 
 def classify(exc: BaseException, lookup: Lookup, moment: Moment, *, idempotent: bool = False) -> Failure:
     """Return the failure that this exception is; total: whatever is raised, there is an answer."""
-    if isinstance(exc, Signal):
-        return _asked(exc, moment)
-    if isinstance(exc, BaseExceptionGroup):
-        return _worst(exc, lookup, moment, idempotent=idempotent)
-    current: BaseException | None = exc
-    seen: set[int] = set()
-    while current is not None and id(current) not in seen and len(seen) < CHAIN_MAX:
-        seen.add(id(current))
-        if isinstance(current, BaseExceptionGroup):
-            return _through(exc, _worst(current, lookup, moment, idempotent=idempotent))
-        for found in lookup(type(current)):
-            answer = found.read(current, moment)
-            if answer is not None:
-                verdict = answer if isinstance(answer, Verdict) else Verdict(code=answer)
-                rule = found.name if current is exc else f"{found.name} (the cause of {class_name(type(exc))})"
-                return _failure(exc, current, verdict, rule, moment, idempotent=idempotent)
-        current = _beneath(current)
-    return _unknown(exc, moment)
+    return _Reader(lookup, moment, idempotent, set()).read(exc)
 
 
 def message_of(exc: BaseException) -> str:
@@ -96,10 +86,108 @@ def class_name(kind: type[BaseException]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-@lru_cache(maxsize=4096)
 def lineage_of(kind: type[BaseException]) -> tuple[str, ...]:
     """Return the dotted names of the class and of every exception class it derives from."""
     return tuple(class_name(cls) for cls in kind.__mro__ if issubclass(cls, BaseException))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """One classification under way."""
+
+    lookup: Lookup
+    moment: Moment
+    idempotent: bool
+    seen: set[int]
+    """The exceptions visited so far, so that causes and groups that contain each other come to an end."""
+
+    def read(self, exc: BaseException) -> Failure:
+        if isinstance(exc, Signal):
+            return self._asked(exc)
+        current: BaseException | None = exc
+        while current is not None and id(current) not in self.seen and len(self.seen) < VISITS_MAX:
+            self.seen.add(id(current))
+            if isinstance(current, BaseExceptionGroup):
+                return self._worst(exc, current)
+            known = self._known(exc, current)
+            if known is not None:
+                return known
+            current = _beneath(current)
+        return self._unknown(exc)
+
+    def _known(self, exc: BaseException, current: BaseException) -> Failure | None:
+        """Ask the rules about one exception of the chain."""
+        for found in self.lookup(type(current)).rules:
+            answer = found.read(current, self.moment)
+            if answer is not None:
+                verdict = answer if isinstance(answer, Verdict) else Verdict(code=answer)
+                return self._failure(exc, current, verdict, found.name)
+        if _is_plain_bug(type(current)):
+            return self._failure(exc, current, _BUG, "a bug by its type")
+        return None
+
+    def _worst(self, outer: BaseException, group: BaseExceptionGroup[BaseException]) -> Failure:
+        """Read a group as its worst member: what cannot heal before what can, then the more severe; first come on a tie."""
+        members = [member for member in group.exceptions if id(member) not in self.seen]
+        failures = [self.read(member) for member in members]
+        if not failures:
+            return self._unknown(outer)
+        worst = max(failures, key=lambda failure: (not failure.retryable, _SEVERITIES[failure.severity]))
+        told = max((failure.retry_after for failure in failures if failure.retry_after is not None), default=None)
+        rule = f"{worst.rule} (the worst of {class_name(type(group))})"
+        return replace(worst, retry_after=told, rule=rule, error_class=class_name(type(outer)), message=message_of(outer))
+
+    def _unknown(self, exc: BaseException) -> Failure:
+        if type(exc) is ValueError:
+            return self._failure(exc, exc, _BUG, "a bug by its type")
+        unknown = Verdict(code=taxonomy.BUG_UNKNOWN)
+        failure = self._failure(exc, exc, unknown, "no rule knows it: unknown counts as a bug")
+        return replace(failure, is_unknown=True)
+
+    def _asked(self, signal: Signal) -> Failure:
+        """Read a stage's own wish. The code of a `Fail` may be an application's own: its code set settles what that means."""
+        asked, code, delay = Asked.CANCEL, taxonomy.CANCELLED, None
+        if isinstance(signal, Retry):
+            asked, code, delay = Asked.RETRY, taxonomy.RETRY_ASKED, signal.delay
+        elif isinstance(signal, Snooze):
+            asked, code, delay = Asked.SNOOZE, taxonomy.RETRY_ASKED, signal.delay
+        elif isinstance(signal, Fail):
+            asked, code = Asked.FAIL, taxonomy.CODES.get(signal.code, taxonomy.STAGE_FAILED)
+        verdict = Verdict(code=code, retry_after=delay)
+        failure = self._failure(signal, signal, verdict, f"the stage asked for it: {type(signal).__name__}")
+        named = signal.code if isinstance(signal, Fail) else failure.code
+        can_heal = asked in {Asked.RETRY, Asked.SNOOZE}
+        return replace(failure, asked=asked, code=named, retryable=can_heal, is_reachability=False)
+
+    def _failure(self, exc: BaseException, known: BaseException, verdict: Verdict, rule: str) -> Failure:
+        code = verdict.code
+        told = sane(verdict.retry_after)
+        if told is None:
+            told = from_attributes(known, self.moment.now)
+        lineage = self.lookup(type(exc)).lineage
+        if known is not exc:
+            lineage += self.lookup(type(known)).lineage
+            rule = f"{rule} (beneath {class_name(type(exc))})"
+            told = from_attributes(exc, self.moment.now) if told is None else told
+        return Failure(
+            code=code.name,
+            category=code.category,
+            retryable=code.retryable.holds(idempotent=self.idempotent),
+            severity=code.severity,
+            message=message_of(exc),
+            error_class=class_name(type(exc)),
+            lineage=lineage,
+            rule=rule,
+            canonical=code.name,
+            retry_after=told,
+            http_status=verdict.http_status,
+            provider_code=verdict.provider_code,
+            request_id=verdict.request_id,
+            is_reachability=code.is_reachability and not _is_client_status(verdict.http_status),
+            max_attempts=code.max_attempts,
+            line=code.line,
+            hint=code.hint,
+        )
 
 
 def _beneath(exc: BaseException) -> BaseException | None:
@@ -111,88 +199,11 @@ def _beneath(exc: BaseException) -> BaseException | None:
     return exc.__context__
 
 
-def _failure(
-    exc: BaseException, known: BaseException, verdict: Verdict, rule: str, moment: Moment, *, idempotent: bool
-) -> Failure:
-    code = verdict.code
-    told = sane(verdict.retry_after)
-    if told is None:
-        told = from_attributes(known, moment.now)
-    if told is None and known is not exc:
-        told = from_attributes(exc, moment.now)
-    return Failure(
-        code=code.name,
-        category=code.category,
-        retryable=code.retryable.holds(idempotent=idempotent),
-        severity=code.severity,
-        message=message_of(exc),
-        error_class=class_name(type(exc)),
-        lineage=lineage_of(type(exc)) if known is exc else lineage_of(type(exc)) + lineage_of(type(known)),
-        rule=rule,
-        canonical=code.name,
-        retry_after=told,
-        http_status=verdict.http_status,
-        provider_code=verdict.provider_code,
-        request_id=verdict.request_id,
-        is_reachability=code.is_reachability and not _is_client_status(verdict.http_status),
-        max_attempts=code.max_attempts,
-        line=code.line,
-        hint=code.hint,
-    )
-
-
-def _asked(signal: Signal, moment: Moment) -> Failure:
-    """Read a stage's own wish. The code of a `Fail` may be an application's own: its code set settles what that means."""
-    asked, code, delay = Asked.CANCEL, taxonomy.CANCELLED, None
-    if isinstance(signal, Retry):
-        asked, code, delay = Asked.RETRY, taxonomy.RETRY_ASKED, signal.delay
-    elif isinstance(signal, Snooze):
-        asked, code, delay = Asked.SNOOZE, taxonomy.RETRY_ASKED, signal.delay
-    elif isinstance(signal, Fail):
-        asked, code = Asked.FAIL, taxonomy.CODES.get(signal.code, taxonomy.STAGE_FAILED)
-    rule = f"the stage asked for it: {type(signal).__name__}"
-    failure = _failure(signal, signal, Verdict(code=code, retry_after=delay), rule, moment, idempotent=False)
-    named = signal.code if isinstance(signal, Fail) else failure.code
-    return replace(failure, asked=asked, code=named, retryable=asked in {Asked.RETRY, Asked.SNOOZE}, is_reachability=False)
-
-
 def _is_client_status(status: int | None) -> bool:
     """A 4xx proves the dependency alive, even a retryable one such as 408."""
     return status is not None and 400 <= status < 500
 
 
-def _unknown(exc: BaseException, moment: Moment) -> Failure:
-    is_bug = type(exc) in BUG_TYPES
-    code = taxonomy.BUG_CODE if is_bug else taxonomy.BUG_UNKNOWN
-    rule = "a bug by its type" if is_bug else "no rule knows it: unknown counts as a bug"
-    failure = _failure(exc, exc, Verdict(code=code), rule, moment, idempotent=False)
-    return failure if is_bug else replace(failure, is_unknown=True)
-
-
-def _worst(
-    group: BaseExceptionGroup[BaseException], lookup: Lookup, moment: Moment, *, idempotent: bool
-) -> Failure:
-    """Classify a group as its worst member: what cannot heal before what can, then the more severe; first come on a tie."""
-    members = _leaves(group)
-    failures = [classify(member, lookup, moment, idempotent=idempotent) for member in members]
-    worst = max(failures, key=lambda failure: (not failure.retryable, _SEVERITIES[failure.severity]))
-    told = max((failure.retry_after for failure in failures if failure.retry_after is not None), default=None)
-    return _through(group, replace(worst, retry_after=told if worst.retryable else worst.retry_after))
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    leaves: list[BaseException] = []
-    waiting: list[BaseException] = [group]
-    while waiting and len(leaves) < MEMBERS_MAX:
-        member = waiting.pop()
-        if isinstance(member, BaseExceptionGroup):
-            waiting.extend(reversed(member.exceptions))
-        else:
-            leaves.append(member)
-    return leaves
-
-
-def _through(outer: BaseException, failure: Failure) -> Failure:
-    """Keep the answer, but say that it was found inside another exception."""
-    rule = f"{failure.rule} (inside {class_name(type(outer))})"
-    return replace(failure, rule=rule, error_class=class_name(type(outer)))
+def _is_plain_bug(kind: type[BaseException]) -> bool:
+    """Built-in bug types speak for themselves. ValueError and users' subclasses are also used as wrappers, so they do not."""
+    return kind.__module__ == "builtins" and kind is not ValueError and issubclass(kind, BUG_TYPES)

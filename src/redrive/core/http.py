@@ -45,6 +45,8 @@ _REQUEST_ID_HEADERS: Final = (
     "x-amzn-requestid",
     "x-amz-request-id",
     "x-goog-request-id",
+    "x-ms-request-id",
+    "x-github-request-id",
     "x-correlation-id",
     "cf-ray",
 )

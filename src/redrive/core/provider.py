@@ -8,6 +8,7 @@ time-out. `read_body` finds the provider's own word in any of the usual shapes o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,9 @@ BODY_MAX: Final = 262_144
 """Bytes of an error body we are willing to parse."""
 
 _DETAILS_MAX: Final = 32
+_DAILY: Final = "perday"
+"""Google names its limits by their window: `GenerateRequestsPerDayPerProjectPerModel`. A spent day does not heal in minutes."""
+_XML_CODE: Final = re.compile(rb"<Code>([A-Za-z0-9.]{1,100})</Code>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class ProviderError:
 def meaning_of(word: str) -> Code | None:
     """Return the canonical code for a provider's error word, in whatever case and punctuation it is written."""
     folded = word.replace("_", "").replace("-", "").replace(".", "").replace(" ", "").lower()
+    if _DAILY in folded:
+        return taxonomy.QUOTA_EXHAUSTED
     return _MEANINGS.get(folded) or _MEANINGS.get(folded.removesuffix("exception").removesuffix("error"))
 
 
@@ -57,9 +63,11 @@ def read_body(body: object) -> ProviderError:
         return ProviderError()
     inner = decoded.get("error")
     error: Mapping[object, object] = inner if isinstance(inner, Mapping) else decoded
-    details = _listed(error.get("details"))
+    named = error.get("details")
+    details = [named] if isinstance(named, Mapping) else _listed(named)
     words = (
-        *_words_of(details, "reason"),
+        *_daily_limits(details),
+        *_words_of(details, "reason", "error_code"),
         *_words_of(_listed(error.get("errors")), "reason", "code"),
         *_texts(error, "code", "type", "status", "__type", "Code", "error_code", "errcode", "reason"),
         *((inner,) if isinstance(inner, str) else ()),
@@ -69,7 +77,7 @@ def read_body(body: object) -> ProviderError:
     return ProviderError(
         words=tuple(dict.fromkeys(word for word in bare if word)),
         retry_after=_retry_delay(details),
-        request_id=next(iter(_texts(decoded, "request_id", "requestId", "RequestId")), None),
+        request_id=next(iter((*_texts(decoded, "request_id", "requestId", "RequestId"), *_words_of(details, "requestId"))), None),
     )
 
 
@@ -80,8 +88,15 @@ def _decoded(body: object) -> object:
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
-            return None
+            return _from_xml(body)
     return body
+
+
+def _from_xml(body: bytes | bytearray | str) -> object:
+    """Find the word in an XML error of a storage service (S3, Azure and Google Cloud Storage all call it `Code`)."""
+    raw = body.encode("utf-8", "replace") if isinstance(body, str) else body
+    found = _XML_CODE.search(raw) if raw.lstrip()[:1] == b"<" else None
+    return {"Code": found[1].decode("ascii")} if found else None
 
 
 def _listed(value: object) -> Sequence[object]:
@@ -95,6 +110,17 @@ def _texts(mapping: Mapping[object, object], *names: str) -> tuple[str, ...]:
 
 def _words_of(entries: Sequence[object], *names: str) -> tuple[str, ...]:
     return tuple(text for entry in entries if isinstance(entry, Mapping) for text in _texts(entry, *names))
+
+
+def _daily_limits(details: Sequence[object]) -> tuple[str, ...]:
+    """Find the daily limits among the quotas that google.rpc.QuotaFailure or ErrorInfo name as exceeded."""
+    named: list[str] = []
+    for entry in details:
+        if isinstance(entry, Mapping):
+            metadata = entry.get("metadata")
+            named += _texts(metadata, "quota_limit") if isinstance(metadata, Mapping) else ()
+            named += _words_of(_listed(entry.get("violations")), "quotaId")
+    return tuple(name for name in named if _DAILY in name.lower())
 
 
 def _retry_delay(details: Sequence[object]) -> float | None:
@@ -111,20 +137,21 @@ _WORDS: Final[dict[Code, str]] = {
         too_many_requests slow_down Throttling Throttled ThrottledException RequestThrottled RequestThrottledException
         RequestLimitExceeded BandwidthLimitExceeded ProvisionedThroughputExceeded LimitExceeded TransactionInProgress
         TooManyRequests EC2ThrottledException PriorRequestNotComplete RESOURCE_EXHAUSTED RATE_LIMIT_EXCEEDED tokens requests
-        sharingRateLimitExceeded quota_window_exceeded tokens_exceeded
+        sharingRateLimitExceeded quota_window_exceeded tokens_exceeded ramp_limit_exceeded
         """,
     taxonomy.QUOTA_EXHAUSTED: """
         insufficient_quota dailyLimitExceeded dailyLimitExceededUnreg billing_hard_limit_reached billing_not_active
         quota_exceeded quotaExceeded insufficient_credits credit_balance_too_low billing_error payment_required
         ServiceQuotaExceeded access_terminated variableTermLimitExceeded limitExceededForBilling
+        enforced_spend_limit_reached storage_quota_exceeded
         """,
     taxonomy.UPSTREAM_ERROR: """
         internal_error internal_server_error server_error api_error InternalError InternalFailure InternalServerError
-        INTERNAL UNKNOWN backendError internalError
+        INTERNAL UNKNOWN backendError internalError InternalServer ModelError ModelStreamError
         """,
     taxonomy.UPSTREAM_OVERLOADED: "overloaded_error overloaded engine_overloaded model_overloaded capacity_exceeded ServerBusy",
     taxonomy.NETWORK_UNAVAILABLE: """
-        service_unavailable ServiceUnavailable UNAVAILABLE database_connection_unavailable ModelNotReady
+        service_unavailable ServiceUnavailable UNAVAILABLE database_connection_unavailable ModelNotReady temporarily_unavailable
         """,
     taxonomy.NETWORK_TIMEOUT: "RequestTimeout RequestTimeoutException timeout_error request_timeout",
     taxonomy.NETWORK_GATEWAY_TIMEOUT: "gateway_timeout DEADLINE_EXCEEDED ModelTimeout",
@@ -168,8 +195,9 @@ _WORDS: Final[dict[Code, str]] = {
     taxonomy.REJECTED_POLICY: """
         content_filter content_policy_violation content_policy responsible_ai_policy_violation safety SAFETY PROHIBITED_CONTENT
         BLOCKLIST SPII moderation_blocked refusal input_blocked GuardrailIntervened RECITATION ResponsibleAIPolicyViolation
-        image_content_policy_violation
+        image_content_policy_violation invalid_prompt
         """,
+    taxonomy.CONFIG_INVALID: "RequestTimeTooSkewed AuthorizationHeaderMalformed redirect_uri_mismatch unsupported_grant_type",
     taxonomy.UPSTREAM_UNSUPPORTED: "NotImplemented UNIMPLEMENTED MethodNotAllowed UnsupportedOperation",
 }
 

@@ -106,9 +106,10 @@ def _attribute(exc: BaseException, name: str) -> object:
 def _pairs(headers: object) -> Iterable[tuple[object, object]]:
     if isinstance(headers, Mapping):
         return list(headers.items())
-    items = getattr(headers, "items", None)
     try:
-        listed = list(items() if callable(items) else headers)  # type: ignore[call-overload]
+        items = getattr(headers, "items", None)
+        source = items() if callable(items) else headers
+        listed = list(source) if isinstance(source, Iterable) else []
     except Exception:  # noqa: BLE001 - headers of a foreign class; unreadable ones tell us nothing.
         return []
     return [pair for pair in listed if isinstance(pair, tuple) and len(pair) == 2]

@@ -107,7 +107,7 @@ class Classifier:
     def __init__(self, rules: Iterable[Rule] = (), *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rules = tuple(rules)
         self._clock = clock
-        self._found: dict[type[BaseException], tuple[core.Found, ...]] = {}
+        self._known: dict[type[BaseException], core.Known] = {}
         self._warned: set[type[BaseException]] = set()
 
     def add(self, rule: Rule) -> None:
@@ -115,7 +115,7 @@ class Classifier:
         if not isinstance(rule, Rule):
             raise ConfigurationError(field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...)).")
         self._rules = (rule, *self._rules)
-        self._found = {}
+        self._known = {}
 
     def classify(
         self, exc: BaseException, *, idempotent: bool = False, codes: CodeSet | None = None, stage: str | None = None
@@ -130,14 +130,14 @@ class Classifier:
             self._warn(exc, failure)
         return failure if codes is None else codes.translate(failure, stage=stage, idempotent=idempotent)
 
-    def _lookup(self, kind: type[BaseException]) -> tuple[core.Found, ...]:
-        found = self._found.get(kind)
-        if found is None:
+    def _lookup(self, kind: type[BaseException]) -> core.Known:
+        known = self._known.get(kind)
+        if known is None:
             own = tuple(core.Found(rule.label, rule.read) for rule in self._rules if rule.applies_to(kind))
-            found = own + builtin.find(kind)
-            if len(self._found) < self.CACHE_MAX:
-                self._found[kind] = found
-        return found
+            known = core.Known(own + builtin.find(kind), core.lineage_of(kind))
+            if len(self._known) < self.CACHE_MAX:
+                self._known[kind] = known
+        return known
 
     def _warn(self, exc: BaseException, failure: Failure) -> None:
         kind = type(exc)

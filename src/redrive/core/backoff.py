@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long to wait before the next attempt: a growth, a cap, and jitter on top.
+
+    capped(n) = clamp(growth(n), floor, cap)          n = number of the attempt that failed, from 1
+    delay(n)  = jitter(capped(n), draw)               draw in [0, 1)
+
+The cap bounds the delay *before* jitter, so jitter still jitters at the cap. Pure: the same attempt and draw give the same delay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Self
+
+from redrive.core.checks import seconds, share, whole
+from redrive.errors import ConfigurationError
+
+
+class JitterKind(StrEnum):
+    """The shapes of chance a delay can get."""
+
+    NONE = "none"
+    FULL = "full"
+    RATIO = "ratio"
+    ADDITIVE = "additive"
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """How chance spreads a delay, so that many callers that failed together do not come back together."""
+
+    kind: JitterKind = JitterKind.NONE
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return the delay as it is."""
+        return cls()
+
+    @classmethod
+    def full(cls) -> Self:
+        """Spread over everything from 0 to the delay: `delay * draw`."""
+        return cls(JitterKind.FULL)
+
+    @classmethod
+    def ratio(cls, ratio: float) -> Self:
+        """Spread by a share to both sides: `delay * (1 - ratio + 2 * ratio * draw)`."""
+        return cls(JitterKind.RATIO, high=share("Jitter.ratio", ratio, fix="0.25 spreads by a quarter to both sides."))
+
+    @classmethod
+    def additive(cls, low: timedelta | float, high: timedelta | float) -> Self:
+        """Add between `low` and `high` seconds: `delay + low + (high - low) * draw`."""
+        shortest, longest = seconds("Jitter.additive low", low), seconds("Jitter.additive high", high)
+        if longest <= shortest:
+            raise ConfigurationError(
+                field="Jitter.additive high", value=high, rule=f"must be more than low ({shortest:g})", fix="Give a wider range."
+            )
+        return cls(JitterKind.ADDITIVE, shortest, longest)
+
+    def apply(self, delay: float, draw: float) -> float:
+        """Return the delay with chance applied."""
+        match self.kind:
+            case JitterKind.NONE:
+                return delay
+            case JitterKind.FULL:
+                return delay * draw
+            case JitterKind.RATIO:
+                return delay * (1.0 - self.high + 2.0 * self.high * draw)
+            case JitterKind.ADDITIVE:
+                return delay + self.low + (self.high - self.low) * draw
+
+
+class Growth(StrEnum):
+    """How the delay grows from attempt to attempt."""
+
+    EXPONENTIAL = "exponential"
+    LINEAR = "linear"
+    FIXED = "fixed"
+    SCHEDULE = "schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The wait before each next attempt. Build one with `exponential`, `linear`, `fixed` or `schedule`."""
+
+    growth: Growth
+    steps: tuple[float, ...]
+    """The first delay; for a schedule, every delay in order, the last one repeating."""
+    factor: float
+    floor: float
+    cap: float
+    jitter: Jitter
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.jitter, Jitter):
+            raise ConfigurationError(
+                field="Backoff.jitter",
+                value=self.jitter,
+                rule="must be a Jitter",
+                fix="Use Jitter.none(), Jitter.full(), Jitter.ratio(0.25) or Jitter.additive(0, 2).",
+            )
+
+    @classmethod
+    def exponential(
+        cls,
+        initial: timedelta | float = 1.0,
+        *,
+        factor: float = 2.0,
+        cap: timedelta | float = 60.0,
+        floor: timedelta | float = 0.0,
+        jitter: Jitter = Jitter(JitterKind.FULL),  # noqa: B008 - a frozen value.
+    ) -> Self:
+        """Grow by a factor: `initial * factor ** (attempt - 1)`, kept between `floor` and `cap`."""
+        first = seconds("Backoff.exponential initial", initial, above=True)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
+            raise ConfigurationError(
+                field="Backoff.exponential factor", value=factor, rule="must be a number of at least 1", fix="2 doubles the delay."
+            )
+        lowest = seconds("Backoff.exponential floor", floor)
+        return cls(Growth.EXPONENTIAL, (first,), float(factor), lowest, _cap(cap, max(first, lowest)), jitter)
+
+    @classmethod
+    def linear(
+        cls, step: timedelta | float, *, cap: timedelta | float = 60.0, jitter: Jitter = Jitter()  # noqa: B008 - a frozen value.
+    ) -> Self:
+        """Grow by a step: `step * attempt`, up to `cap`."""
+        first = seconds("Backoff.linear step", step, above=True)
+        return cls(Growth.LINEAR, (first,), 1.0, 0.0, _cap(cap, first), jitter)
+
+    @classmethod
+    def fixed(cls, delay: timedelta | float, *, jitter: Jitter = Jitter()) -> Self:  # noqa: B008 - a frozen value.
+        """Wait the same every time; 0 tries again at once."""
+        first = seconds("Backoff.fixed delay", delay)
+        return cls(Growth.FIXED, (first,), 1.0, 0.0, first, jitter)
+
+    @classmethod
+    def schedule(
+        cls, delays: Iterable[timedelta | float], *, jitter: Jitter = Jitter()  # noqa: B008 - a frozen value.
+    ) -> Self:
+        """Wait exactly these delays in order; the last one repeats."""
+        steps = tuple(seconds(f"Backoff.schedule delay {place}", delay) for place, delay in enumerate(delays, start=1))
+        if not steps:
+            raise ConfigurationError(
+                field="Backoff.schedule delays", value=steps, rule="must name at least one delay", fix="[5, 15, 45], for example."
+            )
+        return cls(Growth.SCHEDULE, steps, 1.0, 0.0, max(steps), jitter)
+
+    def delay(self, attempt: int, draw: float) -> float:
+        """Return the seconds to wait after attempt number `attempt` (from 1) failed; `draw` in [0, 1) is the chance in it."""
+        whole("attempt", attempt, minimum=1, fix="The first attempt is number 1.")
+        if not 0 <= draw < 1:
+            raise ConfigurationError(field="draw", value=draw, rule="must be in [0, 1)", fix="Pass random.random().")
+        return self.jitter.apply(self.nominal(attempt), draw)
+
+    def nominal(self, attempt: int) -> float:
+        """Return the delay after this attempt before jitter."""
+        match self.growth:
+            case Growth.EXPONENTIAL:
+                return min(max(self._grown(attempt), self.floor), self.cap)
+            case Growth.LINEAR:
+                return min(self.steps[0] * attempt, self.cap)
+            case Growth.FIXED:
+                return self.steps[0]
+            case Growth.SCHEDULE:
+                return self.steps[min(attempt, len(self.steps)) - 1]
+
+    def _grown(self, attempt: int) -> float:
+        try:
+            return self.steps[0] * self.factor ** (attempt - 1)
+        except OverflowError:  # The float range ends long before attempt 10,000; the cap rules from there on.
+            return math.inf
+
+
+def _cap(cap: timedelta | float, least: float) -> float:
+    highest = seconds("Backoff cap", cap, above=True)
+    if highest < least:
+        raise ConfigurationError(
+            field="Backoff cap",
+            value=cap,
+            rule=f"must not be below the first delay ({least:g} s)",
+            fix="Raise the cap or lower the first delay.",
+        )
+    return highest

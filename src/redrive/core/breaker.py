@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a breaker is configured to do: when it opens, what counts against the dependency, how it comes back.
+
+The state machine itself is `core.breaker_state`; this module has no notion of time passing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal
+
+from redrive.core.checks import seconds, share, whole
+from redrive.core.failure import Category, Failure
+from redrive.errors import ConfigurationError
+
+Counts = Literal["reachability", "all"] | Collection[str | int | Category]
+
+
+class Evidence(StrEnum):
+    """What one call says about the dependency behind a breaker."""
+
+    ALIVE = "alive"
+    DOWN = "down"
+    NOTHING = "nothing"  # a mistake of our own, for instance
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """When to stop calling a dependency, and how to come back.
+
+    It opens after `consecutive` counting failures in a row, or when at least `failure_rate` of at least `min_calls` calls within
+    `window` seconds failed. `mode="hold"` makes work wait; `mode="fail_fast"` refuses it at once. `counts` says which failures
+    count: by default only those that say the dependency is unreachable or cannot serve; a 4xx proves it alive. Breakers are known by
+    name: two with one name share their state and must be configured alike.
+    """
+
+    name: str
+    _: KW_ONLY
+    consecutive: int | None = None
+    failure_rate: float | None = None
+    window: timedelta | float = 60.0
+    min_calls: int = 10
+    open_for: timedelta | float = 30.0
+    close_after: int = 1
+    mode: Literal["hold", "fail_fast"] = "hold"
+    probe: Callable[[], object] | None = None
+    """Called instead of risking a real call; returning (or awaiting) without an exception means alive."""
+    counts: Counts = "reachability"
+    probe_timeout: timedelta | float = 60.0
+    ramp: timedelta | float = 10.0
+    """Seconds after closing during which held work is let go gradually; 0 lets all go at once."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigurationError(field="Breaker.name", value=self.name, rule="must be a name", fix='Breaker("openai", ...).')
+        _check_thresholds(self)
+        for field, above in (("window", True), ("open_for", True), ("probe_timeout", True), ("ramp", False)):
+            object.__setattr__(self, field, seconds(f"Breaker({self.name}).{field}", getattr(self, field), above=above))
+        whole(f"Breaker({self.name}).close_after", self.close_after, minimum=1, fix="1 closes after the first good probe.")
+        if self.mode not in {"hold", "fail_fast"}:
+            raise ConfigurationError(
+                field=f"Breaker({self.name}).mode", value=self.mode, rule='must be "hold" or "fail_fast"', fix="Pick one."
+            )
+        if self.probe is not None and not callable(self.probe):
+            raise ConfigurationError(
+                field=f"Breaker({self.name}).probe", value=self.probe, rule="must be callable", fix="Pass a function of nothing."
+            )
+        object.__setattr__(self, "counts", _checked_counts(self.name, self.counts))
+
+    def evidence_of(self, failure: Failure) -> Evidence:
+        """Say what this failure tells about the dependency."""
+        if self._is_counted(failure):
+            return Evidence.DOWN
+        return Evidence.ALIVE if failure.proves_alive else Evidence.NOTHING
+
+    def _is_counted(self, failure: Failure) -> bool:
+        if isinstance(self.counts, frozenset):
+            return not self.counts.isdisjoint((failure.code, failure.canonical, failure.category, failure.http_status))
+        return self.counts == "all" or failure.is_reachability
+
+
+def _check_thresholds(breaker: Breaker) -> None:
+    if breaker.consecutive is None and breaker.failure_rate is None:
+        raise ConfigurationError(
+            field=f"Breaker({breaker.name})",
+            value=None,
+            rule="needs a threshold",
+            fix="Give consecutive=5, or failure_rate=0.5 with window= and min_calls=.",
+        )
+    if breaker.consecutive is not None:
+        whole(f"Breaker({breaker.name}).consecutive", breaker.consecutive, minimum=1, fix="5 is a common choice.")
+    if breaker.failure_rate is not None:
+        share(f"Breaker({breaker.name}).failure_rate", breaker.failure_rate, fix="0.5 opens when half of the calls fail.")
+    whole(f"Breaker({breaker.name}).min_calls", breaker.min_calls, minimum=1, fix="A rate needs a minimum sample; 10 is common.")
+
+
+def _checked_counts(name: str, counts: Counts) -> Counts:
+    if isinstance(counts, str):
+        if counts not in {"reachability", "all"}:
+            raise ConfigurationError(
+                field=f"Breaker({name}).counts",
+                value=counts,
+                rule='must be "reachability", "all", or a set of codes, categories and HTTP statuses',
+                fix=f"Write counts={{{counts!r}}} to count that code alone.",
+            )
+        return counts
+    if not counts or not all(isinstance(entry, str | int) and not isinstance(entry, bool) for entry in counts):
+        raise ConfigurationError(
+            field=f"Breaker({name}).counts",
+            value=counts,
+            rule="must hold codes, categories or HTTP statuses, at least one",
+            fix='Write counts={"GW_5XX", "GW_TIMEOUT"}, for example.',
+        )
+    return frozenset(counts)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run of many jobs is doing: its tally, its status, and whether it has failed too often to go on.
+
+    success rate = succeeded / total          an empty run has succeeded
+    failure rate = dead / finished            finished = succeeded + dead + cancelled
+
+Pure: counting and acting on the answer belong to whoever drives the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from redrive.core.checks import share, whole
+from redrive.errors import ConfigurationError
+
+
+class RunStatus(StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PARTIAL_SUCCESS = "partial_success"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Every job of a run, accounted for: `total = succeeded + dead + cancelled + open`, always."""
+
+    total: int = 0
+    succeeded: int = 0
+    dead: int = 0
+    cancelled: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("total", "succeeded", "dead", "cancelled"):
+            whole(f"Tally.{name}", getattr(self, name), minimum=0, fix="Count from the store.")
+        if self.open < 0:
+            raise ConfigurationError(
+                field="Tally.total", value=self.total, rule=f"must be at least the {self.finished} finished jobs", fix="Recount."
+            )
+
+    @property
+    def finished(self) -> int:
+        """How many jobs will not change by themselves any more."""
+        return self.succeeded + self.dead + self.cancelled
+
+    @property
+    def open(self) -> int:
+        """How many jobs are still queued or processing."""
+        return self.total - self.finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunThresholds:
+    """From which success rate a run counts as completed, and from which as a partial success."""
+
+    completed: float = 0.95
+    partial_success: float = 0.50
+
+    def __post_init__(self) -> None:
+        share("RunThresholds.completed", self.completed, fix="0.95 is the default.")
+        share("RunThresholds.partial_success", self.partial_success, fix="0.50 is the default.")
+        if self.partial_success > self.completed:
+            raise ConfigurationError(
+                field="RunThresholds.partial_success",
+                value=self.partial_success,
+                rule=f"must not exceed completed ({self.completed:g})",
+                fix="Lower it.",
+            )
+
+    def status_of(self, tally: Tally) -> RunStatus:
+        """Return the status of a run that was not stopped; it is running while jobs are open."""
+        if tally.open:
+            return RunStatus.RUNNING
+        rate = tally.succeeded / tally.total if tally.total else 1.0
+        if rate >= self.completed:
+            return RunStatus.COMPLETED
+        return RunStatus.PARTIAL_SUCCESS if rate >= self.partial_success else RunStatus.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetExceeded:
+    """The run failed too often: how often, out of how many, and the sentence that says so."""
+
+    rate: float
+    dead: int
+    finished: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureBudget:
+    """How much failure a run may see before it stops itself.
+
+    The rate is cumulative, and is looked at each time another `check_every` jobs have finished, so first after one full interval;
+    never before `min_finished` jobs have finished.
+    """
+
+    max_rate: float = 0.10
+    check_every: int = 1000
+    min_finished: int = 1
+    on_exceeded: Literal["abort", "pause"] = "abort"
+
+    def __post_init__(self) -> None:
+        share("FailureBudget.max_rate", self.max_rate, fix="0.10 stops a run of which more than a tenth failed.")
+        whole("FailureBudget.check_every", self.check_every, minimum=1, fix="1000 is the default.")
+        whole("FailureBudget.min_finished", self.min_finished, minimum=1, fix="A rate needs a sample.")
+        if self.on_exceeded not in {"abort", "pause"}:
+            raise ConfigurationError(
+                field="FailureBudget.on_exceeded", value=self.on_exceeded, rule='must be "abort" or "pause"', fix="Pick one."
+            )
+
+    def is_due(self, finished_before: int, finished_now: int) -> bool:
+        """Say whether another interval was completed between two looks at the run."""
+        return finished_now // self.check_every > finished_before // self.check_every
+
+    def check(self, tally: Tally) -> BudgetExceeded | None:
+        """Return why the run has to stop, or None if it may go on."""
+        if tally.finished < max(self.min_finished, 1):
+            return None
+        rate = tally.dead / tally.finished
+        if rate <= self.max_rate:
+            return None
+        sentence = f"{tally.dead} of {tally.finished} finished jobs failed ({rate:.1%}), the budget is {self.max_rate:.1%}"
+        return BudgetExceeded(rate, tally.dead, tally.finished, sentence)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one transition table of jobs and the one of dead letters; nothing else may move either.
+
+`docs/concepts/lifecycle.md` is generated from these tables. "Retrying" and "held" are no states: such a job is `queued` with a
+reason and a time at which it is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from redrive.errors import IllegalTransitionError
+
+
+class JobState(StrEnum):
+    """Where a job is."""
+
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class LetterState(StrEnum):
+    """Where a dead letter is."""
+
+    OPEN = "open"
+    TRIAGED = "triaged"
+    READY = "ready"
+    REPLAYING = "replaying"
+    RESOLVED = "resolved"
+    DISCARDED = "discarded"
+
+
+State = TypeVar("State", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Generic[State]):
+    """One arrow: what it is called, from where, to where, and when it happens. No source means: it comes into being."""
+
+    verb: str
+    source: State | None
+    target: State
+    why: str
+
+
+_Q, _P, _C, _F, _X = JobState.QUEUED, JobState.PROCESSING, JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED
+
+JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
+    Move("submit", None, _Q, "the job is durable and waits for a worker"),
+    Move("claim", _Q, _P, "a worker took a lease on it"),
+    Move("checkpoint", _P, _Q, "the stage is done, the next one waits"),
+    Move("complete", _P, _C, "the last stage is done"),
+    Move("retry", _P, _Q, "the attempt failed, can heal, and is due again later"),
+    Move("hold", _P, _Q, "a dependency is down or the stage snoozed; no attempt is burned"),
+    Move("reap", _P, _Q, "the worker died or lost its lease; no attempt is burned"),
+    Move("bury", _P, _F, "the failure is permanent or the attempts are spent; a dead letter is written"),
+    Move("refuse", _Q, _F, "a fail-fast breaker is open or the job expired; a dead letter is written"),
+    Move("cancel", _Q, _X, "somebody cancelled it before it started, or its run was aborted"),
+    Move("stop", _P, _X, "somebody, or the stage itself, cancelled it while it ran"),
+    Move("replay", _F, _Q, "the cause is fixed; it starts again at the stage that failed"),
+)
+
+_O, _T, _R = LetterState.OPEN, LetterState.TRIAGED, LetterState.READY
+_REPLAYING, _RESOLVED, _DISCARDED = LetterState.REPLAYING, LetterState.RESOLVED, LetterState.DISCARDED
+
+LETTER_MOVES: Final[tuple[Move[LetterState], ...]] = (
+    Move("bury", None, _O, "its job failed for good"),
+    Move("triage", _O, _T, "an operator recorded the diagnosis"),
+    Move("remediate", _T, _R, "evidence of the fix and the safety of a replay are on record"),
+    Move("replay", _R, _REPLAYING, "a campaign, or a retry of the job, took it"),
+    Move("retry", _O, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
+    Move("retry", _T, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
+    Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed"),
+    Move("reopen", _REPLAYING, _O, "the replay failed again; the same permanent code escalates it"),
+    Move("release", _REPLAYING, _R, "the campaign was cancelled before this letter's turn"),
+    Move("discard", _O, _DISCARDED, "an operator decided that nothing is to be done"),
+    Move("discard", _T, _DISCARDED, "an operator decided that nothing is to be done"),
+    Move("discard", _R, _DISCARDED, "an operator decided that nothing is to be done"),
+    Move("restore", _DISCARDED, _O, "the discard was a mistake"),
+)
+
+
+def move_job(source: JobState | None, verb: str) -> JobState:
+    """Return the state a job is in after this move, or refuse it."""
+    return _moved("job", JOB_MOVES, source, verb)
+
+
+def move_letter(source: LetterState | None, verb: str) -> LetterState:
+    """Return the state a dead letter is in after this move, or refuse it."""
+    return _moved("dead letter", LETTER_MOVES, source, verb)
+
+
+def _moved(subject: str, moves: tuple[Move[State], ...], source: State | None, verb: str) -> State:
+    for move in moves:
+        if move.verb == verb and move.source is source:
+            return move.target
+    allowed = tuple(dict.fromkeys(move.verb for move in moves if move.source is source))
+    raise IllegalTransitionError(subject=subject, source=str(source or "new"), verb=verb, allowed=allowed)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do about a failure: the policy as a value, and the decision it leads to.
+
+`decide` is total and pure: the same policy, failure, history, time and draw always lead to the same decision, so that any past
+decision can be explained by asking again. Decisions are values that carry their reason; acting on them is somebody else's work.
+Instants are seconds on whatever clock the caller passes as `now`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from redrive.core.backoff import Backoff
+from redrive.core.checks import seconds, whole
+from redrive.core.classify import class_name
+from redrive.core.failure import Failure
+from redrive.errors import ConfigurationError
+
+Trigger = int | str | type[BaseException]
+"""What a list of a policy may name: an HTTP status, a code, category or provider's code, or an exception class."""
+
+RetryOn = Literal["classified", "all", "none"] | Collection[Trigger]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how to try again.
+
+    By default the classifier decides what is worth retrying. `retry_on="all"` retries everything but `Fail` and `Cancel`, `"none"`
+    nothing. A list replaces the classifier: a status or code in it always retries; an exception class in it retries unless the
+    failure carries an HTTP status or provider code that the classifier calls permanent; what is not in it does not retry.
+    `give_up_on` wins over all of that. `per_code_max_attempts={"IO_ERROR": 2}` is one retry for that code, whatever is left of
+    `max_attempts`. A told delay (Retry-After) is never undercut up to `retry_after_cap`, and never exceeds it.
+    """
+
+    max_attempts: int = 3
+    """The first attempt counts."""
+    backoff: Backoff = field(default_factory=Backoff.exponential)
+    _: KW_ONLY
+    retry_on: RetryOn = "classified"
+    give_up_on: Collection[Trigger] = ()
+    per_code_max_attempts: Mapping[str, int] = field(default_factory=dict)
+    respect_retry_after: bool = True
+    retry_after_cap: timedelta | float = 300.0
+    snooze_max: int = 1000
+    """How often a stage may snooze in one round before that counts as a failure."""
+
+    def __post_init__(self) -> None:
+        whole("RetryPolicy.max_attempts", self.max_attempts, minimum=1, fix="1 means: try once, never again.")
+        if not isinstance(self.backoff, Backoff):
+            raise ConfigurationError(
+                field="RetryPolicy.backoff", value=self.backoff, rule="must be a Backoff", fix="Use Backoff.exponential(1, cap=60)."
+            )
+        if not isinstance(self.retry_on, str) or self.retry_on not in {"classified", "all", "none"}:
+            object.__setattr__(self, "retry_on", _triggers("RetryPolicy.retry_on", self.retry_on))
+        object.__setattr__(self, "give_up_on", _triggers("RetryPolicy.give_up_on", self.give_up_on))
+        object.__setattr__(self, "per_code_max_attempts", dict(self.per_code_max_attempts))
+        for code, limit in self.per_code_max_attempts.items():
+            whole(f"RetryPolicy.per_code_max_attempts[{code!r}]", limit, minimum=1, fix="2 is one retry.")
+        object.__setattr__(self, "retry_after_cap", seconds("RetryPolicy.retry_after_cap", self.retry_after_cap))
+        whole("RetryPolicy.snooze_max", self.snooze_max, minimum=0, fix="0 forbids snoozing.")
+
+    def allows(self, failure: Failure) -> bool:
+        """Say whether this failure may be tried again at all, leaving attempts aside."""
+        if self.gives_up_on(failure):
+            return False
+        if isinstance(self.retry_on, str):
+            return self.retry_on == "all" or (self.retry_on == "classified" and failure.retryable)
+        return any(_retries(trigger, failure) for trigger in self.retry_on)
+
+    def gives_up_on(self, failure: Failure) -> bool:
+        """Say whether `give_up_on` names this failure."""
+        return any(_names(trigger, failure) for trigger in self.give_up_on)
+
+    def limit_for(self, failure: Failure) -> int | None:
+        """Return how many attempts may fail with this failure's code, if it has a limit of its own."""
+        limits = self.per_code_max_attempts
+        return limits.get(failure.code, limits.get(failure.canonical, failure.max_attempts))
+
+    def told_delay(self, failure: Failure) -> float | None:
+        """Return the delay the dependency asked for, cut to the cap; None when there is none or it is not respected."""
+        if failure.retry_after is None or not self.respect_retry_after:
+            return None
+        return min(failure.retry_after, seconds("retry_after_cap", self.retry_after_cap))
+
+
+def _triggers(field_name: str, given: object) -> tuple[Trigger, ...]:
+    fix = 'Write a list such as [429, "NETWORK_TIMEOUT", ConnectionError].'
+    if isinstance(given, str) or not isinstance(given, Collection):
+        rule = 'must be "classified", "all", "none" or a list' if field_name.endswith("retry_on") else "must be a list"
+        raise ConfigurationError(field=field_name, value=given, rule=rule, fix=fix)
+    triggers: list[Trigger] = []
+    for trigger in given:
+        is_class = isinstance(trigger, type) and issubclass(trigger, BaseException)
+        is_status = isinstance(trigger, int) and not isinstance(trigger, bool) and 100 <= trigger <= 599
+        if not (is_class or is_status or (isinstance(trigger, str) and trigger)):
+            rule = "must hold HTTP statuses, codes or exception classes"
+            raise ConfigurationError(field=field_name, value=trigger, rule=rule, fix=fix)
+        triggers.append(trigger)
+    return tuple(triggers)
+
+
+def _names(trigger: Trigger, failure: Failure) -> bool:
+    """Say whether a trigger speaks of this failure."""
+    if isinstance(trigger, str):
+        return trigger in {failure.code, failure.canonical, failure.category, failure.provider_code}
+    if isinstance(trigger, int):
+        return trigger == failure.http_status
+    return class_name(trigger) in failure.lineage
+
+
+def _retries(trigger: Trigger, failure: Failure) -> bool:
+    if not _names(trigger, failure):
+        return False
+    has_answer = failure.http_status is not None or failure.provider_code is not None
+    # One exception class often stands for every HTTP error of a library, so a permanent answer overrules the class.
+    return not isinstance(trigger, type) or failure.retryable or not has_answer

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes secrets and personal facts out of texts and structures. Pure: what it does not get, it does not know.
+
+Layout, in the order of a round: `marks` (placeholders), `literals` (known secrets), `pem` (private keys), `runs` and `tokens`
+(provider tokens), `urls`, `commands`, `assignments` with `carriers`, `spans`, `names`, `values` and `vocabulary` (values next
+to telling names), `personal` with `phones` and `numbers`; `structure` walks mappings and sequences; `text` runs the rounds.
+The environment and registered secrets are added by `redrive.redaction`.
+"""
+
+from __future__ import annotations
+
+from redrive.core.redact.literals import Literals
+from redrive.core.redact.marks import placeholder
+from redrive.core.redact.text import redact_text, redact_value
+
+__all__ = ["Literals", "placeholder", "redact_text", "redact_value"]

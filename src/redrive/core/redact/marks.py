@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placeholders, and the single characters that stand for them while a text is being redacted.
+
+A placeholder that is already in the text, or that a pass has just put there, is hidden behind one character of a
+private plane, so that no later pass can read, split or match it. Showing the marks again is the last step of a
+round. A text may itself hold characters of that plane; those are never reused as marks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MARK: Final = "\U000f0000-\U000ffffd"
+"""The range of marks, for use inside a character class."""
+
+_FIRST: Final = 0xF0000
+_LAST: Final = 0xFFFFD
+_ANY_MARK: Final = re.compile(f"[{MARK}]")
+_PLACEHOLDER: Final = re.compile(r"<redacted:[a-z]{1,16}(?:-[a-z]{1,16}){0,3}>|<payload:[\w.$*\[\]-]{1,256}>")
+
+
+def placeholder(kind: str) -> str:
+    """Return the text that stands where a secret of `kind` was."""
+    return f"<redacted:{kind}>"
+
+
+class Marks:
+    """The marks in use during one round over one text."""
+
+    __slots__ = ("_by_placeholder", "_next", "_shown", "_taken")
+
+    def __init__(self, text: str) -> None:
+        """Start with no mark; characters of the private plane that `text` already holds are set aside."""
+        self._by_placeholder: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
+        self._taken = frozenset() if text.isascii() else frozenset(_ANY_MARK.findall(text))
+        self._next = _FIRST
+
+    def put(self, shown: str) -> str:
+        """Return the mark for the placeholder `shown`; the placeholder itself once the plane is used up."""
+        mark = self._by_placeholder.get(shown)
+        if mark is None:
+            while chr(self._next) in self._taken:
+                self._next += 1
+            if self._next > _LAST:
+                return shown
+            mark = chr(self._next)
+            self._next += 1
+            self._by_placeholder[shown] = mark
+            self._shown[mark] = shown
+        return mark
+
+    def redacted(self, kind: str) -> str:
+        """Return the mark for a secret of `kind`."""
+        return self.put(placeholder(kind))
+
+    def hide(self, text: str) -> str:
+        """Put a mark in place of every placeholder that `text` already holds."""
+        if "<redacted:" not in text and "<payload:" not in text:
+            return text
+        return _PLACEHOLDER.sub(lambda found: self.put(found[0]), text)
+
+    def show(self, text: str) -> str:
+        """Put the placeholders back in place of their marks."""
+        if not self._shown:
+            return text
+        return _ANY_MARK.sub(lambda found: self._shown.get(found[0], found[0]), text)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which names announce a secret: `db_password`, `X-Api-Key`, `clientSecret`, but not `token_count` or `primary_key`.
+
+A name is cut into its words, whatever its case style, and judged by its last words. A *certain* name makes any
+literal value a secret; an uncertain one (`key`, `auth`, `signature`) only a value that also looks random. The
+vocabulary is in `vocabulary.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from redrive.core.redact import vocabulary as words
+
+NAME_MAX: Final = 128
+"""Names longer than this are judged by their last characters only."""
+
+_WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_CACHED_NAMES_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What a name says about its value."""
+
+    kind: str
+    """The kind of secret: the slug in the placeholder."""
+    certain: bool
+    """Whether any literal value is a secret, or only one that looks random."""
+
+
+_UNCERTAIN: Final = Telling("secret", certain=False)
+_SECRET: Final = Telling("secret", certain=True)
+_PASSWORD: Final = Telling("password", certain=True)
+_COOKIE: Final = Telling("cookie", certain=True)
+_AUTHORIZATION: Final = Telling("authorization", certain=True)
+
+
+def words_of(name: str) -> list[str]:
+    """Return the lower-case words of a name in snake, kebab, camel or upper case; digits only separate."""
+    return [found.lower() for found in _WORD.findall(name[-NAME_MAX:])]
+
+
+@lru_cache(maxsize=_CACHED_NAMES_MAX)
+def telling(name: str) -> Telling | None:
+    """Return what `name` says about its value, or None when it is an ordinary name."""
+    parts = words_of(name)
+    qualified = len(parts) > 1
+    while len(parts) > 1 and parts[-1] in words.NEUTRAL_TAILS:
+        parts.pop()
+    if not parts:
+        return None
+    last = parts[-1]
+    before = parts[-2] if len(parts) > 1 else ""
+    if last in words.HARMLESS_TAILS:
+        return _UNCERTAIN if last == "id" and before in words.SECRET_IDS else None
+    found = _by_last_word(last, before)
+    if found is None and qualified and any(_by_last_word(part, "") for part in parts):
+        # An unknown word follows a telling one, as in `token_github`: only a random value is a secret.
+        return None if words.HARMLESS_WORDS.intersection(parts) else _UNCERTAIN
+    return found
+
+
+def _by_last_word(last: str, before: str) -> Telling | None:
+    """Judge the word that a name ends in, with the word before it."""
+    if last == "key" or last == "keys":
+        return _by_key(before)
+    if last == "pass" or last == "pw":
+        return _PASSWORD if before in words.PASS_QUALIFIERS else _UNCERTAIN
+    if last == "code" or last == "codes":
+        return _SECRET if before in words.CODE_QUALIFIERS else None
+    if last in words.PASSWORDS or last.endswith(words.PASSWORD_ENDINGS):
+        return _PASSWORD
+    if last in words.COOKIES or last.endswith("cookie"):
+        return _COOKIE
+    if last == "authorization":
+        return _AUTHORIZATION
+    if last in words.SECRETS or last.endswith(words.SECRET_ENDINGS):
+        return _SECRET
+    if last in words.UNCERTAIN:
+        return _UNCERTAIN
+    if last in ("string", "phrase") and before in ("connection", "seed", "recovery", "pass"):
+        return _SECRET
+    return None
+
+
+def _by_key(before: str) -> Telling | None:
+    """Judge a name that ends in `key` by the word before it."""
+    if before in words.KEY_QUALIFIERS:
+        return _SECRET
+    if before in words.HARMLESS_KEYS:
+        return None
+    return _UNCERTAIN

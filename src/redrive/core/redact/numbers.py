@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checksums and shapes of numbers that identify a person or an account: cards, IBANs, national ids.
+
+Pure arithmetic over strings of digits; where such a number may stand in a text is decided in `personal.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_IBAN_LENGTHS: Final = {
+    country: int(length)
+    for country, length in (
+        row.split(":")
+        for row in (
+            "AD:24 AE:23 AL:28 AT:20 AZ:28 BA:20 BE:16 BG:22 BH:22 BI:27 BR:29 BY:28 CH:21 CR:22 CY:28 CZ:24 DE:22 DJ:27"
+            " DK:18 DO:28 EE:20 EG:29 ES:24 FI:18 FK:18 FO:18 FR:27 GB:22 GE:22 GI:23 GL:18 GR:27 GT:28 HR:21 HU:28 IE:22"
+            " IL:23 IQ:23 IS:26 IT:27 JO:30 KW:30 KZ:20 LB:28 LC:32 LI:21 LT:20 LU:20 LV:21 LY:25 MC:27 MD:24 ME:22 MK:19"
+            " MN:20 MR:27 MT:31 MU:30 NI:28 NL:18 NO:15 OM:23 PK:24 PL:28 PS:29 PT:25 QA:29 RO:24 RS:22 RU:33 SA:24 SC:31"
+            " SD:18 SE:24 SI:19 SK:24 SM:27 SO:23 ST:25 SV:28 TL:23 TN:24 TR:26 UA:29 VA:22 VG:24 XK:20 YE:30"
+        ).split()
+    )
+}
+_ISSUERS: Final[tuple[tuple[re.Pattern[str], frozenset[int]], ...]] = (
+    (re.compile("4"), frozenset({13, 16, 19})),
+    (re.compile("5[1-5]|2(?:22[1-9]|2[3-9]|[3-6]|7[01]|720)"), frozenset({16})),
+    (re.compile("3[47]"), frozenset({15})),
+    (re.compile("6011|64[4-9]|65"), frozenset({16, 17, 18, 19})),
+    (re.compile("30[0-5]|309|36|38|39"), frozenset({14})),
+    (re.compile("35(?:2[89]|[3-8])"), frozenset({16, 17, 18, 19})),
+    (re.compile("62"), frozenset({16, 17, 18, 19})),
+    (re.compile("50(?:18|20|38)|5893|6304|67(?:59|6[123])"), frozenset({12, 13, 14, 15, 16, 17, 18, 19})),
+)
+_LUHN_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+_RRN_WEIGHTS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)
+_RRN_RANDOM_SINCE: Final = 201000
+_MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def is_card(digits: str) -> bool:
+    """Tell whether the digits are a payment card number: issuer prefix, its lengths, and the Luhn check."""
+    length = len(digits)
+    if not any(length in lengths and prefix.match(digits) for prefix, lengths in _ISSUERS):
+        return False
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit)
+        total += _LUHN_DOUBLED[value] if place % 2 else value
+    return total % 10 == 0 and len(set(digits)) > 1
+
+
+def is_iban(compact: str) -> bool:
+    """Tell whether the text is an IBAN without spaces: the country's length, and 1 modulo 97."""
+    if _IBAN_LENGTHS.get(compact[:2]) != len(compact):
+        return False
+    return int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1
+
+
+def iban_length(country: str) -> int | None:
+    """Return how long an IBAN of `country` is; None when the country has none."""
+    return _IBAN_LENGTHS.get(country)
+
+
+def is_ssn(digits: str) -> bool:
+    """Tell whether nine digits lie in the ranges that US social security numbers are taken from."""
+    area, group, serial = digits[:3], digits[3:5], digits[5:]
+    return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def is_rrn(digits: str) -> bool:
+    """Tell whether 13 digits are a Korean resident number: a date, a century digit, and the check digit.
+
+    Numbers issued since October 2020 carry no check digit; they are told by the birth date alone.
+    """
+    month, day = int(digits[2:4]), int(digits[4:6])
+    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1]:
+        return False
+    if digits[6] in "3478" and int(digits[:6]) >= _RRN_RANDOM_SINCE:
+        return True
+    total = sum(int(digit) * weight for digit, weight in zip(digits, _RRN_WEIGHTS, strict=False))
+    check = (11 - total % 11) % 10
+    # Foreign residents' numbers (century digits 5 to 8) are shifted by two.
+    return int(digits[12]) in ((check, (check + 2) % 10) if digits[6] in "5678" else (check,))
+
+
+def is_german_tax_id(digits: str) -> bool:
+    """Tell whether 11 digits are a German tax id: one digit repeated among the first ten, and the check digit."""
+    first_ten = digits[:10]
+    repeated = [digit for digit in set(first_ten) if first_ten.count(digit) > 1]
+    if digits[0] == "0" or len(repeated) != 1 or first_ten.count(repeated[0]) > 3:
+        return False
+    product = 10
+    for digit in first_ten:
+        total = (int(digit) + product) % 10 or 10
+        product = total * 2 % 11
+    return (11 - product) % 10 == int(digits[10])
+
+
+def is_nir(compact: str) -> bool:
+    """Tell whether the text is a French social security number without spaces: sex, month, and the key modulo 97."""
+    month = int(compact[3:5])
+    if compact[0] not in "1234 78" or not (1 <= month <= 12 or 20 <= month <= 42 or month >= 50):
+        return False
+    # Corsica's departments 2A and 2B count as 19 and 18.
+    number = int(compact[:13].upper().replace("2A", "19").replace("2B", "18"))
+    return 97 - number % 97 == int(compact[13:])

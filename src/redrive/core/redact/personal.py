@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Personal facts: e-mail addresses, phone numbers, cards, IBANs and national ids.
+
+Shapes are found here, checksums are in `numbers.py`. A bare run of digits is only taken when a checksum vouches for it
+or a telling word stands before it; ids, timestamps, versions, coordinates and amounts stay whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.core.redact import numbers
+from redrive.core.redact.marks import MARK, Marks
+from redrive.core.redact.phones import is_phone
+
+LOCAL_MAX: Final = 64
+"""The longest local part of an e-mail address."""
+
+_LOCAL: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
+_DOMAIN: Final = re.compile(
+    rf"(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|\(|@)"
+    rf"|%2[eE])|[{MARK}]"
+)
+_NOT_PEOPLE: Final = frozenset({"git", "svn", "hg", "gitlab", "gitea"})
+_NOT_DOMAINS: Final = frozenset(
+    "png jpg jpeg gif svg webp ico css js ts tsx jsx mjs json yaml yml html xml toml service socket target timer mount slice"
+    " scope device path swap local_domain dot shape".split()
+)
+_DIGIT: Final = frozenset(b"0123456789")
+_DIGITS: Final = bytes(100 if byte in _DIGIT else 32 for byte in range(256))
+_SEPARATORS: Final = b" -./()+"
+_ENOUGH: Final = b"d" * 9
+# A number: digits with at most two separators between them. Trying stops where the number ends, so each digit is read once.
+_NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,2}[0-9]){8,40})")
+_CORSICA: Final = re.compile(r"[12] ?[0-9]{2} ?[0-9]{2} ?2[ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}(?![0-9A-Za-z])")
+_LETTERED: Final = re.compile(r"[A-Z](?<![A-Za-z0-9_][A-Z])[A-Z](?:[0-9]{2}(?:[ -]?[A-Z0-9]){11,32}|(?: ?[0-9]{2}){3} ?[A-D](?![A-Za-z0-9_]))")
+_NINO: Final = re.compile(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][0-9]{6}[A-D]")
+
+
+def redact_personal(text: str, marks: Marks) -> str:
+    """Put a mark in place of every personal fact."""
+    if "@" in text or "%40" in text:
+        text = _redact_emails(text, marks)
+    shape = text.encode("latin-1", "replace").translate(_DIGITS, _SEPARATORS)
+    if _ENOUGH in shape:
+        text = _NUMBER.sub(lambda found: _number(found, marks), text)
+    if b"dd" in shape:
+        text = _LETTERED.sub(lambda found: _lettered(found, marks), text)
+        if "A" in text or "B" in text:
+            text = _CORSICA.sub(lambda found: _corsican(found, marks), text)
+    return text
+
+
+def _redact_emails(text: str, marks: Marks) -> str:
+    if "%40" in text and "@" not in text:
+        return re.sub(r"(?<![\w.%+-])[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])", marks.redacted("email"), text)
+    pieces: list[str] = []
+    done = 0
+    at = text.find("@")
+    while at >= 0:
+        end = at + 1
+        left = text[max(done, at - LOCAL_MAX) : at]
+        local = left[len(left.rstrip(_LOCAL)) :].lstrip(".-%+")
+        domain = _DOMAIN.match(text, end) if local else None
+        if domain is not None and _is_address(text, at - len(local), local, domain):
+            pieces += (text[done : at - len(local)], marks.redacted("email"))
+            done = end = domain.end() if domain.lastindex else at
+        at = text.find("@", max(end, at + 1))
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> bool:
+    """Tell a person's address from a remote of a version control system, a unit of systemd or a file name."""
+    following = text[domain.end() : domain.end() + 2]
+    if local.lower() in _NOT_PEOPLE and (following[:1] in (":", "/") or text[max(0, start - 3) : start] == "://"):
+        return False
+    if text[max(0, start - 3) : start] == "://" or following in (":/", ":~"):
+        return False
+    return domain.lastindex is None or domain[1].lower() not in _NOT_DOMAINS
+
+
+def _number(found: re.Match[str], marks: Marks) -> str:
+    """Judge one number in its surroundings."""
+    text, start, end = found.string, found.start(), found.end()
+    if text[end : end + 1].isalnum() or (start and (text[start - 1].isalnum() or text[start - 1] in "_.,-$#/+=:")):
+        if not (start and text[start - 1] in "=:/" and not text[end : end + 1].isalnum()):
+            return found[0]
+    whole = found[0]
+    kind = kind_of_number(whole, text[max(0, start - 40) : start])
+    if kind is None:
+        return _pieces_of_number(whole, text[max(0, start - 40) : start], marks)
+    return marks.redacted(kind)
+
+
+def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:
+    """Judge the parts of a run in which two numbers stand side by side, as in a table."""
+    if "  " not in whole and " " not in whole:
+        return whole
+    parts = re.split(r"( +)", whole)
+    shown = [marks.redacted(kind) if len(part) > 8 and (kind := kind_of_number(part, before)) else part for part in parts]
+    return "".join(shown)
+
+
+def kind_of_number(whole: str, before: str) -> str | None:
+    """Return what kind of personal number `whole` is, given the text before it."""
+    digits = re.sub(r"[^0-9]", "", whole)
+    near = before.lower()
+    if re.fullmatch(r"[0-9]{12,19}|[0-9]{4}(?:([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[ -][0-9]{6}[ -][0-9]{4,5})|(?:[0-9]{4}[ -]){4}[0-9]{3}", whole):
+        if numbers.is_card(digits):
+            return "card"
+    if _is_national_id(whole, digits, near):
+        return "national-id"
+    return "phone" if is_phone(whole, digits, near) else None
+
+
+def _is_national_id(whole: str, digits: str, near: str) -> bool:
+    if len(digits) == 9:
+        told = re.search(r"ssn|social.{0,3}security", near)
+        shaped = re.fullmatch(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}", whole)
+        return bool((shaped and ("-" in whole or told)) or (told and digits == whole)) and numbers.is_ssn(digits)
+    if len(digits) == 13 and re.fullmatch(r"[0-9]{6}-[1-8][0-9]{6}", whole):
+        return numbers.is_rrn(digits)
+    if len(digits) == 13 and digits == whole:
+        return bool(re.search(r"rrn|resident|주민", near)) and numbers.is_rrn(digits)
+    if len(digits) == 11 and re.fullmatch(r"[0-9]{11}|[0-9]{2} [0-9]{3} [0-9]{3} [0-9]{3}", whole):
+        return numbers.is_german_tax_id(digits)
+    if len(digits) == 15 and re.fullmatch(r"[12] ?(?:[0-9]{2} ?){3}[0-9]{3} ?[0-9]{3} ?[0-9]{2}", whole):
+        return numbers.is_nir(digits)
+    return False
+
+
+def _lettered(found: re.Match[str], marks: Marks) -> str:
+    """Judge a number that starts with two capital letters: an IBAN or a British national insurance number."""
+    whole = found[0]
+    compact = re.sub(r"[ -]", "", whole)
+    if _NINO.fullmatch(compact):
+        return marks.redacted("national-id")
+    length = numbers.iban_length(compact[:2])
+    if length is None or len(compact) < length or not numbers.is_iban(compact[:length]):
+        return whole
+    taken = 0
+    for place, sign in enumerate(whole):
+        taken += sign not in " -"
+        if taken == length:
+            rest = whole[place + 1 :]
+            return whole if rest[:1].isalnum() else marks.redacted("iban") + rest
+    return whole
+
+
+def _corsican(found: re.Match[str], marks: Marks) -> str:
+    return marks.redacted("national-id") if numbers.is_nir(found[0].replace(" ", "")) else found[0]

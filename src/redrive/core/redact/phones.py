@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Phone numbers by the way they are written: international, North American, Korean, British, German and French.
+
+Groups and separators decide; a bare run of digits is a phone number only after a word that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_INTERNATIONAL: Final = re.compile(
+    r"\+[1-9][0-9]{8,14}|\+[1-9][0-9]{0,2}([ .-])(?:\(0?\)\1?)?\(?[0-9]{1,5}\)?(?:[ .-]?[0-9]{2,8}){1,5}"
+    r"|\+[1-9][0-9]{0,2} ?\([0-9]{1,5}\) ?[0-9]{2,4}(?:[ .-]?[0-9]{2,5}){1,4}|\+[1-9][0-9]{1,11}(?:[ -][0-9]{2,8}){1,5}"
+)
+_NATIONAL: Final = re.compile(
+    # North America, with the area code in brackets, or dashes, or points throughout.
+    r"(?:1[ .-])?\([2-9][0-9]{2}\) ?[0-9]{3}[ .-][0-9]{4}|(?:1-)?[2-9][0-9]{2}-[0-9]{3}-[0-9]{4}|(?:1\.)?[2-9][0-9]{2}\.[0-9]{3}\.[0-9]{4}"
+    # Korea: mobile and area codes.
+    r"|0(?:1[016-9]|2|[3-6][1-5]|70|50[0-9])([-. ])[0-9]{3,4}\1[0-9]{4}"
+    # France: five pairs with one separator.
+    r"|0[1-9](?:([ .-])[0-9]{2})(?:\2[0-9]{2}){3}"
+    # Britain: spaced groups after a leading zero, the area code perhaps in brackets.
+    r"|0[1-9][0-9]{2,4} [0-9]{3,4} ?[0-9]{3,4}|\(0[1-9][0-9]{1,4}\) ?[0-9]{3,4}[ -]?[0-9]{3,5}|02[0-9] [0-9]{4} [0-9]{4}|07[0-9]{3} ?[0-9]{3} ?[0-9]{3}"
+    # Germany: area code, then one separator, then the number in one or more groups.
+    r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{5,8}|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{2,4}(?:[ -][0-9]{2,4}){1,3}"
+)
+_TOLD: Final = re.compile(r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[:=(]?\s{0,2}[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$")
+_DECIMAL: Final = re.compile(r"\d\.\d{4,}|\.\d+[ -]+\d+\.")
+
+
+def is_phone(whole: str, digits: str, near: str) -> bool:
+    """Tell whether `whole` is written as a phone number; `near` is the lower-case text before it."""
+    count = len(digits)
+    if not 9 <= count <= 15:
+        return False
+    if whole.startswith(("+", "(+")):
+        return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _DECIMAL.search(whole)
+    if _NATIONAL.fullmatch(whole) and count >= 9:
+        # `0800 123456` style and shorter area numbers need ten digits unless the groups are Korean.
+        return count >= 10 or bool(re.match(r"02[-. ]", whole))
+    return bool(_TOLD.search(near)) and bool(re.fullmatch(r"[0-9 .()/+-]+", whole))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds provider tokens without trying every pattern at every character.
+
+A token is long and unbroken, ordinary words are short. The text is turned into a shape in which every token character
+is the same byte, so that one search of the C library finds the next long run; only inside such a run is the table of
+`tokens.py` tried. Text without long runs costs two passes in C.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.core.redact.marks import Marks
+from redrive.core.redact.tokens import LOOSE, ROWS
+
+RUN_MIN: Final = 16
+"""The shortest run that can hold a token."""
+
+_TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-")
+_SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
+_LONG_RUN: Final = b"x" * RUN_MIN
+_DIGIT: Final = re.compile("[0-9]")
+
+# The alternatives stand side by side, without groups, so that the engine can skip each by its first character.
+_ANY: Final = "(?:" + "|".join(alternative for _, row in ROWS for alternative in row) + ")"
+_BOUNDARY: Final = "(?<![A-Za-z0-9])"
+# In escaped text a token also starts after an escaped line end or a percent-encoded sign.
+_ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?<=\\x[0-9a-f]{2})"
+_TOKENS: Final = re.compile(_BOUNDARY + _ANY)
+_ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES}){_ANY}")
+_KINDS: Final = tuple((kind, re.compile("|".join(row))) for kind, row in ROWS)
+_LOOSE: Final = tuple((needle, kind, re.compile(pattern)) for needle, kind, pattern in LOOSE)
+
+
+def redact_tokens(text: str, marks: Marks) -> str:
+    """Put a mark in place of every provider token."""
+    for needle, kind, pattern in _LOOSE:
+        if needle in text:
+            text = pattern.sub(marks.redacted(kind), text)
+    tokens = _ESCAPED_TOKENS if "\\" in text or "%" in text else _TOKENS
+    shape = text.encode("latin-1", "replace").translate(_SHAPE)
+    pieces: list[str] = []
+    done = 0
+    run = shape.find(_LONG_RUN)
+    while run >= 0:
+        end = shape.find(b" ", run)
+        end = len(text) if end < 0 else end
+        # Without a digit only a token at the very start is worth a look: most such runs are names in code.
+        seek = tokens.search if _DIGIT.search(text, run, end) else tokens.match
+        found = seek(text, run, end)
+        while found:
+            pieces += (text[done : found.start()], marks.redacted(_kind_of(text, found)))
+            done = found.end()
+            found = tokens.search(text, done, end)
+        run = shape.find(_LONG_RUN, end)
+    if not pieces:
+        return text
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _kind_of(text: str, found: re.Match[str]) -> str:
+    """Return the kind of the token found: that of the first row which matches there."""
+    return next(kind for kind, row in _KINDS if row.match(text, found.start(), found.end()))

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of the passes over a text, repeated until nothing changes.
+
+Known literals go first, because nothing is known better; then blocks, tokens, URLs and command lines, which have shapes of
+their own; then values next to telling names; then personal facts. A round that changes nothing is the proof that
+redacting again would change nothing either: the result is a fixed point by construction, for any text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from redrive.core.redact.assignments import redact_assignments
+from redrive.core.redact.commands import redact_commands
+from redrive.core.redact.literals import Literals
+from redrive.core.redact.marks import Marks, placeholder
+from redrive.core.redact.pem import redact_private_keys
+from redrive.core.redact.personal import redact_personal
+from redrive.core.redact.runs import redact_tokens
+from redrive.core.redact.structure import Walk
+from redrive.core.redact.urls import redact_urls
+
+ROUNDS_MAX: Final = 8
+"""A text that still changes after this many rounds was made to do so; it is replaced whole."""
+
+_PASSES: Final[tuple[Callable[[str, Marks], str], ...]] = (
+    redact_private_keys,
+    redact_tokens,
+    redact_urls,
+    redact_commands,
+    redact_assignments,
+    redact_personal,
+)
+
+
+def redact_text(text: str, literals: Mapping[str, str] | Literals | None = None) -> str:
+    """Return `text` with every secret replaced by a placeholder.
+
+    `literals` maps known secrets to their placeholders; pass a compiled `Literals` to search many texts. Redacting the
+    result again, with the same literals, returns it unchanged.
+    """
+    return redact_with(text, () if literals is None else (compiled(literals),))
+
+
+def redact_value(value: object, literals: Mapping[str, str] | Literals | None = None) -> object:
+    """Return a structure of the same shape as `value` with every secret in it replaced; `value` is not changed."""
+    known = () if literals is None else (compiled(literals),)
+    return Walk(lambda text: redact_with(text, known)).value(value)
+
+
+def compiled(literals: Mapping[str, str] | Literals) -> Literals:
+    """Return `literals` compiled."""
+    return literals if isinstance(literals, Literals) else Literals(literals)
+
+
+def redact_with(text: str, known: tuple[Literals, ...]) -> str:
+    """Return `text` redacted, with several sets of literals, the first one first."""
+    for _ in range(ROUNDS_MAX):
+        redacted = _round(text, known)
+        if redacted == text:
+            return text
+        text = redacted
+    return placeholder("unstable")
+
+
+def _round(text: str, known: tuple[Literals, ...]) -> str:
+    marks = Marks(text)
+    work = marks.hide(text)
+    for literals in known:
+        work = literals.replace(work, marks)
+    for redact in _PASSES:
+        work = redact(work, marks)
+    return marks.show(work)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys and tokens that providers issue, each by its documented prefix and shape, as rows of a table.
+
+Only the table: `runs.py` finds them. A row matches inside one run of letters, digits, `_`, `-` and `.`; lengths are
+the shortest that the provider has issued, a little below where truncation is common. Rows of `LOOSE` hold other characters and are searched only when their needle is in the text.
+Every quantifier inside a lookahead is bounded, so that a row costs the same wherever it is tried.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_DIGIT: Final = r"(?=[A-Za-z_.-]{0,64}[0-9])"
+_MIXED: Final = r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Za-z_-]{0,40}[0-9])"
+# Written after the first character: nothing but a space, quote or separator of another kind may stand before it.
+_APART_BY_ONE: Final = r"(?:(?<![\w.-].)|(?<=\\[nrt].))"
+_FREE: Final = r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-F]{2}))"
+_BASE64: Final = r"[A-Za-z0-9+/_-]"
+_ENVIRONMENT: Final = "(?:sandbox|development|production)"
+_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("jwt", (r"eyJ(?:(?<![\w-]eyJ)|(?<=\\[nrt]eyJ))[\w-]{8,}+\.[\w-]*+(?:\.[\w-]*+){0,3}",)),
+    ("aws-key", (r"A(?:KIA|SIA|BIA|CCA|GPA|IDA|IPA|NPA|NVA|PKA|ROA|SCA)[A-Z0-9]{16}(?![A-Za-z0-9])", r"bedrock-api-key-[A-Za-z0-9]{30,}+", r"ABSK[A-Za-z0-9]{30,}+")),
+    ("gcp-key", (r"AIza[\w-]{30,}+", r"GOCSPX-[\w-]{20,}+", r"ya29\.[\w.-]{20,}+", r"AQ\.Ab8[\w-]{30,}+")),
+    ("digitalocean", (r"do[opr]_v1_[0-9a-f]{40,}+",)),
+    ("alibaba", (rf"LTAI{_DIGIT}[A-Za-z0-9]{{12,26}}+(?![A-Za-z0-9])",)),
+    ("heroku", (r"HRKU-[\w-]{30,}+",)),
+    ("netlify", (r"nf[pcoub]_[A-Za-z0-9]{30,}+",)),
+    ("supabase", (r"sbp_[0-9a-z_]{36,}+", r"sb_secret_[\w-]{20,}+")),
+    ("planetscale", (r"pscale_(?:tkn|pw|oauth)_[\w.-]{20,}+",)),
+    ("databricks", (r"d(?:api|ose|kea)[0-9a-f]{32}(?:-[0-9])?",)),
+    ("vault", (r"hv[sbr]\.[\w-]{20,}+", rf"[sbr]{_APART_BY_ONE}\.{_MIXED}[A-Za-z0-9]{{24}}(?![\w.])")),
+    ("terraform", (r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}+",)),
+    ("doppler", (r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{30,}+",)),
+    ("infisical", (r"st\.[0-9a-f-]{20,40}\.[0-9a-f]{16,}+(?:\.[0-9a-f]{16,}+)?",)),
+    ("vercel", (r"vc[pikar]_[A-Za-z0-9]{24,}+",)),
+    ("cloudflare", (r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}+", r"cf(?:ut|at|k|oa)_[\w-]{30,}+")),
+    ("github", (r"gh[pousr]_[A-Za-z0-9]{30,}+", r"github_pat_[A-Za-z0-9_]{30,}+")),
+    ("gitlab", (r"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|oas|ffct|wt)-[\w.-]{18,}+", r"GR1348941[\w-]{20,}+")),
+    ("atlassian", (r"ATBB[A-Za-z0-9]{24,}+",)),
+    ("slack", (r"xox[a-z](?:\.xox[a-z])?-[\w-]{10,}+", r"xapp-[0-9]-[\w-]{20,}+", r"xwfp-[\w-]{20,}+")),
+    ("discord", (rf"[MNO]{_APART_BY_ONE}[\w-]{{22,27}}\.[\w-]{{6,7}}\.[\w-]{{27,45}}",)),
+    ("stripe", (r"[srp]k_(?:live|test|prod)_[A-Za-z0-9_]{10,}+",)),
+    ("square", (r"sq0[a-z]{3}-[\w-]{20,}+", r"EAA[A-Za-z0-9_-]{40,}+")),
+    ("razorpay", (r"rzp_(?:live|test)_[A-Za-z0-9]{10,}+",)),
+    ("shopify", (r"shp[a-z]{2,3}_[0-9a-fA-F]{30,}+",)),
+    ("plaid", (rf"access-{_ENVIRONMENT}-{_UUID}", rf"public-{_ENVIRONMENT}-{_UUID}", rf"link-{_ENVIRONMENT}-{_UUID}")),
+    ("sendgrid", (r"SG\.[\w-]{16,32}\.[\w-]{16,}+",)),
+    ("mailgun", (r"key-[0-9a-f]{32}", r"pubkey-[0-9a-f]{32}", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])")),
+    ("mailchimp", (r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])", r"md-[A-Za-z0-9_-]{22}(?![\w-])")),
+    ("resend", (rf"re_{_MIXED}[A-Za-z0-9]{{6,}}_?[A-Za-z0-9]{{14,}}+",)),
+    ("brevo", (r"x(?:keysib|smtpsib)-[0-9a-f]{64}(?:-[A-Za-z0-9]{16})?",)),
+    ("llm-key", (rf"sk-{_DIGIT}[\w-]{{16,}}+", r"hf_[A-Za-z0-9]{30,}+", r"api_org_[A-Za-z0-9]{30,}+", r"gsk_[A-Za-z0-9]{40,}+", r"r8_[A-Za-z0-9]{30,}+", r"pplx-[A-Za-z0-9]{32,}+", r"xai-[A-Za-z0-9_-]{40,}+", rf"fw_{_DIGIT}[A-Za-z0-9]{{20,}}+", r"nvapi-[\w-]{40,}+", r"tgp_v1_[\w-]{30,}+", r"csk-[a-z0-9]{30,}+", r"tvly-[\w-]{24,}+", r"jina_[A-Za-z0-9_-]{40,}+", r"sk_[0-9a-f]{40,}+")),
+    ("langsmith", (r"ls(?:v2)?_(?:pt|sk|__)_?[0-9a-f]{32}(?:_[0-9a-f]{10})?",)),
+    ("pinecone", (r"pcsk_[A-Za-z0-9_]{30,}+",)),
+    ("notion", (rf"secret_{_DIGIT}[A-Za-z0-9]{{40,}}+", r"ntn_[A-Za-z0-9]{40,}+")),
+    ("airtable", (r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}",)),
+    ("linear", (r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{32,}+",)),
+    ("figma", (r"fig[dourh]{1,2}_[\w-]{36,}+",)),
+    ("sentry", (r"sntryu_[0-9a-f]{60,}+",)),
+    ("newrelic", (r"NRAK-[A-Z0-9]{27}", r"NR(?:II|JS|AA|BR|RA|SP|IQ)-[A-Za-z0-9_-]{19,}+", r"eu01xx[0-9a-f]{30,36}NRAL", r"[0-9a-f]{30,36}NRAL")),
+    ("grafana", (r"eyJrIjoi[A-Za-z0-9]{30,}+", r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}")),
+    ("posthog", (r"ph[cxsa]_[A-Za-z0-9]{30,}+",)),
+    ("twilio", (r"SK[0-9a-f]{32}(?![A-Za-z0-9])", r"AC[0-9a-f]{32}(?![A-Za-z0-9])")),
+    ("mapbox", (r"[spt]k\.eyJ[\w-]{20,}+\.[\w-]{10,}+",)),
+    ("dynatrace", (r"dt0[a-z][0-9]{2}\.[A-Z0-9]{8,24}\.[A-Z0-9]{30,}+",)),
+    ("pulumi", (r"pul-[0-9a-f]{40}",)),
+    ("postman", (r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}", r"PMAT-[A-Z0-9]{26}")),
+    ("npm", (r"npm_[A-Za-z0-9]{30,}+",)),
+    ("pypi", (r"pypi-AgE[\w-]{40,}+",)),
+    ("rubygems", (r"rubygems_[0-9a-f]{40,}+",)),
+    ("nuget", (r"oy2[a-z0-9]{43}(?![A-Za-z0-9])",)),
+    ("crates", (r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])",)),
+    ("docker", (r"dckr_[po]at_[\w-]{20,}+",)),
+    ("jfrog", (r"AKCp[A-Za-z0-9]{60,}+", r"cmVmdGtu[A-Za-z0-9]{40,}+")),
+    ("age-key", (r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,}+",)),
+    ("tailscale", (r"tskey-[a-z]{2,12}-[\w-]{16,}+",)),
+    ("typeform", (r"tfp_[\w-]{40,}+",)),
+    ("hubspot", (rf"pat-(?:na|eu)[0-9]-{_UUID}",)),
+    ("ci-token", (r"CCIPAT_[\w-]{30,}+", r"bk[a-z]{2}_[0-9a-f]{36,}+", r"sgp_[0-9a-f_]{40,}+", r"pn[ua]_[A-Za-z0-9]{36}")),
+    ("okta", (rf"00(?:(?<![\w.-]00)|(?<=\\[nrt]00)){_MIXED}[\w-]{{40}}(?![\w-])",)),
+    # Every other issuer of this common form: a short name, a word that says what it is, a long body.
+    ("token", (rf"[a-z]{{2,10}}_(?:live|test|prod|secret|pat|sk|token|apikey)_{_DIGIT}[A-Za-z0-9]{{20,}}+",)),
+)
+
+LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
+    ("FwoGZXIvYXdz", "aws-session", rf"{_FREE}FwoGZXIvYXdz{_BASE64}{{40,}}+=*+"),
+    ("FQoGZXIvYXdz", "aws-session", rf"{_FREE}FQoGZXIvYXdz{_BASE64}{{40,}}+=*+"),
+    ("IQoJb3JpZ2lu", "aws-session", rf"{_FREE}IQoJb3JpZ2lu{_BASE64}{{40,}}+=*+"),
+    ("whsec_", "stripe", rf"{_FREE}whsec_{_BASE64}{{20,}}+=*+"),
+    ("TT3xFf", "atlassian", rf"{_FREE}AT[ACS]TT3xFf[\w=-]{{40,}}+"),
+    ("sntrys_", "sentry", rf"{_FREE}sntrys_eyJ{_BASE64}{{20,}}+=*+(?:_{_BASE64}{{20,}}+)?=*+"),
+    ("glc_eyJ", "grafana", rf"{_FREE}glc_eyJ{_BASE64}{{20,}}+=*+"),
+    ("ops_eyJ", "onepassword", rf"{_FREE}ops_eyJ{_BASE64}{{40,}}+=*+"),
+    ("fm2_", "fly", rf"{_FREE}fm2_{_BASE64}{{30,}}+=*+(?:,fm2_{_BASE64}{{30,}}+=*+)*"),
+    ("fm1", "fly", rf"{_FREE}fm1[ar]_{_BASE64}{{30,}}+=*+"),
+    ("Q~", "azure-secret", r"(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    (":AA", "telegram", r"(?<![0-9])[0-9]{6,12}:AA[\w-]{28,}+"),
+    ("hooks.slack.com/", "webhook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/-]{16,}+"),
+    ("/webhooks/", "webhook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
+    ("webhook.office.com/", "webhook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
+    ("outlook.office.com/webhook", "webhook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
+    ("access_token$", "braintree", r"access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
+    ("1//0", "gcp-key", rf"{_FREE}1//0[\w-]{{30,}}+"),
+    ("AQE", "adyen", rf"(?<![+/]){_FREE}AQE[A-Za-z0-9+/]{{40,}}+=*+(?:-[A-Za-z0-9+/=]{{20,}}+(?:-[\w+/=*.&%()<>-]{{8,40}})?)?"),
+    ("sha256~", "openshift", r"(?<!\w)sha256~[\w-]{40,}+"),
+    ("earer ", "authorization", r"(?<=\b[Bb]earer )(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{16,}+=*+"),
+)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials inside URLs: `scheme://user:password@host`, `scheme://:password@host` and `scheme://token@host`.
+
+Scheme, user name, host and path stay readable. Secret query parameters belong to `assignments.py`, webhook addresses to
+`tokens.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.core.redact.marks import Marks
+from redrive.core.redact.values import is_inert, is_random
+
+USERINFO_MAX: Final = 1024
+"""User name and password of a URL are looked for in this many characters."""
+
+LONE_USER_MIN: Final = 20
+"""A user name without a password is taken for a token from this length on."""
+
+_USERINFO: Final = re.compile(r"[^\s/?#\"'<>`\\]{1,%d}+(?<=@)|[^\s/?#\"'<>`\\]{1,%d}@" % (USERINFO_MAX, USERINFO_MAX))
+# A password of a database URL may hold an unescaped slash, question mark or hash; a port before a path may not be taken for one.
+_LOOSE_USERINFO: Final = re.compile(r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])")
+_WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNORECASE)
+_ENCODED: Final = re.compile(
+    r"%3[aA]%2[fF]%2[fF]((?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64}))%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
+)
+
+
+def redact_urls(text: str, marks: Marks) -> str:
+    """Put a mark in place of the password, or of the lone token, of every URL."""
+    if "%3A%2F%2F" in text or "%3a%2f%2f" in text:
+        text = _ENCODED.sub(lambda found: _encoded(found, marks), text)
+    if "://" not in text or "@" not in text:
+        return text
+    pieces: list[str] = []
+    done = 0
+    at = text.find("://")
+    while at >= 0:
+        start = at + 3
+        span = _secret_span(text, start)
+        if span is not None:
+            pieces += (text[done : span[0]], marks.redacted("url-credentials"))
+            done = span[1]
+            start = done
+        at = text.find("://", start)
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _encoded(found: re.Match[str], marks: Marks) -> str:
+    start, end = found.start(2) - found.start(), found.end(2) - found.start()
+    return found[0][:start] + marks.redacted("url-credentials") + found[0][end:]
+
+
+def _secret_span(text: str, start: int) -> tuple[int, int] | None:
+    """Return where the secret of the URL stands whose user information would start at `start`."""
+    limit = start + USERINFO_MAX
+    at = text.find("@", start, limit)
+    if at < 0:
+        return None
+    found = _USERINFO.match(text, start, limit)
+    if found is None:
+        scheme = text[max(0, start - 16) : start - 3]
+        found = None if _WEB_SCHEME.search(scheme) else _LOOSE_USERINFO.match(text, start, limit)
+    if found is None:
+        return None
+    end = found.end() - 1
+    user, colon, password = text[start:end].partition(":")
+    if colon:
+        return None if is_inert(password) else (end - len(password), end)
+    is_token = len(user) >= LONE_USER_MIN or is_random(user)
+    return (start, end) if is_token and not is_inert(user) else None

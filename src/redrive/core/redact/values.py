@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a value looks like: already harmless, an expression of code, a word of prose, or random enough to be a key.
+
+Nothing here knows where a value stands; `assignments.py` combines these judgements with the name and the carrier.
+All of them are linear in the value and look at no more than `LOOKED_AT_MAX` characters of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.core.redact import vocabulary as words
+from redrive.core.redact.marks import MARK
+from redrive.core.redact.names import telling
+
+LOOKED_AT_MAX: Final = 256
+"""Longer values are judged by their first characters."""
+
+RANDOM_MIN: Final = 16
+"""A shorter value is never called random."""
+
+_NOTHING: Final = re.compile(rf"(?>(?:[{MARK}]|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)")
+_STANDS_FOR: Final = re.compile(
+    r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$[a-z_]+|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
+    r"|<[^<>]*>?|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
+    r"|(?:env|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
+)
+_CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
+_PIECES: Final = re.compile(r"[A-Za-z0-9]+")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
+_HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+_SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
+
+
+def is_inert(value: str) -> bool:
+    """Tell whether there is nothing to hide: empty, masked, a placeholder, a type or a word such as `required`."""
+    looked_at = value[:LOOKED_AT_MAX].strip()
+    if looked_at.rstrip(".,;:!)").lower() in words.INERT_WORDS:
+        return True
+    return bool(_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at))
+
+
+def is_expression(value: str) -> bool:
+    """Tell whether an unquoted value is code that names a value: `self.token`, `get()`, `environ["X"]`."""
+    looked_at = value[:LOOKED_AT_MAX]
+    called = _CALLED.match(looked_at)
+    if called:
+        return not _is_mixed(called[0])
+    if _DOTTED.fullmatch(looked_at):
+        return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
+    # A bare name such as `password` or `new_token` on the right-hand side is a variable.
+    return bool(_IDENTIFIER.fullmatch(looked_at)) and telling(looked_at) is not None
+
+
+def is_identifier(value: str) -> bool:
+    """Tell whether an unquoted value is one plain variable name, with no digit but perhaps a last one."""
+    return bool(_IDENTIFIER.fullmatch(value[:LOOKED_AT_MAX]))
+
+
+def is_prose(value: str) -> bool:
+    """Tell whether a value of several words reads like a sentence, not like a passphrase."""
+    found = value[:LOOKED_AT_MAX].lower().split()
+    return len(found) > 1 and any(word.strip(".,;:!'\"()") in words.PROSE_WORDS for word in found)
+
+
+def is_guarded(value: str) -> bool:
+    """Tell whether a word in running text looks like a password: six characters, letters mixed with digits or signs."""
+    looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
+    if len(looked_at) < 6 or _UUID.fullmatch(looked_at):
+        return False
+    letters = sum(character.isalpha() for character in looked_at)
+    odd = sum(character.isdigit() or character in "!@#$%^&*+=~?" for character in looked_at)
+    return letters > 0 and odd > 0
+
+
+def is_random(value: str) -> bool:
+    """Tell whether a value looks drawn by chance: a long hexadecimal run, or letters and digits well mixed."""
+    looked_at = value[:LOOKED_AT_MAX].strip().rstrip("=")
+    if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
+        return False
+    if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at) or "://" in looked_at:
+        return False
+    if looked_at.startswith(("arn:", "sha256:", "sha1:", "md5:", "/", "./")):
+        return False
+    return bool(_HEX.fullmatch(looked_at)) or any(_is_mixed(piece) for piece in _PIECES.findall(looked_at))
+
+
+def _is_mixed(piece: str) -> bool:
+    """Tell whether letters of both cases and digits alternate as they do in random text."""
+    if len(piece) < 10 or not any(character.isdigit() for character in piece):
+        return False
+    return len(_SHIFTS.findall(piece)) * 5 >= len(piece)

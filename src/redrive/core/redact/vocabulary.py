@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words that `names.py` and `values.py` judge by, all in lower case.
+
+Only vocabulary: no rule lives here. A word belongs to a set when names of real configurations use it that way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+def _split(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+PASSWORDS: Final = _split(
+    "password passwords passwd pwd passphrase passphrases passcode passwort kennwort motdepasse contrasena senha"
+    " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass"
+)
+PASSWORD_ENDINGS: Final = ("password", "passwd", "pwd", "passphrase")
+PASS_QUALIFIERS: Final = (
+    _split(
+        "db database smtp imap mail email user root admin mysql pg postgres postgresql redis mongo mongodb ftp sftp ssh"
+        " ldap proxy my rabbitmq amqp broker login auth sudo account client server service app kafka elastic wifi vpn"
+        " master default basic http api old new"
+    )
+    | {""}
+)
+COOKIES: Final = _split("cookie cookies cookie2 setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken")
+SECRETS: Final = _split(
+    "secret secrets token apikey apikeys accesskey secretkey privatekey authkey encryptionkey signingkey accountkey"
+    " masterkey sharedaccesskey credential credentials cred creds jwt otp totp cvv cvc csc dsn mnemonic connectionstring"
+    " connstr bearer apitoken secretaccesskey sharedaccesssignature ssws webhooksecret privkey authtoken"
+)
+SECRET_ENDINGS: Final = ("token", "secret", "apikey", "accesskey", "secretkey", "privatekey", "accountkey", "credentials")
+UNCERTAIN: Final = _split(
+    "tokens auth signature sig salt nonce session hmac oauth pin passkey apisecretkey authn xauth macaroon license pepper"
+)
+KEY_QUALIFIERS: Final = _split(
+    "api access secret private account auth encryption decryption signing signature master shared ssh deploy webhook"
+    " license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
+    " integration ingest ingestion stripe openai anthropic azure aws gcp gemini mistral cohere groq together deepseek"
+    " datadog dd sendgrid mailgun mailchimp twilio algolia pinecone notion airtable linear sentry newrelic plaid braintree"
+    " square adyen cloudflare linode heroku okta auth0 supabase anon role vault unseal recovery seed wallet ed ecdsa tls"
+    " storage cosmos search cognitive service client consumer oauth sas maps write read session cookie csrf postmark"
+    " resend brevo flask django rails fernet kms data license personal pagerduty opsgenie honeycomb segment amplitude"
+    " mixpanel firebase fcm push vapid sparkpost mandrill perplexity fireworks replicate huggingface voyage tavily serper"
+    " pgp gpg ssl host install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
+) - _split("data host client service search storage read write role linear")
+HARMLESS_KEYS: Final = _split(
+    "primary sort partition foreign idempotency cache object s row hash range dedupe dedup deduplication routing group"
+    " natural surrogate composite candidate unique public lookup index map dict json config translation message order"
+    " bucket blob event shard arrow enter registry lock queue job record entity column metric setting feature field missing"
+    " invalid unknown duplicate ordering grouping sorting binding hot answer storage data pub path state context correlation"
+    " cluster clustering distribution join merge filter search property attribute header label tag option component react"
+    " tenant document item node yaml toml env environment variable dictionary mapping required extra first last next"
+)
+CODE_QUALIFIERS: Final = _split(
+    "auth authorization verification security otp mfa totp recovery backup pass login confirmation pairing device"
+)
+SECRET_IDS: Final = _split("session secret sess")
+NEUTRAL_TAILS: Final = _split(
+    "value hash hashed plain plaintext text raw old new confirm confirmation encoded encrypted prod production dev"
+    " development live test staging stage current previous primary secondary default b base header env bytes hex str again"
+    " repeat file_content override val literal pem ro rw main backup base64 v used rotated"
+)
+HARMLESS_TAILS: Final = _split(
+    "count counts policy policies type types name names id ids length len size sizes limit limits ttl expiry expires"
+    " expiration expired age url uri urls endpoint endpoints path paths file files filename field fields format version"
+    " versions index error errors status state enabled disabled required optional min max minimum maximum strength rule rules"
+    " hint prompt label attempts attempt changed at on template regex pattern validator validators usage budget rate price"
+    " cost provider arn location kind class method methods mode algorithm alg scheme schemes strategy backend backends store"
+    " cache space prefix suffix parser factory service services callback domain samesite secure httponly interval timeout"
+    " duration issuer audience scope scopes source number num total window bucket quota lifetime seconds minutes hours days"
+    " date time created updated valid verified present exists missing set is has manager pool jar"
+    " middleware rotation iterations rounds cost encoder decoder generator checker reset settings options config"
+    " description message title help visible placeholder autocomplete input widget form page view user username owner"
+    " stream buffer limiter counter budget estimate tokenizer ref reference refs namespace region bits curve usages ops"
+    " error_code reason category group groups level host port server servers agent plugin module handler handlers"
+)
+HARMLESS_WORDS: Final = _split("count policy max min total num number of per no without missing invalid bad")
+
+TYPE_WORDS: Final = _split(
+    "str string bytes bytearray int integer bool boolean float number any object optional secretstr secret_str char varchar"
+    " text list dict set tuple array map union json date datetime uuid optional[str] type callable iterable sequence"
+)
+INERT_WORDS: Final = (
+    _split(
+        "none null nil undefined true false yes no on off empty blank unset missing required invalid expired redacted hidden"
+        " masked filtered removed sanitized omitted unknown default n/a na tbd todo incorrect wrong mismatch rejected denied"
+        " disabled enabled absent present set ok failed ignored unavailable forbidden unauthorized revoked not must should"
+        " cannot can the a an is was has for and or to of in with from this that field fields value values header optional"
+        " error malformed unexpected expected include same-origin omit bearer basic digest self cls void nan deprecated"
+        " generated private public protected static final const let var def class function return await async new if else"
+        " authentication authorization verification validation too at least be only used using unchanged same confidential"
+        " sensitive secured protected unsupported supported available provided specified given found given. it your my our"
+    )
+    | TYPE_WORDS
+)
+PROSE_WORDS: Final = _split(
+    "is was are be been must should may can cannot could not no the a an this that for and or of to from with without field"
+    " required invalid missing expected unexpected expired too short long least characters character contain contains"
+    " match matches does did do has have at in on by when while because only used using value failed error your"
+    " authentication please enter wrong incorrect needs need never will would"
+)
+CODE_ROOTS: Final = _split(
+    "self cls settings config cfg conf os env environ app application request req response resp ctx context args kwargs opts"
+    " options params data user client conn connection session account creds credentials secrets vault auth this props state"
+    " process module base super form serializer obj instance model var local each payload body event message job task store"
+)

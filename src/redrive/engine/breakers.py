@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breakers whose state lives in this process: what `guard` uses when there is no store.
+
+A `BreakerCell` applies the pure steps of `core.breaker_state` under a lock. On the way of a healthy call it takes no lock at all:
+while the breaker is calm (closed, no failure in a row, not ramping) a success only counts, and the count is folded into the window
+when a slice of it ends or a failure arrives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from redrive.core import breaker_state as step
+from redrive.core.breaker import Breaker, Evidence
+from redrive.core.breaker_state import Admitted, BreakerState, Phase, Refused
+from redrive.core.decide import Standing
+from redrive.engine.clock import Clock
+from redrive.errors import ConfigurationError
+
+
+class BreakerCell:
+    """One breaker's state in this process. Every method is safe to call from any thread."""
+
+    __slots__ = (
+        "_clock",
+        "_count_ok",
+        "_counted",
+        "_lock",
+        "_slice_at",
+        "_slice_ends_at",
+        "_starts",
+        "_state",
+        "breaker",
+        "is_calm",
+        "is_sampled",
+    )
+
+    def __init__(self, breaker: Breaker, clock: Clock) -> None:
+        self.breaker: Final = breaker
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state = BreakerState()
+        self._starts = 0
+        self._counted = 0
+        # A C-level counter, so that threads that count without the lock lose nothing.
+        self._count_ok = itertools.count().__next__
+        self.is_calm = True
+        """True while a success changes nothing but the count, so that the fast way is right."""
+        self.is_sampled: Final = breaker.failure_rate is not None
+        """True when successes have to be counted at all."""
+        self._slice_at = clock.monotonic()
+        self._slice_ends_at = step.slice_end(breaker, self._slice_at)
+
+    @property
+    def standing(self) -> Standing:
+        """The configuration with the present state, for `decide`."""
+        return Standing(self.breaker, self._state)
+
+    @property
+    def state(self) -> BreakerState:
+        """The present state."""
+        return self._state
+
+    def count(self, now: float) -> None:
+        """Count one success of a calm breaker, without a lock unless a slice of the window has ended."""
+        if now >= self._slice_ends_at:
+            with self._lock:
+                self._fold(now)
+        self._count_ok()
+
+    def admit(self, token: str) -> Admitted | Refused:
+        """Ask for one call; while ramping after a hold, calls are let go one by one."""
+        with self._lock:
+            now = self._clock.monotonic()
+            start_at = self._next_start_at()
+            if start_at > now:
+                return Refused(start_at, "it closed a moment ago and lets work go gradually")
+            after, answer = step.admit(self.breaker, self._state, now, token)
+            if isinstance(answer, Admitted):
+                self._starts += 1
+            self._set(after, now)
+            return answer
+
+    def record(self, evidence: Evidence, token: str) -> None:
+        """Take in what one call said about the dependency."""
+        with self._lock:
+            now = self._clock.monotonic()
+            self._fold(now)
+            if evidence is Evidence.NOTHING:
+                after = step.release(self._state, token)
+            else:
+                ok = int(evidence is Evidence.ALIVE)
+                after = step.record(self.breaker, self._state, now, ok=ok, failed=1 - ok, token=token)
+            self._set(after, now)
+
+    def open(self) -> None:
+        """Open it by hand; it comes back by itself through a probe."""
+        self._force(step.opened)
+
+    def close(self) -> None:
+        """Close it by hand, at once."""
+        self._force(step.closed)
+
+    def isolate(self) -> None:
+        """Refuse every call until it is closed by hand."""
+        self._force(step.isolated)
+
+    def _force(self, change: Callable[[float], BreakerState]) -> None:
+        with self._lock:
+            now = self._clock.monotonic()
+            self._fold(now)
+            self._set(change(now), now)
+
+    def _fold(self, now: float) -> None:
+        if not self.is_sampled:
+            return
+        # The counter can only be read by counting once more, so each reading is left out of the next difference.
+        reached = self._count_ok()
+        ok, self._counted = reached - self._counted, reached + 1
+        if ok:
+            self._state = step.record(self.breaker, self._state, self._slice_at, ok=ok)
+        self._slice_at, self._slice_ends_at = now, step.slice_end(self.breaker, now)
+
+    def _next_start_at(self) -> float:
+        if self.breaker.mode != "hold":
+            return -math.inf
+        return step.next_start_at(self.breaker, self._state, self._starts)
+
+    def _set(self, after: BreakerState, now: float) -> None:
+        if after.phase is not self._state.phase:
+            self._starts = 0
+        self._state = after
+        is_ramping = self.breaker.mode == "hold" and step.is_ramping(self.breaker, after, now)
+        self.is_calm = after.phase is Phase.CLOSED and after.failures == 0 and not is_ramping
+
+
+class Breakers:
+    """The breakers of one process by name."""
+
+    __slots__ = ("_cells", "_clock", "_lock")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._cells: dict[str, BreakerCell] = {}
+        self._lock = threading.Lock()
+
+    def cell(self, breaker: Breaker) -> BreakerCell:
+        """Return the cell with this breaker's name; two breakers of one name must be configured alike."""
+        with self._lock:
+            cell = self._cells.setdefault(breaker.name, BreakerCell(breaker, self._clock))
+        if cell.breaker != breaker:
+            raise ConfigurationError(
+                field=f"Breaker({breaker.name})",
+                value=breaker,
+                rule="is configured in two ways in one program",
+                fix=f"Define it once and share it, or give one another name; the other one is {cell.breaker!r}.",
+            )
+        return cell

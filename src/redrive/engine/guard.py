@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`guard`: policy and breaker on any callable, sync or async, with no store at all.
+
+This file checks what it is given and builds the guarded function; the loops that run it are in `engine.loops`, the decisions in
+`engine.call`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+
+from redrive.core.breaker import Breaker
+from redrive.core.checks import seconds
+from redrive.core.codeset import CodeSet
+from redrive.core.policy import RetryPolicy
+from redrive.engine.breakers import BreakerCell
+from redrive.engine.call import CallPlan, Hook
+from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.loops import guard_async, guard_sync
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class GuardOptions(TypedDict, total=False):
+    """The options of `guard`; every one may be left out."""
+
+    retry: RetryPolicy
+    breaker: Breaker
+    timeout: timedelta | float
+    deadline: timedelta | float
+    idempotent: bool
+    codes: CodeSet
+    classifier: Classifier
+    on_retry: Hook
+    on_hold: Hook
+    on_dead: Hook
+
+
+_KINDS: Final[dict[str, tuple[type, str]]] = {
+    "retry": (RetryPolicy, "RetryPolicy(max_attempts=5)"),
+    "breaker": (Breaker, 'Breaker("name", consecutive=5)'),
+    "idempotent": (bool, "idempotent=True"),
+    "codes": (CodeSet, 'CodeSet("app", [...], otherwise=...)'),
+    "classifier": (Classifier, "Classifier([Rule(...)])"),
+}
+
+
+class Guard:
+    """A policy, a breaker and time limits, ready to be put on callables. Build one with `guard(...)`.
+
+    One guard may decorate many functions; they then share the breaker, and nothing else.
+    """
+
+    def __init__(self, **options: Unpack[GuardOptions]) -> None:
+        _check_options(cast("dict[str, object]", options))
+        self.retry: Final = options.get("retry") or RetryPolicy()
+        self.breaker: Final = options.get("breaker")
+        self.timeout: Final = _limit(options.get("timeout"), "timeout")
+        self.deadline: Final = _limit(options.get("deadline"), "deadline")
+        self._options: Final = options
+
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
+        """Return the function with this guard on it; `__wrapped__` is the function without."""
+        is_async = _is_async(fn)
+        if not is_async:
+            self._check_sync(fn)
+        guarded = (
+            cast("Callable[P, R]", guard_async(self._plan(fn), cast("Callable[P, Awaitable[object]]", fn)))
+            if is_async
+            else guard_sync(self._plan(fn), fn)
+        )
+        return functools.update_wrapper(guarded, fn)
+
+    def __repr__(self) -> str:
+        """Show the options that were given."""
+        return f"guard({', '.join(f'{name}={value!r}' for name, value in self._options.items())})"
+
+    @property
+    def cell(self) -> BreakerCell:
+        """The breaker in this process: its `state`, and `open()`, `close()`, `isolate()` for an operator's hand."""
+        if self.breaker is None:
+            raise ConfigurationError(field="guard(breaker)", value=None, rule="is not set", fix="Give the guard a breaker first.")
+        return CURRENT.get().breakers.cell(self.breaker)
+
+    def _plan(self, fn: Callable[..., object]) -> CallPlan:
+        options = self._options
+        return CallPlan(
+            name=_name_of(fn),
+            policy=self.retry,
+            breaker=self.breaker,
+            timeout=self.timeout,
+            deadline=self.deadline,
+            idempotent=options.get("idempotent", False),
+            codes=options.get("codes"),
+            classifier=options.get("classifier", DEFAULT),
+            on_retry=options.get("on_retry"),
+            on_hold=options.get("on_hold"),
+            on_dead=options.get("on_dead"),
+        )
+
+    def _check_sync(self, fn: object) -> None:
+        if self.timeout is not None:
+            raise ConfigurationError(
+                field="guard(timeout)",
+                value=self.timeout,
+                rule="cannot be kept on a sync callable, because a running thread cannot be stopped",
+                fix=f"Set the client's own timeout inside {_name_of(fn)}, make it async, or use deadline=.",
+            )
+        if self.breaker is not None and inspect.iscoroutinefunction(self.breaker.probe):
+            raise ConfigurationError(
+                field=f"Breaker({self.breaker.name}).probe",
+                value=self.breaker.probe,
+                rule="must be a sync function when a sync callable is guarded",
+                fix="Use a sync probe, or guard an async function.",
+            )
+
+
+@overload
+def guard(fn: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def guard(**options: Unpack[GuardOptions]) -> Guard: ...
+def guard(fn: Callable[P, R] | None = None, /, **options: Unpack[GuardOptions]) -> Callable[P, R] | Guard:
+    """Put a retry policy and a breaker on a callable; use it as `@guard` or `@guard(...)`.
+
+    `retry` defaults to three attempts at what the classifier says can heal. `breaker` holds or refuses calls while the dependency is
+    down: in mode "hold" a call waits until the breaker lets it probe, or until the deadline, then raises BreakerOpenError; in mode
+    "fail_fast" it raises at once. `timeout` limits each attempt (async only), `deadline` the call as a whole, waits included.
+    `idempotent` says that running the function twice does no harm, which makes conflicts retryable. `codes` names failures by an
+    application's own codes. The hooks get a `CallEvent` each; their failures are logged and change nothing.
+
+    When it is over, the original exception is raised, with the history of the attempts attached as notes.
+    """
+    return Guard(**options) if fn is None else Guard(**options)(fn)
+
+
+def _check_options(options: dict[str, object]) -> None:
+    for name, value in options.items():
+        if name not in GuardOptions.__annotations__:
+            known = ", ".join(GuardOptions.__annotations__)
+            raise ConfigurationError(field=f"guard({name})", value=value, rule="is no option of guard", fix=f"There are {known}.")
+        if name in _KINDS and value is not None and not isinstance(value, _KINDS[name][0]):
+            kind, example = _KINDS[name]
+            raise ConfigurationError(
+                field=f"guard({name})", value=value, rule=f"must be a {kind.__name__}", fix=f"Write {example}, for example."
+            )
+        if name.startswith("on_") and value is not None and not callable(value):
+            raise ConfigurationError(field=f"guard({name})", value=value, rule="must be callable", fix="Pass a function of one event.")
+
+
+def _limit(value: timedelta | float | None, name: str) -> float | None:
+    return None if value is None else seconds(f"guard({name})", value, above=True)
+
+
+def _name_of(fn: object) -> str:
+    return str(getattr(fn, "__qualname__", type(fn).__qualname__))
+
+
+def _is_async(fn: object) -> bool:
+    """Say whether a callable is async, and refuse what cannot be guarded."""
+    if isinstance(fn, classmethod | staticmethod):
+        kind = type(fn).__name__
+        raise ConfigurationError(
+            field="guard", value=fn, rule=f"cannot be put on a {kind} object", fix=f"Write @{kind} above @guard, not below it."
+        )
+    if not callable(fn):
+        raise ConfigurationError(field="guard", value=fn, rule="can only be put on a callable", fix="Guard a function or a method.")
+    call = getattr(fn, "__call__", None)  # noqa: B004 - an instance with an async __call__ is an async callable.
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ConfigurationError(
+            field="guard",
+            value=fn,
+            rule="cannot be put on a generator function, because what it already gave away cannot be taken back",
+            fix="Guard the calls inside it.",
+        )
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)

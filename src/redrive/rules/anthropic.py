@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Anthropic SDK: `error.type` names the failure, and an error event in a stream comes with the stream's status 200."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.reading import exactly, read_carried, unless_caused
+
+
+def _answer(exc: BaseException, moment: Moment) -> Verdict:
+    return read_carried(exc, moment, otherwise=taxonomy.UPSTREAM_ERROR)
+
+
+RULES: Final[RuleTable] = {
+    "APIStatusError": _answer,
+    "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
+    # The SDK wraps whatever its transport raises, a mistake in a middleware included; the cause tells them apart.
+    "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
+    "APIResponseValidationError": taxonomy.SCHEMA_INVALID,
+    "APIWebhookValidationError": taxonomy.AUTH_INVALID,
+    "RetryableError": unless_caused(taxonomy.RETRY_ASKED),
+    "WorkloadIdentityError": unless_caused(taxonomy.AUTH_INVALID),
+    "CredentialsError": unless_caused(taxonomy.CONFIG_INVALID),
+    "AnthropicError": exactly("AnthropicError", taxonomy.CONFIG_INVALID),
+}

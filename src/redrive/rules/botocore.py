@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""botocore, boto3 and s3transfer: the error code decides, because AWS sends throttling and timeouts as a 400.
+
+boto3's transfer errors are raised while a ClientError is handled and keep it only as their context, so they pass.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.http import read_answer
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.network import proxy_trouble, trouble_in, trouble_or
+from redrive.rules.reading import attribute, consult, entry, read_event, text_of, unless_beneath
+
+
+def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
+    return _response(attribute(exc, "response"), moment)
+
+
+def _response(response: object, moment: Moment) -> Verdict | None:
+    word, metadata = entry(response, "Error", "Code"), entry(response, "ResponseMetadata")
+    # Some codes carry their service's name ("AWS.SimpleQueueService.NonExistentQueue"); the last part alone is a word, too.
+    words = {"code": word, "type": word.rsplit(".", 1)[-1]} if isinstance(word, str) else {}
+    body = {"error": words, "RequestId": entry(metadata, "RequestId")}
+    status, headers = entry(metadata, "HTTPStatusCode"), entry(metadata, "HTTPHeaders")
+    if not isinstance(status, int) or not 400 <= status <= 599:
+        # An exception event of a stream, or S3 answering 200 and then failing.
+        return read_event(body, moment, headers=headers, otherwise=taxonomy.UPSTREAM_ERROR) if words else None
+    return read_answer(status, moment, headers=headers, body=body)
+
+
+def _waiter(exc: BaseException, moment: Moment) -> Verdict | Code:
+    last = attribute(exc, "last_response")
+    answer = _response(last, moment) if entry(last, "Error", "Code") else None
+    if answer is not None:
+        return answer
+    is_late = "Max attempts exceeded" in text_of(entry(attribute(exc, "kwargs"), "reason"))
+    return taxonomy.UPSTREAM_NOT_READY if is_late else taxonomy.REQUEST_INVALID
+
+
+def _last_of_many(exc: BaseException, moment: Moment) -> Verdict | Code:
+    last = attribute(exc, "last_exception")
+    answer = consult(RULES, last, moment) if isinstance(last, BaseException) and last is not exc else None
+    return answer or trouble_in(exc) or taxonomy.NETWORK_ERROR
+
+
+_FIXED: Final[dict[Code, str]] = {
+    taxonomy.NETWORK_TIMEOUT: "ConnectTimeoutError ReadTimeoutError",
+    taxonomy.NETWORK_PROTOCOL: "IncompleteReadError ChecksumError FlexibleChecksumError ResponseParserError",
+    taxonomy.UPSTREAM_OVERLOADED: "CapacityNotAvailableError",
+    taxonomy.AUTH_INVALID: """
+        NoAuthTokenError SSOError LoginError RefreshWithMFAUnsupportedError UnauthorizedSSOTokenError
+        """,
+    taxonomy.AUTH_DENIED: "LoginInsufficientPermissions",
+    taxonomy.CONFIG_INVALID: """
+        NoCredentialsError PartialCredentialsError UnknownCredentialError UnknownTokenProviderError BaseEndpointResolverError
+        EndpointProviderError ServiceNotInRegionError UnknownRegionError ProfileNotFound ConfigNotFound ConfigParseError
+        InvalidConfigError DataNotFoundError ApiVersionNotFoundError InvalidRegionError InvalidIMDSEndpointError
+        InvalidIMDSEndpointModeError InvalidDefaultsMode InvalidRetryConfigurationError InvalidProxiesConfigError
+        InvalidEndpointConfigurationError InvalidEndpointDiscoveryConfigurationError InvalidS3AddressingStyleError
+        InvalidS3UsEast1RegionalEndpointConfigError InvalidSTSRegionalEndpointsConfigError InvalidChecksumConfigError
+        MissingDependencyException MD5UnavailableError WaiterConfigError UnknownSignatureVersionError
+        UnsupportedSignatureVersionError UnknownServiceStyle UnsupportedServiceProtocolsError
+        UndefinedModelAttributeError InvalidCrtTransferConfigError NoVersionFound ResourceLoadException
+        """,
+    taxonomy.REQUEST_INVALID: """
+        ParamValidationError ValidationError MissingParametersError InvalidDNSNameError InvalidHostLabelError InvalidExpressionError
+        UnsupportedS3ArnError UnsupportedS3AccesspointConfigurationError UnsupportedS3ConfigurationError
+        UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError UnsupportedOutpostResourceError S3ValidationError
+        DynamoDBNeedsConditionError DynamoDBNeedsKeyConditionError DynamoDBOperationNotSupportedError
+        """,
+    taxonomy.BUG_CODE: """
+        UnknownClientMethodError OperationNotPageableError UnseekableStreamError StubResponseError AwsChunkedWrapperError
+        TransferNotDoneError InvalidSubscriberMethodError
+        """,
+}
+
+RULES: Final[RuleTable] = {
+    "ClientError": _answer,
+    "WaiterError": _waiter,
+    "RetriesExceededError": _last_of_many,
+    "EndpointConnectionError": trouble_or(taxonomy.NETWORK_ERROR),
+    "ProxyConnectionError": proxy_trouble,
+    "SSLError": trouble_or(taxonomy.NETWORK_TLS),
+    "ConnectionClosedError": trouble_or(taxonomy.NETWORK_PROTOCOL),
+    "ResponseStreamingError": trouble_or(taxonomy.NETWORK_PROTOCOL),
+    "ConnectionError": trouble_or(taxonomy.NETWORK_ERROR),
+    "HTTPClientError": trouble_or(taxonomy.NETWORK_ERROR),
+    "MetadataRetrievalError": trouble_or(taxonomy.NETWORK_ERROR),
+    "CredentialRetrievalError": trouble_or(taxonomy.AUTH_INVALID),
+    "TokenRetrievalError": trouble_or(taxonomy.AUTH_INVALID),
+    "PaginationError": taxonomy.NETWORK_PROTOCOL,
+    "S3TransferFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
+    "S3UploadFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
+    "S3DownloadFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
+    "S3CopyFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
+    **{name: code for code, names in _FIXED.items() for name in names.split()},
+}

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The standard library's ftplib: the server's reply is all an error holds, and its number (RFC 959) says whether it heals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.rules.replies import read_reply, reply_number
+
+_REPLIES: Final[dict[int, Code]] = {
+    421: taxonomy.NETWORK_UNAVAILABLE,
+    425: taxonomy.NETWORK_REFUSED,  # no data connection
+    426: taxonomy.NETWORK_RESET,  # the data connection broke off
+    452: taxonomy.UPSTREAM_OVERLOADED,  # no space on the server for the moment
+    502: taxonomy.UPSTREAM_UNSUPPORTED,
+    504: taxonomy.UPSTREAM_UNSUPPORTED,
+    530: taxonomy.AUTH_INVALID,
+    532: taxonomy.AUTH_DENIED,
+    550: taxonomy.NOT_FOUND,  # "unavailable": mostly not there, sometimes not ours; neither heals
+    552: taxonomy.QUOTA_EXHAUSTED,
+}
+
+
+def _reply_or(fallback: Code) -> Read:
+    def read(exc: BaseException, _moment: Moment) -> Verdict | Code:
+        number = reply_number(exc)
+        return fallback if number is None else read_reply(number, _REPLIES)
+
+    return read
+
+
+RULES: Final[RuleTable] = {
+    "error_temp": _reply_or(taxonomy.UPSTREAM_NOT_READY),
+    "error_perm": _reply_or(taxonomy.REQUEST_INVALID),
+    "error_reply": taxonomy.NETWORK_PROTOCOL,
+    "error_proto": taxonomy.NETWORK_PROTOCOL,
+    "Error": taxonomy.NETWORK_PROTOCOL,
+}

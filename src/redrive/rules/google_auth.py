@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""google-auth: failing to get a token is the network's fault, the token server's, or that of the credentials."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code, Retryable
+from redrive.core.provider import read_body
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.network import trouble_or_cause
+from redrive.rules.reading import attribute, unless_caused
+
+
+def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
+    """Read what the token endpoint said; google-auth marks the answers that heal as `retryable`, and drops their status."""
+    if exc.__cause__ is not None:
+        return None
+    provider = read_body(_said(exc))
+    code = provider.code
+    if attribute(exc, "retryable") is True:
+        heals = code is not None and code.retryable is Retryable.YES
+        code = code if heals else taxonomy.UPSTREAM_ERROR
+    return Verdict(code=code or taxonomy.AUTH_INVALID, provider_code=provider.word)
+
+
+def _said(exc: BaseException) -> object:
+    """Return the token endpoint's answer: its decoded JSON comes second, its text (when it is no JSON) first."""
+    args = attribute(exc, "args")
+    return args[min(len(args), 2) - 1] if isinstance(args, tuple) and args else None
+
+
+RULES: Final[RuleTable] = {
+    "RefreshError": _refresh,
+    "OAuthError": _refresh,
+    "TransportError": trouble_or_cause(taxonomy.NETWORK_ERROR),
+    "TimeoutError": taxonomy.NETWORK_TIMEOUT,
+    "ResponseError": unless_caused(taxonomy.NETWORK_PROTOCOL),
+    "UserAccessTokenError": taxonomy.AUTH_INVALID,
+    "DefaultCredentialsError": taxonomy.CONFIG_INVALID,
+    "MutualTLSChannelError": taxonomy.CONFIG_INVALID,
+    "ClientCertError": taxonomy.CONFIG_INVALID,
+    "GoogleAuthError": unless_caused(taxonomy.AUTH_INVALID),
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Google GenAI SDK (Gemini): `details` holds the whole JSON error, RetryInfo and quota included.
+
+Its newer parts (interactions) raise classes of their own, shaped like those of other generated SDKs. A live session ends with a
+WebSocket close code where an answer has a status.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.reading import attribute, read_carried, read_event, read_response, status_in, unless_caused
+
+_CLOSE_CODES: Final[dict[int, Code]] = {
+    1003: taxonomy.REQUEST_INVALID,
+    1007: taxonomy.REQUEST_INVALID,
+    1008: taxonomy.REQUEST_INVALID,
+    1009: taxonomy.REQUEST_TOO_LARGE,
+    1011: taxonomy.UPSTREAM_ERROR,
+    1012: taxonomy.NETWORK_UNAVAILABLE,
+    1013: taxonomy.UPSTREAM_OVERLOADED,
+}
+"""RFC 6455 section 7.4.1 and the IANA registry of WebSocket close codes."""
+
+
+def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
+    # This class is both the parent of the answers here and the name of an error event in the generated parts.
+    if attribute(exc, "details") is None and attribute(exc, "code") is None:
+        return _event(exc, moment) if type(exc).__name__ == "APIError" else None
+    code, details = attribute(exc, "code"), attribute(exc, "details")
+    status = status_in(exc, "code")
+    if status is None:
+        closed = (
+            _CLOSE_CODES.get(code, taxonomy.NETWORK_RESET)
+            if isinstance(code, int)
+            else taxonomy.UPSTREAM_ERROR
+        )
+        return read_event(details, moment, otherwise=closed)
+    return read_response(attribute(exc, "response"), moment, body=details, status=status)
+
+
+def _event(exc: BaseException, moment: Moment) -> Verdict:
+    return read_event(attribute(exc, "body"), moment, otherwise=taxonomy.UPSTREAM_ERROR)
+
+
+def _generated(exc: BaseException, moment: Moment) -> Verdict:
+    return read_carried(exc, moment, otherwise=taxonomy.UPSTREAM_ERROR)
+
+
+def _raw(exc: BaseException, moment: Moment) -> Verdict | Code:
+    body, status = attribute(exc, "body"), status_in(exc, "status_code")
+    return (
+        read_response(attribute(exc, "raw_response"), moment, body=body, status=status)
+        or taxonomy.UPSTREAM_ERROR
+    )
+
+
+RULES: Final[RuleTable] = {
+    "APIError": _answer,
+    "UnknownApiResponseError": taxonomy.SCHEMA_INVALID,
+    "ContinuationInterruptedError": unless_caused(taxonomy.NETWORK_ERROR),
+    "FunctionInvocationError": unless_caused(taxonomy.BUG_CODE),
+    "UnknownFunctionCallArgumentError": unless_caused(taxonomy.BUG_CODE),
+    "UnsupportedFunctionError": taxonomy.BUG_CODE,
+    "APIStatusError": _generated,
+    "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
+    "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
+    "APIResponseValidationError": taxonomy.SCHEMA_INVALID,
+    "GenAiError": _raw,
+    "ResponseValidationError": taxonomy.SCHEMA_INVALID,
+    "NoResponseError": unless_caused(taxonomy.NETWORK_ERROR),
+}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC, sync and asyncio: status by name, details of google.rpc.Status, and the server's retry pushback.
+
+UNAVAILABLE is also what the client itself says when it cannot connect. Only the text tells refused from unresolved there, so it is
+read for a finer code and never for anything that changes whether to try again, except for a certificate that is not trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.http import code_for_status, request_id_in
+from redrive.core.provider import ProviderError, read_body
+from redrive.core.retry_after import fold_headers, from_milliseconds
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.reading import attribute, called, never_again, text_of
+from redrive.rules.rpc_status import read_status
+
+_STATUSES: Final[dict[str, Code]] = {
+    "CANCELLED": taxonomy.CANCELLED,
+    "UNKNOWN": taxonomy.UPSTREAM_ERROR,
+    "INVALID_ARGUMENT": taxonomy.REQUEST_INVALID,
+    "DEADLINE_EXCEEDED": taxonomy.NETWORK_TIMEOUT,
+    "NOT_FOUND": taxonomy.NOT_FOUND,
+    "ALREADY_EXISTS": taxonomy.CONFLICT,
+    "PERMISSION_DENIED": taxonomy.AUTH_DENIED,
+    "RESOURCE_EXHAUSTED": taxonomy.RATE_LIMITED,
+    "FAILED_PRECONDITION": taxonomy.REQUEST_INVALID,
+    "ABORTED": taxonomy.CONFLICT,
+    "OUT_OF_RANGE": taxonomy.REQUEST_INVALID,
+    "UNIMPLEMENTED": taxonomy.UPSTREAM_UNSUPPORTED,
+    "INTERNAL": taxonomy.UPSTREAM_ERROR,
+    "UNAVAILABLE": taxonomy.NETWORK_UNAVAILABLE,
+    "DATA_LOSS": taxonomy.UPSTREAM_ERROR,
+    "UNAUTHENTICATED": taxonomy.AUTH_INVALID,
+}
+_UNAVAILABLE_BECAUSE: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), code)
+    for pattern, code in (
+        (
+            "CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed|Peer name .* is not in peer certificate",
+            taxonomy.TLS_CERTIFICATE,
+        ),
+        ("DNS (resolution|query) failed|name resolution failed|Domain name not found", taxonomy.NETWORK_DNS),
+        ("Connection refused", taxonomy.NETWORK_REFUSED),
+        ("Connection reset|Socket closed|Broken pipe|GOAWAY|Connection aborted", taxonomy.NETWORK_RESET),
+        ("SSL_ERROR|handshake (failed|read failed|error)|TSI_", taxonomy.NETWORK_TLS),
+        ("unreachable|No route to host", taxonomy.NETWORK_UNREACHABLE),
+        ("timed? ?out|Timeout occurred", taxonomy.NETWORK_TIMEOUT),
+    )
+)
+# The client's and the server's own wording; the official libraries for C++, Go and Java all say "larger than max".
+_TOO_LARGE: Final = re.compile(r"larger than max|message (is )?too large|exceeds maximum", re.IGNORECASE)
+_HTTP_STATUS: Final = re.compile(r"(?:http2 header with status|HTTP status(?: code)?):? (\d{3})")
+_HELD_BACK: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
+
+
+def _answer(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
+    name = attribute(called(exc, "code"), "name")
+    by_status = _STATUSES.get(name) if isinstance(name, str) else None
+    if by_status is None:
+        return taxonomy.NETWORK_ERROR if exc.__cause__ is None else None
+    metadata = _metadata(exc)
+    headers = fold_headers([pair for pair in metadata if isinstance(pair[1], str)])
+    provider = _details(metadata)
+    verdict = Verdict(
+        code=_code(by_status, provider, text_of(called(exc, "details"))),
+        http_status=_http_status(exc),
+        retry_after=provider.retry_after,
+        provider_code=provider.word or text_of(name),
+        request_id=request_id_in(headers) or provider.request_id,
+    )
+    return _pushed_back(verdict, headers.get("grpc-retry-pushback-ms"))
+
+
+def _code(by_status: Code, provider: ProviderError, details: str) -> Code:
+    if by_status is taxonomy.RATE_LIMITED and _TOO_LARGE.search(details):
+        return taxonomy.REQUEST_TOO_LARGE
+    if provider.code is not None and provider.code not in _HELD_BACK:
+        return provider.code
+    if by_status is taxonomy.NETWORK_UNAVAILABLE:
+        return _why_unavailable(details)
+    return by_status
+
+
+def _why_unavailable(details: str) -> Code:
+    status = _HTTP_STATUS.search(details)
+    if status:
+        return code_for_status(int(status[1]))
+    return next(
+        (code for pattern, code in _UNAVAILABLE_BECAUSE if pattern.search(details)),
+        taxonomy.NETWORK_UNAVAILABLE,
+    )
+
+
+def _http_status(exc: BaseException) -> int | None:
+    """A gateway that speaks no gRPC answers with a plain HTTP status, which the client quotes."""
+    found = _HTTP_STATUS.search(text_of(called(exc, "details")))
+    return int(found[1]) if found else None
+
+
+def _pushed_back(verdict: Verdict, pushback: str | None) -> Verdict:
+    """Obey gRFC A6: a pushback that is negative or no number means that the server wants no retry at all."""
+    if pushback is None:
+        return verdict
+    told = from_milliseconds(pushback)
+    return never_again(verdict) if told is None else replace(verdict, retry_after=told)
+
+
+def _details(metadata: list[tuple[object, object]]) -> ProviderError:
+    for key, value in metadata:
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            return read_body(read_status(value))
+    return ProviderError()
+
+
+def _metadata(exc: BaseException) -> list[tuple[object, object]]:
+    raw = called(exc, "trailing_metadata")
+    try:
+        pairs = [tuple(pair) for pair in raw] if isinstance(raw, Iterable) else []
+    except Exception:  # noqa: BLE001 - metadata of a foreign class; unreadable, it tells us nothing.
+        return []
+    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+
+
+RULES: Final[RuleTable] = {
+    "RpcError": _answer,
+    "FutureTimeoutError": taxonomy.NETWORK_TIMEOUT,
+    "FutureCancelledError": taxonomy.CANCELLED,
+    "UsageError": taxonomy.BUG_CODE,
+    "InternalError": taxonomy.NETWORK_ERROR,
+    # Only a server's own handler sees it: it ended the call on purpose.
+    "AbortError": taxonomy.STAGE_FAILED,
+}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The standard library's http.client and urllib.
+
+An HTTPError is also the answer's body as an open file. Its body is never read here: reading could wait for a slow server, and would
+take away what the user may still want to read. Status and headers must do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.http import read_answer
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.inside import ask
+from redrive.rules.reading import attribute, hidden_in, status_in
+
+
+def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+    status = status_in(exc, "code")
+    if status is None:
+        return taxonomy.NETWORK_PROTOCOL
+    return read_answer(status, moment, headers=attribute(exc, "headers"))
+
+
+def _reason(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+    """Read what urllib met: `reason` is the socket's exception, or a text about a URL that nobody can open."""
+    answers = (ask(inner, moment) for inner in hidden_in(exc))
+    return next((answer for answer in answers if answer is not None), taxonomy.REQUEST_INVALID)
+
+
+RULES: Final[RuleTable] = {
+    "RemoteDisconnected": taxonomy.NETWORK_RESET,
+    "IncompleteRead": taxonomy.NETWORK_PROTOCOL,
+    "BadStatusLine": taxonomy.NETWORK_PROTOCOL,
+    "LineTooLong": taxonomy.NETWORK_PROTOCOL,
+    "UnknownProtocol": taxonomy.NETWORK_PROTOCOL,
+    "UnknownTransferEncoding": taxonomy.NETWORK_PROTOCOL,
+    "InvalidURL": taxonomy.REQUEST_INVALID,
+    "NotConnected": taxonomy.BUG_CODE,
+    "ImproperConnectionState": taxonomy.BUG_CODE,
+    "UnimplementedFileMode": taxonomy.BUG_CODE,
+    "HTTPException": taxonomy.NETWORK_PROTOCOL,  # raised as such for too many headers
+    "HTTPError": _answer,
+    "ContentTooShortError": taxonomy.NETWORK_PROTOCOL,
+    "URLError": _reason,
+}

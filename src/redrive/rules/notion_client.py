@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Notion SDK: `code` is Notion's own word, `body` the raw text; connection errors reach the caller as httpx raised them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.http import read_answer
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.reading import attribute, status_in
+
+
+def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+    status = status_in(exc, "status")
+    if status is None:
+        return taxonomy.UPSTREAM_ERROR
+    return read_answer(status, moment, headers=attribute(exc, "headers"), body=attribute(exc, "body"))
+
+
+RULES: Final[RuleTable] = {
+    "HTTPResponseError": _answer,
+    "RequestTimeoutError": taxonomy.NETWORK_TIMEOUT,
+    "InvalidPathParameterError": taxonomy.REQUEST_INVALID,
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""obstore: by class, and for what has none by the text, since the exception holds nothing else.
+
+The text ends with the Rust error written out field by field: the HTTP status with the store's XML, the operating system's number,
+or the HTTP client's kind of trouble. Those fields are read, never the prose. A Retry-After header is lost on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.http import read_answer
+from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.rules.oserrors import code_for_errno
+from redrive.rules.reading import attribute, text_of
+
+_TEXT_MAX: Final = 65_536
+_DEBUG: Final = "\n\nDebug source:\n"
+_STATUS: Final = re.compile(r"\bstatus: ([1-5]\d\d),")
+_OS_NUMBER: Final = re.compile(r"\bOs \{\s*code: (\d{1,5}),")
+_HTTP_KIND: Final = re.compile(r"\bHttpError \{\s*kind: (\w+),")
+_XML_FIELD: Final = re.compile(r"<(Code|RequestId)>([^<]{1,200})</")
+_KINDS: Final[dict[str, Code]] = {
+    "Connect": taxonomy.NETWORK_ERROR,
+    "Timeout": taxonomy.NETWORK_TIMEOUT,
+    "Interrupted": taxonomy.NETWORK_RESET,
+    "Request": taxonomy.NETWORK_RESET,
+    "Decode": taxonomy.NETWORK_PROTOCOL,
+    "Unknown": taxonomy.NETWORK_PROTOCOL,
+}
+_MARKS: Final[tuple[tuple[str, Code], ...]] = (
+    ("BadScheme", taxonomy.CONFIG_INVALID),
+    ("MissingBucketName", taxonomy.CONFIG_INVALID),
+    ('"dns error"', taxonomy.NETWORK_DNS),
+    ("InvalidCertificate", taxonomy.TLS_CERTIFICATE),
+    ("kind: UnexpectedEof", taxonomy.NETWORK_PROTOCOL),
+)
+
+
+def _written_out(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+    prose, _, fields = text_of(exc)[:_TEXT_MAX].partition(_DEBUG)
+    status = _STATUS.search(fields)
+    if status:
+        # Of two fields with one name the last counts; S3 writes each once.
+        body = dict(_XML_FIELD.findall(prose))
+        return read_answer(int(status[1]), moment, body=body)
+    mark = next((code for words, code in _MARKS if words in fields), None)
+    number = _OS_NUMBER.search(fields)
+    if mark is not None or number:
+        return mark or code_for_errno(int(number[1]) if number else None)
+    kind = _HTTP_KIND.search(fields)
+    return _KINDS.get(kind[1]) if kind else None
+
+
+def _or(fallback: Code) -> Read:
+    return lambda exc, moment: _written_out(exc, moment) or fallback
+
+
+def missing_object(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+    """Recognise what obstore raises for an object that is not there: the built-in FileNotFoundError, without a number."""
+    text = text_of(exc)
+    if attribute(exc, "errno") is not None or f"{_DEBUG}NotFound {{" not in text:
+        return None
+    return _written_out(exc, moment) or taxonomy.NOT_FOUND
+
+
+RULES: Final[RuleTable] = {
+    "NotFoundError": _or(taxonomy.NOT_FOUND),
+    "PermissionDeniedError": _or(taxonomy.AUTH_DENIED),
+    "UnauthenticatedError": _or(taxonomy.AUTH_INVALID),
+    "AlreadyExistsError": _or(taxonomy.CONFLICT),
+    "PreconditionError": _or(taxonomy.CONFLICT),
+    # The answer to a conditional read that found nothing new. Whoever asks so must expect it; a retry gets it again.
+    "NotModifiedError": taxonomy.BUG_CODE,
+    "InvalidPathError": taxonomy.SCHEMA_INVALID,
+    "NotSupportedError": taxonomy.UPSTREAM_UNSUPPORTED,
+    "UnknownConfigurationKeyError": taxonomy.CONFIG_INVALID,
+    "JoinError": taxonomy.BUG_CODE,
+    "BaseError": _written_out,
+}

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operating system's error numbers mean, on every platform that Python runs on.
+
+A number the platform lacks is left out, and a number nobody listed is an I/O error that may heal. OpenSSL's and the resolver's
+numbers are others: their classes are read in `rules.stdlib` before anything looks here.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.rules.reading import attribute
+
+_NAMES: Final[dict[Code, str]] = {
+    taxonomy.NETWORK_TIMEOUT: "ETIMEDOUT",
+    taxonomy.NETWORK_REFUSED: "ECONNREFUSED",
+    taxonomy.NETWORK_RESET: "ECONNRESET ECONNABORTED EPIPE ENOTCONN ESHUTDOWN ENETRESET",
+    taxonomy.NETWORK_UNREACHABLE: "EHOSTUNREACH ENETUNREACH ENETDOWN EHOSTDOWN ENONET",
+    taxonomy.NETWORK_PROTOCOL: "EPROTO",
+    taxonomy.DISK_FULL: "ENOSPC EDQUOT",
+    # Both a busy port and used-up ephemeral ports free themselves, like threads and descriptors do. EAGAIN comes from a fork
+    # that hit the process limit; from a non-blocking descriptor nobody lets it escape.
+    taxonomy.RESOURCE_EXHAUSTED: "EMFILE ENFILE EAGAIN ENOBUFS EADDRINUSE EADDRNOTAVAIL EUSERS ENOLCK",
+    taxonomy.OUT_OF_MEMORY: "ENOMEM",
+    # A path through a file, or into a ring of links, leads nowhere: the path is wrong, or what it led to is gone.
+    taxonomy.IO_NOT_FOUND: "ENOENT ENOTDIR EISDIR ELOOP ENODEV ENXIO",
+    taxonomy.IO_DENIED: "EACCES EPERM EROFS",
+    taxonomy.IO_ERROR: "EIO ESTALE EBUSY EINTR ETXTBSY EDEADLK EREMOTEIO",
+    taxonomy.CONFLICT: "EEXIST ENOTEMPTY",
+    taxonomy.NOT_FOUND: "ESRCH",
+    taxonomy.REQUEST_TOO_LARGE: "EFBIG E2BIG EMSGSIZE EOVERFLOW",
+    # Names come out of payloads far more often than out of code.
+    taxonomy.SCHEMA_INVALID: "ENAMETOOLONG EILSEQ",
+    taxonomy.CONFIG_INVALID: "EXDEV ENOEXEC EAFNOSUPPORT EPROTONOSUPPORT",
+    taxonomy.BUG_CODE: "EINVAL EBADF EFAULT EDOM ERANGE ENOTTY ENOSYS ENOTSUP EOPNOTSUPP ENOTSOCK EISCONN ECHILD ESPIPE",
+}
+_WINDOWS: Final[dict[int, Code]] = {
+    32: taxonomy.IO_ERROR,  # sharing violation: another process has the file open, which Python calls a PermissionError
+    33: taxonomy.IO_ERROR,  # lock violation, likewise
+    39: taxonomy.DISK_FULL,
+    64: taxonomy.NETWORK_RESET,
+    112: taxonomy.DISK_FULL,
+    121: taxonomy.NETWORK_TIMEOUT,
+    1225: taxonomy.NETWORK_REFUSED,
+    1231: taxonomy.NETWORK_UNREACHABLE,
+    1232: taxonomy.NETWORK_UNREACHABLE,
+    10051: taxonomy.NETWORK_UNREACHABLE,
+    10053: taxonomy.NETWORK_RESET,
+    10054: taxonomy.NETWORK_RESET,
+    10060: taxonomy.NETWORK_TIMEOUT,
+    10061: taxonomy.NETWORK_REFUSED,
+    10065: taxonomy.NETWORK_UNREACHABLE,
+}
+
+
+def _numbered() -> dict[int, Code]:
+    return {
+        getattr(errno, name): code
+        for code, names in _NAMES.items()
+        for name in names.split()
+        if hasattr(errno, name)
+    }
+
+
+_NUMBERS: Final = _numbered()
+
+
+def code_for_errno(number: object) -> Code | None:
+    """Return what an `errno` means; None when it is no number at all."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        return None
+    return _NUMBERS.get(number, taxonomy.IO_ERROR)
+
+
+def code_of(exc: BaseException) -> Code | None:
+    """Return what the numbers of an OSError mean, Windows' own before the portable one; None when it has none."""
+    on_windows = attribute(exc, "winerror")
+    known = _WINDOWS.get(on_windows) if isinstance(on_windows, int) else None
+    return known or code_for_errno(attribute(exc, "errno"))

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""redrive's own errors, as a stage meets them when it calls something guarded."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.reading import attribute
+
+
+def _breaker(exc: BaseException, moment: Moment) -> Verdict:
+    """The dependency is down, as the breaker knows; it also knows from when on a call may be let through."""
+    retry_at = attribute(exc, "retry_at")
+    is_known = isinstance(retry_at, datetime) and retry_at.tzinfo is not None
+    wait = (
+        max(0.0, retry_at.timestamp() - moment.now) if isinstance(retry_at, datetime) and is_known else None
+    )
+    return Verdict(code=taxonomy.NETWORK_UNAVAILABLE, retry_after=wait)
+
+
+RULES: Final[RuleTable] = {
+    "BreakerOpenError": _breaker,
+    "AttemptTimeoutError": taxonomy.TIMEOUT,
+    "DeadlineExceededError": taxonomy.TIMEOUT,
+    "ConfigurationError": taxonomy.CONFIG_INVALID,
+    "IllegalTransitionError": taxonomy.BUG_CODE,
+}

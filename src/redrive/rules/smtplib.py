@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The standard library's smtplib: the server's three-digit reply says whether it heals.
+
+Recipients are refused each for a reason of their own. The error is raised only when all are, so nobody got the message yet, and as
+soon as one of them is refused for the moment only, it is worth sending again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code, Retryable
+from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.reading import attribute
+from redrive.rules.replies import read_reply
+
+_RECIPIENTS_MAX: Final = 1000
+_REPLIES: Final[dict[int, Code]] = {
+    421: taxonomy.NETWORK_UNAVAILABLE,
+    452: taxonomy.UPSTREAM_OVERLOADED,  # no space for the moment, or too many recipients at once
+    502: taxonomy.UPSTREAM_UNSUPPORTED,
+    504: taxonomy.UPSTREAM_UNSUPPORTED,
+    521: taxonomy.NOT_FOUND,  # the host takes no mail at all
+    530: taxonomy.AUTH_INVALID,
+    534: taxonomy.AUTH_INVALID,
+    535: taxonomy.AUTH_INVALID,
+    538: taxonomy.AUTH_INVALID,
+    552: taxonomy.REQUEST_TOO_LARGE,
+    554: taxonomy.REJECTED_POLICY,
+    555: taxonomy.UPSTREAM_UNSUPPORTED,
+    556: taxonomy.NOT_FOUND,
+}
+_ADDRESS_REPLIES: Final = _REPLIES | {
+    550: taxonomy.NOT_FOUND,
+    551: taxonomy.NOT_FOUND,
+    553: taxonomy.NOT_FOUND,
+}
+_CONTENT_REPLIES: Final = _REPLIES | {550: taxonomy.REJECTED_POLICY}
+_SECURITY_OR_POLICY: Final = re.compile(rb"\s*5\.7\.\d")
+
+
+def _read(number: object, text: object, table: Mapping[int, Code]) -> Verdict | None:
+    if not isinstance(number, int) or not 200 <= number < 600:
+        return None
+    verdict = read_reply(number, table)
+    # RFC 3463: x.7.x is security or policy, whatever the three digits say. A 550 5.7.1 is no unknown mailbox.
+    if verdict.code is taxonomy.NOT_FOUND and isinstance(text, bytes) and _SECURITY_OR_POLICY.match(text):
+        return Verdict(code=taxonomy.REJECTED_POLICY, provider_code=verdict.provider_code)
+    return verdict
+
+
+def _reply(exc: BaseException, _moment: Moment) -> Verdict | Code:
+    found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _REPLIES)
+    # smtplib gives -1 where what came back was no reply at all.
+    return found or taxonomy.NETWORK_PROTOCOL
+
+
+def _content(exc: BaseException, _moment: Moment) -> Verdict | Code:
+    found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _CONTENT_REPLIES)
+    return found or taxonomy.NETWORK_PROTOCOL
+
+
+def _recipients(exc: BaseException, _moment: Moment) -> Verdict | Code:
+    verdicts = list(_refusals(attribute(exc, "recipients")))
+    healing = (verdict for verdict in verdicts if verdict.code.retryable is Retryable.YES)
+    return next(healing, verdicts[0] if verdicts else Verdict(code=taxonomy.REQUEST_INVALID))
+
+
+def _refusals(recipients: object) -> Iterator[Verdict]:
+    replies = list(recipients.values())[:_RECIPIENTS_MAX] if isinstance(recipients, dict) else []
+    for reply in replies:
+        if isinstance(reply, tuple) and len(reply) == 2:
+            verdict = _read(reply[0], reply[1], _ADDRESS_REPLIES)
+            if verdict is not None:
+                yield verdict
+
+
+RULES: Final[RuleTable] = {
+    "SMTPServerDisconnected": taxonomy.NETWORK_RESET,
+    "SMTPRecipientsRefused": _recipients,
+    "SMTPDataError": _content,
+    "SMTPResponseException": _reply,
+    "SMTPNotSupportedError": taxonomy.UPSTREAM_UNSUPPORTED,
+    "SMTPException": taxonomy.CONFIG_INVALID,  # raised as such where the server offers no way to log in that we know
+}

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQLAlchemy: a DBAPIError holds the driver's error in `orig`, and that one's own rules know best.
+
+SQLAlchemy's asyncpg driver raises errors of its own which copy the SQLSTATE; MySQL drivers give a number. Where the driver is not
+known, what is left is SQLAlchemy's class and whether it threw the connection away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.rules.inside import ask
+from redrive.rules.reading import attribute
+from redrive.rules.sqlstate import verdict_in
+
+_DEPTH_MAX: Final = 8
+_MYSQL_DRIVERS: Final = frozenset({"MySQLdb", "aiomysql", "asyncmy", "mariadb", "mysql", "pymysql"})
+_MYSQL: Final[dict[Code, tuple[int, ...]]] = {
+    taxonomy.CONFLICT: (1020, 1062, 1205, 1213, 1586, 3572),
+    taxonomy.SCHEMA_INVALID: (1048, 1216, 1217, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452, 3819, 4025),
+    taxonomy.BUG_CODE: (1054, 1064, 1146, 1305),
+    taxonomy.AUTH_INVALID: (1045, 1698),
+    taxonomy.AUTH_DENIED: (1044, 1142, 1143, 1227, 1370),
+    taxonomy.CONFIG_INVALID: (1049,),
+    taxonomy.RESOURCE_EXHAUSTED: (1040, 1203, 1226),
+    taxonomy.DISK_FULL: (1021, 1114),
+    taxonomy.REQUEST_TOO_LARGE: (1118, 1153),
+    taxonomy.TIMEOUT: (1317, 1969, 3024),
+    taxonomy.NETWORK_UNAVAILABLE: (1053, 1290, 1836),
+    taxonomy.NETWORK_REFUSED: (2002, 2003),
+    taxonomy.NETWORK_DNS: (2005,),
+    taxonomy.NETWORK_RESET: (2006, 2013, 2055, 4031),
+}
+_MYSQL_NUMBERS: Final = {number: code for code, numbers in _MYSQL.items() for number in numbers}
+
+
+def _driver_or(fallback: Code) -> Read:
+    def read(exc: BaseException, moment: Moment) -> Verdict | Code:
+        for inner in _inside(exc):
+            answer = verdict_in(inner) or _mysql(inner) or ask(inner, moment)
+            if answer is not None:
+                return answer
+        return taxonomy.NETWORK_RESET if attribute(exc, "connection_invalidated") is True else fallback
+
+    return read
+
+
+def _inside(exc: BaseException) -> Iterator[BaseException]:
+    """Yield the exception itself (an emulated driver's error has the SQLSTATE), then what it holds, ever deeper."""
+    current: object = exc
+    for _ in range(_DEPTH_MAX):
+        if not isinstance(current, BaseException):
+            return
+        yield current
+        current = attribute(current, "orig") or current.__cause__
+
+
+def _mysql(exc: BaseException) -> Verdict | None:
+    if type(exc).__module__.partition(".")[0] not in _MYSQL_DRIVERS:
+        return None
+    number = exc.args[0] if exc.args else None
+    code = _MYSQL_NUMBERS.get(number) if isinstance(number, int) else None
+    return None if code is None else Verdict(code=code, provider_code=str(number))
+
+
+RULES: Final[RuleTable] = {
+    # PEP 249: not necessarily under the control of the programmer. Unless the driver says more, that is worth another try.
+    "OperationalError": _driver_or(taxonomy.UPSTREAM_ERROR),
+    "InternalError": _driver_or(taxonomy.UPSTREAM_ERROR),
+    "IntegrityError": _driver_or(taxonomy.SCHEMA_INVALID),
+    "DataError": _driver_or(taxonomy.SCHEMA_INVALID),
+    "DBAPIError": _driver_or(taxonomy.BUG_CODE),
+    "StatementError": _driver_or(taxonomy.BUG_CODE),
+    "EmulatedDBAPIException": _driver_or(taxonomy.BUG_CODE),
+    "TimeoutError": taxonomy.RESOURCE_EXHAUSTED,  # of the connection pool
+    "DisconnectionError": taxonomy.NETWORK_RESET,
+    # The session failed before and was used again without a rollback; what made it fail is gone by now.
+    "PendingRollbackError": taxonomy.BUG_CODE,
+    "StaleDataError": taxonomy.CONFLICT,
+    "NoResultFound": taxonomy.NOT_FOUND,
+    "ObjectDeletedError": taxonomy.NOT_FOUND,
+    "NoSuchModuleError": taxonomy.CONFIG_INVALID,
+    "NoDBAPILoaded": taxonomy.CONFIG_INVALID,
+    "SQLAlchemyError": taxonomy.BUG_CODE,
+}

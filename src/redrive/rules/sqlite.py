@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The standard library's sqlite3, by SQLite's own result names.
+
+A locked database is no conflict: nothing was written and nothing was lost, so trying again is safe whether or not the stage is
+idempotent. It counts as a resource that is taken for the moment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.core import taxonomy
+from redrive.core.failure import Code
+from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.rules.reading import attribute, text_of
+
+_RESULTS: Final[dict[str, Code]] = {
+    "SQLITE_BUSY": taxonomy.RESOURCE_EXHAUSTED,
+    "SQLITE_LOCKED": taxonomy.RESOURCE_EXHAUSTED,
+    "SQLITE_PROTOCOL": taxonomy.RESOURCE_EXHAUSTED,  # the race for the lock of the log was lost too often
+    "SQLITE_SCHEMA": taxonomy.CONFLICT,
+    "SQLITE_ABORT": taxonomy.CONFLICT,
+    "SQLITE_INTERRUPT": taxonomy.CANCELLED,
+    "SQLITE_FULL": taxonomy.DISK_FULL,
+    "SQLITE_IOERR": taxonomy.IO_ERROR,
+    "SQLITE_NOMEM": taxonomy.OUT_OF_MEMORY,
+    # Reading a broken file again gives the same bytes. "The content does not have the expected form" is what can be said.
+    "SQLITE_CORRUPT": taxonomy.SCHEMA_INVALID,
+    "SQLITE_NOTADB": taxonomy.SCHEMA_INVALID,
+    "SQLITE_READONLY": taxonomy.IO_DENIED,
+    "SQLITE_PERM": taxonomy.IO_DENIED,
+    "SQLITE_CANTOPEN": taxonomy.IO_NOT_FOUND,
+    "SQLITE_AUTH": taxonomy.AUTH_DENIED,
+    "SQLITE_TOOBIG": taxonomy.REQUEST_TOO_LARGE,
+    "SQLITE_MISMATCH": taxonomy.SCHEMA_INVALID,
+    "SQLITE_CONSTRAINT_UNIQUE": taxonomy.CONFLICT,
+    "SQLITE_CONSTRAINT_PRIMARYKEY": taxonomy.CONFLICT,
+    "SQLITE_CONSTRAINT_ROWID": taxonomy.CONFLICT,
+    "SQLITE_CONSTRAINT": taxonomy.SCHEMA_INVALID,
+    "SQLITE_ERROR": taxonomy.BUG_CODE,
+    "SQLITE_MISUSE": taxonomy.BUG_CODE,
+    "SQLITE_RANGE": taxonomy.BUG_CODE,
+}
+_TEXTS: Final[tuple[tuple[str, Code], ...]] = (
+    ("database is locked", taxonomy.RESOURCE_EXHAUSTED),
+    ("database table is locked", taxonomy.RESOURCE_EXHAUSTED),
+    ("UNIQUE constraint failed", taxonomy.CONFLICT),
+)
+"""The name of the result is lost when the exception is pickled, as by a process pool; these few are worth their text."""
+
+
+def _or(fallback: Code) -> Read:
+    def read(exc: BaseException, _moment: Moment) -> Verdict | Code:
+        name = attribute(exc, "sqlite_errorname")
+        if isinstance(name, str):
+            # An extended result such as SQLITE_BUSY_SNAPSHOT is read as such where it is listed, else by its first part.
+            known = _RESULTS.get(name) or _RESULTS.get("_".join(name.split("_")[:2]))
+            return Verdict(code=known or fallback, provider_code=name)
+        text = text_of(exc)
+        return next((code for words, code in _TEXTS if words in text), fallback)
+
+    return read
+
+
+RULES: Final[RuleTable] = {
+    "IntegrityError": _or(taxonomy.SCHEMA_INVALID),
+    "DataError": _or(taxonomy.SCHEMA_INVALID),
+    "InterfaceError": _or(taxonomy.BUG_CODE),
+    "ProgrammingError": _or(taxonomy.BUG_CODE),
+    "NotSupportedError": _or(taxonomy.BUG_CODE),
+    "OperationalError": _or(taxonomy.BUG_CODE),
+    "Error": _or(taxonomy.BUG_CODE),
+}

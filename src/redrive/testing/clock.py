@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clock that moves only when somebody waits on it or pushes it.
+
+The two faces of the clock start at odd, unequal values, so that code which mixes wall time with monotonic time, or reads the
+machine's clock past it, is wrong by decades and fails at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from redrive.engine.breakers import Breakers
+from redrive.engine.runtime import CURRENT, Runtime
+
+WALL_START: Final = 1_000_000_000.0
+MONOTONIC_START: Final = 7_000.0
+
+
+class VirtualClock:
+    """A clock for tests. Sleeping returns at once and moves the clock; sleepers wake in the order in which they are due."""
+
+    def __init__(self, *, wall: float = WALL_START, monotonic: float = MONOTONIC_START) -> None:
+        self._offset = wall - monotonic
+        self._now = monotonic
+        self._lock = threading.Lock()
+        self._sleepers: list[tuple[float, int]] = []
+        self._order = itertools.count()
+        self.waits: list[float] = []
+        """Every wait so far, in seconds, in the order in which they began."""
+
+    def wall(self) -> float:
+        """Return virtual seconds since the epoch."""
+        return self._now + self._offset
+
+    def monotonic(self) -> float:
+        """Return virtual monotonic seconds."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Let this much time pass."""
+        with self._lock:
+            self._now += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock at once instead of blocking."""
+        self.waits.append(seconds)
+        self.advance(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        """Let the other tasks run, then move the clock to when this sleeper, being the next one due, wakes."""
+        self.waits.append(seconds)
+        mine = (self._now + seconds, next(self._order))
+        heapq.heappush(self._sleepers, mine)
+        try:
+            await asyncio.sleep(0)
+            while self._sleepers[0] is not mine:
+                await asyncio.sleep(0)
+            with self._lock:
+                self._now = max(self._now, mine[0])
+        finally:
+            self._sleepers.remove(mine)
+            heapq.heapify(self._sleepers)
+
+
+@contextmanager
+def virtual_time(*, seed: int = 0, clock: VirtualClock | None = None) -> Iterator[VirtualClock]:
+    """Put a virtual clock, seeded chance and fresh breakers under every guard called in this context.
+
+    It holds for this thread, or this task and the tasks it starts; nothing else in the process is touched.
+    """
+    virtual = clock or VirtualClock()
+    token = CURRENT.set(Runtime(virtual, random.Random(seed), Breakers(virtual)))  # noqa: S311 - seeded on purpose.
+    try:
+        yield virtual
+    finally:
+        CURRENT.reset(token)
