@@ -34,6 +34,7 @@ def shown(value: object) -> str:
 
 def _rebuild(cls: type[RedriveError], args: tuple[object, ...], state: dict[str, object]) -> RedriveError:
     error = cls.__new__(cls, *args)
+    error.args = args  # OSError, and so TimeoutError, leaves this to the constructor that is not called here.
     error.__dict__.update(state)
     return error
 

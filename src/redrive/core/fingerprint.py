@@ -41,6 +41,8 @@ _MARKS: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_IDS: Final = frozenset({"uuid", "address", "id", "number"})
+"""Kinds that one place of a message may show in turn, so that they share a mark."""
 _WORDLIKE: Final = re.compile(r"[A-Za-z_][A-Za-z_.]{0,40}")
 
 
@@ -102,4 +104,4 @@ def _mark(match: re.Match[str]) -> str:
         scheme, _, rest = text.partition("://")
         host = re.split(r"[/?#:]", rest.rpartition("@")[2], maxsplit=1)[0]
         return f"{scheme}://{host}/<path>"
-    return f"<{kind}>"
+    return "<id>" if kind in _IDS else f"<{kind}>"

@@ -91,6 +91,9 @@ def _code(status: int, headers: Mapping[str, str], provider: ProviderError) -> C
         return taxonomy.RATE_LIMITED
     if by_word is None or by_word is by_status:
         return by_status
+    # Where both speak of the network, the status says more exactly what happened: a 504 with "timeout_error" is a gateway's.
+    if by_word.category is Category.NETWORK and by_status.category is Category.NETWORK:
+        return by_status
     # A general word ("invalid_request_error", "internal") never overrules a status that says more: a 401 stays a 401.
     if by_word in _VAGUE_WORDS and status in _STATUSES:
         return by_status

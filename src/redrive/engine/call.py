@@ -33,6 +33,7 @@ HOLD_SLICE: Final = 0.25
 """Seconds between two looks at a breaker that holds us, since another call may close it at any moment."""
 NOTE_MESSAGE_MAX: Final = 200
 NOTES_MAX: Final = 50
+NOTE_START: Final = "redrive gave up on"
 
 _TOKENS: Final = itertools.count(1)
 
@@ -222,21 +223,22 @@ class Call:
         message = redact(failure.message).partition("\n")[0]
         said = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
         if len(self._notes) < NOTES_MAX:
-            self._notes.append(f"  attempt {self.attempt}: {failure.code}, {failure.error_class}: {said} -> {decision.sentence}")
+            self._notes.append(f"  {failure.error_class}: {said} -> {decision.sentence}")
 
     def _end(self, exc: BaseException, decision: DeadLetter | Cancel, now: float) -> None:
         """Attach the history to the exception that is about to reach the caller."""
         tries = f"{self.attempt} attempt" + ("" if self.attempt == 1 else "s")
-        exc.add_note(f"redrive gave up on {self.plan.name} after {tries} in {now - self._started_at:.3g} s: {decision.sentence}")
-        for note in self._notes if len(self._notes) > 1 else ():
-            exc.add_note(note)
+        first = f"{NOTE_START} {self.plan.name} after {tries} in {now - self._started_at:.3g} s: {decision.sentence}"
+        # Some libraries raise one exception object again and again; the newest history replaces the one before.
+        others = [note for note in getattr(exc, "__notes__", ()) if not note.startswith(NOTE_START)]
+        exc.__notes__ = [*others, "\n".join([first, *(self._notes if len(self._notes) > 1 else ())])]
 
     def _refused(self, retry_at: float | None, reason: str) -> BreakerOpenError:
         name = "" if self._cell is None else self._cell.breaker.name
         instant = None if retry_at is None else self._runtime.as_instant(retry_at)
         error = BreakerOpenError(breaker=name, retry_at=instant, reason=reason)
-        for note in self._notes:
-            error.add_note(note)
+        if self._notes:
+            error.add_note("\n".join(self._notes))
         self._tell(self.plan.on_dead, "dead", None, None, Reason.BREAKER, str(error))
         return error
 

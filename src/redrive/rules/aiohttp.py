@@ -9,7 +9,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.network import trouble_or, trouble_or_cause
+from redrive.rules.network import trouble_in, trouble_or, trouble_or_cause
 from redrive.rules.reading import attribute, status_in
 
 
@@ -29,11 +29,15 @@ def _content_type(exc: BaseException, moment: Moment) -> Verdict | Code:
     return taxonomy.SCHEMA_INVALID if status is None or status < 400 else _answer(exc, moment)
 
 
-def _proxy(exc: BaseException, _moment: Moment) -> Verdict:
-    status = status_in(exc, "status")
-    return Verdict(
-        code=taxonomy.AUTH_INVALID if status == 407 else taxonomy.NETWORK_PROXY, http_status=status
-    )
+def _proxy(exc: BaseException, _moment: Moment) -> Code:
+    # The status is the proxy's and says nothing about the dependency, so it is not reported as an answer.
+    return taxonomy.AUTH_INVALID if status_in(exc, "status") == 407 else taxonomy.NETWORK_PROXY
+
+
+def _payload(exc: BaseException, _moment: Moment) -> Code:
+    if type(exc.__cause__).__name__ == "ContentEncodingError":
+        return taxonomy.SCHEMA_INVALID
+    return trouble_in(exc) or taxonomy.NETWORK_PROTOCOL
 
 
 RULES: Final[RuleTable] = {
@@ -52,7 +56,7 @@ RULES: Final[RuleTable] = {
     "ClientConnectionResetError": taxonomy.NETWORK_RESET,
     "ClientOSError": trouble_or(taxonomy.NETWORK_ERROR),
     "ClientConnectionError": trouble_or(taxonomy.NETWORK_ERROR),
-    "ClientPayloadError": trouble_or(taxonomy.NETWORK_PROTOCOL),
+    "ClientPayloadError": _payload,
     "UploadAbortedError": trouble_or_cause(taxonomy.NETWORK_RESET),
     "InvalidURL": taxonomy.REQUEST_INVALID,
     "NonHttpUrlClientError": taxonomy.REQUEST_INVALID,

@@ -33,12 +33,10 @@ def _response(response: object, moment: Moment) -> Verdict | None:
 
 
 def _waiter(exc: BaseException, moment: Moment) -> Verdict | Code:
-    last = attribute(exc, "last_response")
-    answer = _response(last, moment) if entry(last, "Error", "Code") else None
-    if answer is not None:
-        return answer
-    is_late = "Max attempts exceeded" in text_of(entry(attribute(exc, "kwargs"), "reason"))
-    return taxonomy.UPSTREAM_NOT_READY if is_late else taxonomy.REQUEST_INVALID
+    # A waiter that ran out of attempts saw only answers that mean "not yet", such as the 404 of an object to come.
+    if "Max attempts exceeded" in text_of(entry(attribute(exc, "kwargs"), "reason")):
+        return taxonomy.UPSTREAM_NOT_READY
+    return _response(attribute(exc, "last_response"), moment) or taxonomy.REQUEST_INVALID
 
 
 def _last_of_many(exc: BaseException, moment: Moment) -> Verdict | Code:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library's http.client and urllib.
 
-An HTTPError is also the answer's body as an open file. Its body is never read here: reading could wait for a slow server, and would
-take away what the user may still want to read. Status and headers must do.
+An HTTPError is also the answer's body as an open file. It is never read here: reading could wait for a slow server, and would take
+away what the user may still want to read. Status and headers must do.
 """
 
 from __future__ import annotations

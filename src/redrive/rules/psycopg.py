@@ -21,7 +21,7 @@ _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
     # down, so what a server says comes first.
     ("password authentication failed", taxonomy.AUTH_INVALID),
     ("no password supplied", taxonomy.AUTH_INVALID),
-    ("no pg_hba.conf entry", taxonomy.AUTH_INVALID),
+    ("pg_hba.conf", taxonomy.AUTH_INVALID),
     ("authentication failed", taxonomy.AUTH_INVALID),
     ("is not permitted to log in", taxonomy.AUTH_INVALID),
     ("permission denied for database", taxonomy.AUTH_DENIED),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library's smtplib: the server's three-digit reply says whether it heals.
 
-Recipients are refused each for a reason of their own. The error is raised only when all are, so nobody got the message yet, and as
-soon as one of them is refused for the moment only, it is worth sending again.
+Recipients are refused each for a reason of their own. The error is raised only when all are, so nobody got the message yet, and
+as soon as one of them is refused for the moment only, it is worth sending again.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from redrive.core.redact.carriers import AFTER_NAME, Carrier, carrier_of
 from redrive.core.redact.marks import Marks
 from redrive.core.redact.names import Telling, telling
 from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span, whole_span
-from redrive.core.redact.values import is_expression, is_guarded, is_identifier, is_inert, is_prose, is_random
+from redrive.core.redact.values import is_expression, is_guarded, is_identifier, is_inert, is_prose, is_random, is_verdict
 
 NAME_MAX: Final = 64
 """A name is read this far to the left of its stem."""
@@ -35,20 +35,18 @@ _STEMS: Final = (
     "jwt",
     "otp",
     "salt",
+    "hmac",
     "nonce",
     "code",
     "cvv",
     "cvc",
     "mnemonic",
     "phrase",
-    "senha",
-    "kennwort",
-    "db_pw",
-    "sid",
 )
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "sid", "session", "pass", "hmac", "hash"})
-_TERMINAL_ARROW: Final = re.compile(r"[\"']?[ \t]*->[ \t]*")
+_TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
+_RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 SOURCE_LINE_MAX: Final = 400
 """How far back the start of a line, and the line before it, are looked for."""
 
@@ -105,10 +103,13 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
     if carrier is None:
         return None
     said = telling(name.strip("-."))
+    if before == " " and name.lower() in ("key", "keys", "code"):
+        # In running text the words of a name are set apart: `API key: ...`.
+        said = telling(f"{text[floor : start - 1].rpartition(' ')[2]}_{name}")
     if before in ("?", "&") and name in _QUERY_NAMES and carrier is Carrier.ASSIGNED:
         span = bare_span(text, after.end())
         return (span, "secret") if len(text[span.start : span.end]) >= 8 and is_guarded(text[span.start : span.end]) else None
-    if said is None:
+    if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
         return None
     return _judge(text, start, after, carrier, said)
 
@@ -121,8 +122,10 @@ def _judge(text: str, start: int, after: re.Match[str], carrier: Carrier, said: 
     quote = text[start - 1] if start > 0 and text[start - 1] in "\"'" and not after["close"] else ""
     span = quoted_span(text, position)
     if said.kind in ("authorization", "cookie") and carrier is not Carrier.PROSE:
-        return _header(text, span or line_span(text, position, quote), said)
+        return _header(text, span, position, quote, said)
     if span is None:
+        if text.startswith(_TEMPLATES, position):
+            return None
         span = bare_span(text, position)
         if carrier is Carrier.ASSIGNED and said.certain:
             span = _phrase(text, start, span, after)
@@ -130,12 +133,14 @@ def _judge(text: str, start: int, after: re.Match[str], carrier: Carrier, said: 
     return (span, said.kind) if _is_secret(text, start, span, value, carrier, said) else None
 
 
-def _header(text: str, span: Span, said: Telling) -> tuple[Span, str] | None:
+def _header(text: str, span: Span | None, position: int, quote: str, said: Telling) -> tuple[Span, str] | None:
     """Return the credentials of an Authorization or Cookie header."""
-    if not span.quoted and text[span.start : span.start + 1] in ("{", "[", "(", "<"):
+    if span is None and text.startswith(("{", "[", "(", "<"), position):
         return None
     if said.kind == "authorization":
-        span = authorization_span(text, span)
+        span = authorization_span(text, span or Span(position, position, quoted=False), quote)
+    elif span is None:
+        span = line_span(text, position, quote)
     value = text[span.start : span.end]
     if is_inert(value) or is_prose(value) or (not span.quoted and is_expression(value)):
         return None
@@ -146,16 +151,16 @@ def _header(text: str, span: Span, said: Telling) -> tuple[Span, str] | None:
 
 def _is_secret(text: str, start: int, span: Span, value: str, carrier: Carrier, said: Telling) -> bool:
     """Decide for a value that stands next to a telling name."""
-    if is_inert(value):
-        return False
     if not said.certain:
         return is_random(value)
+    if is_inert(value):
+        return False
     if carrier is Carrier.PROSE:
-        return is_guarded(value) or (span.quoted and not is_prose(value) and len(value) > 3)
+        return is_guarded(value) or (span.quoted and not is_verdict(value) and len(value) > 3)
     if span.quoted:
         if carrier is Carrier.PAIR and is_identifier(value):
             return False
-        return not is_prose(value)
+        return not is_verdict(value)
     return _is_bare_secret(text, start, span, value, carrier)
 
 
@@ -169,7 +174,8 @@ def _is_bare_secret(text: str, start: int, span: Span, value: str, carrier: Carr
     if "://" in value or value[0] in "{[(":
         return False
     if is_identifier(value):
-        return not (following in ("(", "[", ")", ",") or _in_source(text, start) or _starts_sentence(text, span))
+        is_argument = following in (")", ",") and not value[-1].isdigit()
+        return not (is_argument or following in ("(", "[") or _in_source(text, start) or _starts_sentence(text, span))
     return is_random(value) or not (_in_source(text, start) and not any(sign.isdigit() for sign in value))
 
 

@@ -30,21 +30,29 @@ AFTER_NAME: Final = re.compile(
         (?P<close>\\{0,15}["'`]|&quot;|&\#0?39;|%22|\\+u0022)? [\])]? [?!]? [ \t]*+
         (?:
             (?P<block>:[ \t]*[|>][+-]?[ \t]*\n(?=[ \t]))
-          | (?P<sep>=>|:=|={1,3}|:(?![:/])|%3[dDaA])
+          | (?P<sep>=>|:=|={1,3}|:(?![:/])|%3[dDaA]|\\u003[aAdD])
             (?:[ \t]*+ (?:typing\.)?(?:str|bytes|string|String|SecretStr|Optional\[[\w.]{1,30}\])
                (?:[ ]?\|[ ]?None)? [ ]? = )?
-            [ \t]*+ (?:\s{1,40}(?=["']))?
+            [ \t]*+ (?:\s{1,40}(?=["']))? (?:!!\w{1,16}[ ])?
+            (?:(?:Secret\w{0,20}|Some|Just|str|bytes|String|Password|base64\.b64decode)\((?=[bru]{0,2}["']))?
         )
-      | (?P<value>\\{0,15}["']?,?\s{1,80}+\\{0,15}["']?[vV]alue\\{0,15}["']?\s{0,4}+[:=]\s{0,8}+)
+      | (?P<value>\\{0,15}["']?(?:,\s{0,80}+|\s{1,80}+)
+            (?:\\{0,15}["']?(?:type|secret|sensitive|enabled)\\{0,15}["']?\s?[:=]\s?[\w"'\\]{1,24},?\s{0,40})?
+            \\{0,15}["']?(?:Parameter)?[vV]alue\\{0,15}["']?\s{0,4}+[:=]\s{0,8}+)
       | (?P<pair>(?:\\{0,15}["']|&quot;)\s{0,40}+,\s{0,40}+(?=[bu]?\\{0,15}["']))
+      | (?P<attribute>["']\s{0,4}+>(?=[^<\s]))
       | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s]))
-      | (?P<prose>[ \t]+(?:is|was|are)(?:[ \t]+now|[ \t]+set[ \t]+to)?[ \t]*:?[ \t]+|[ \t]+->[ \t]+|[ \t]+\|[ \t]+)
+      | (?P<prose>[ \t]+(?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?[ \t]+|[ \t]+->[ \t]+|[ \t]+\|[ \t]+)
       | (?P<space>[ \t]+)(?=\S)
     )
     """,
     re.VERBOSE,
 )
 
+ATTRIBUTE_MAX: Final = 80
+"""How far before a stem the attribute may start whose value the name is."""
+
+_KEY_ATTRIBUTE: Final = re.compile(r"(?:key|name|id)=[\"'][\w.-]{0,64}\Z")
 _BY_GROUP: Final = {
     "block": Carrier.BLOCK,
     "sep": Carrier.ASSIGNED,
@@ -59,9 +67,12 @@ def carrier_of(after: re.Match[str], before: str, name: str) -> Carrier | None:
     group = after.lastgroup or ""
     if group == "element":
         return Carrier.ELEMENT if before in ("<", ":") else None
+    if group == "attribute":
+        attribute = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
+        return Carrier.ELEMENT if _KEY_ATTRIBUTE.search(attribute) else None
     if group == "space":
         if name.startswith("-"):
             return Carrier.FLAG
-        is_sql = after.string.startswith(("'", '"'), after.end()) and name.lower() == "password"
-        return Carrier.PROSE if is_sql else None
+        # `PASSWORD 'x'` of SQL and `password x` of a sentence; what follows must look like a password there.
+        return Carrier.PROSE if name.lower() in ("password", "passwd", "pwd", "passphrase") else None
     return _BY_GROUP.get(group)

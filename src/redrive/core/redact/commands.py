@@ -27,7 +27,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
     for needle, command, flag in (
         ("curl", r"\bcurl\b", _USER),
         ("wget", r"\bwget\b", _USER),
-        ("http", r"(?<!\S)(?:https?|xh) ", _USER),
+        (" -a ", r"\b(?:https?|xh)(?= )", _USER),
         ("mysql", r"\bmysql\w*+(?=[ \t])", rf"(?<=\s)-p({_WORD})"),
         ("mariadb", r"\bmariadb[\w-]*+(?=[ \t])", rf"(?<=\s)-p({_WORD})"),
         ("sshpass", r"\bsshpass\b", _FLAG_P),

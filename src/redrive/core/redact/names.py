@@ -69,7 +69,7 @@ def _by_last_word(last: str, before: str) -> Telling | None:
     if last == "key" or last == "keys":
         return _by_key(before)
     if last == "pass" or last == "pw":
-        return _PASSWORD if before in words.PASS_QUALIFIERS else _UNCERTAIN
+        return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
     if last == "code" or last == "codes":
         return _SECRET if before in words.CODE_QUALIFIERS else None
     if last in words.PASSWORDS or last.endswith(words.PASSWORD_ENDINGS):

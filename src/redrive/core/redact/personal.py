@@ -17,11 +17,14 @@ from redrive.core.redact.phones import is_phone
 LOCAL_MAX: Final = 64
 """The longest local part of an e-mail address."""
 
+NEAR_MAX: Final = 40
+"""How far before a number a word may stand that says what it is."""
+
 _LOCAL: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
 _DOMAIN: Final = re.compile(
-    rf"(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|\(|@)"
-    rf"|%2[eE])|[{MARK}]"
+    rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{MARK}])"
 )
+_LOCAL_SET: Final = frozenset(_LOCAL)
 _NOT_PEOPLE: Final = frozenset({"git", "svn", "hg", "gitlab", "gitea"})
 _NOT_DOMAINS: Final = frozenset(
     "png jpg jpeg gif svg webp ico css js ts tsx jsx mjs json yaml yml html xml toml service socket target timer mount slice"
@@ -30,9 +33,13 @@ _NOT_DOMAINS: Final = frozenset(
 _DIGIT: Final = frozenset(b"0123456789")
 _DIGITS: Final = bytes(100 if byte in _DIGIT else 32 for byte in range(256))
 _SEPARATORS: Final = b" -./()+"
+# Every IBAN and national insurance number has five digits in a row, separators aside; every other number here has nine.
+_SOME: Final = b"d" * 5
 _ENOUGH: Final = b"d" * 9
 # A number: digits with at most two separators between them. Trying stops where the number ends, so each digit is read once.
-_NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,2}[0-9]){8,40})")
+_NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
+# Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
+_GLUED: Final = re.compile(r"(?:[\w.$#+-]|[0-9][/:])\Z")
 _CORSICA: Final = re.compile(r"[12] ?[0-9]{2} ?[0-9]{2} ?2[ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}(?![0-9A-Za-z])")
 _LETTERED: Final = re.compile(r"[A-Z](?<![A-Za-z0-9_][A-Z])[A-Z](?:[0-9]{2}(?:[ -]?[A-Z0-9]){11,32}|(?: ?[0-9]{2}){3} ?[A-D](?![A-Za-z0-9_]))")
 _NINO: Final = re.compile(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][0-9]{6}[A-D]")
@@ -43,12 +50,12 @@ def redact_personal(text: str, marks: Marks) -> str:
     if "@" in text or "%40" in text:
         text = _redact_emails(text, marks)
     shape = text.encode("latin-1", "replace").translate(_DIGITS, _SEPARATORS)
+    if _SOME in shape:
+        text = _LETTERED.sub(lambda found: _lettered(found, marks), text)
+        if "2A" in text or "2B" in text or " 2a " in text or " 2b " in text:
+            text = _CORSICA.sub(lambda found: _corsican(found, marks), text)
     if _ENOUGH in shape:
         text = _NUMBER.sub(lambda found: _number(found, marks), text)
-    if b"dd" in shape:
-        text = _LETTERED.sub(lambda found: _lettered(found, marks), text)
-        if "A" in text or "B" in text:
-            text = _CORSICA.sub(lambda found: _corsican(found, marks), text)
     return text
 
 
@@ -57,16 +64,15 @@ def _redact_emails(text: str, marks: Marks) -> str:
         return re.sub(r"(?<![\w.%+-])[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])", marks.redacted("email"), text)
     pieces: list[str] = []
     done = 0
-    at = text.find("@")
-    while at >= 0:
-        end = at + 1
+    for domain in _DOMAIN.finditer(text):
+        at = domain.start()
+        if at == done or text[at - 1] not in _LOCAL_SET:
+            continue
         left = text[max(done, at - LOCAL_MAX) : at]
         local = left[len(left.rstrip(_LOCAL)) :].lstrip(".-%+")
-        domain = _DOMAIN.match(text, end) if local else None
-        if domain is not None and _is_address(text, at - len(local), local, domain):
+        if local and _is_address(text, at - len(local), local, domain):
             pieces += (text[done : at - len(local)], marks.redacted("email"))
-            done = end = domain.end() if domain.lastindex else at
-        at = text.find("@", max(end, at + 1))
+            done = domain.end() if domain.lastindex else at
     pieces.append(text[done:])
     return "".join(pieces)
 
@@ -84,14 +90,14 @@ def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> boo
 def _number(found: re.Match[str], marks: Marks) -> str:
     """Judge one number in its surroundings."""
     text, start, end = found.string, found.start(), found.end()
-    if text[end : end + 1].isalnum() or (start and (text[start - 1].isalnum() or text[start - 1] in "_.,-$#/+=:")):
-        if not (start and text[start - 1] in "=:/" and not text[end : end + 1].isalnum()):
-            return found[0]
-    whole = found[0]
-    kind = kind_of_number(whole, text[max(0, start - 40) : start])
-    if kind is None:
-        return _pieces_of_number(whole, text[max(0, start - 40) : start], marks)
-    return marks.redacted(kind)
+    before = text[max(0, start - NEAR_MAX) : start]
+    if text[end : end + 1].isalnum() or _GLUED.search(before):
+        return found[0]
+    # A bracket that does not close inside the number belongs to the sentence.
+    opening = "(" if found[0].startswith("(") and found[0].count("(") > found[0].count(")") else ""
+    whole = found[0][len(opening) :]
+    kind = kind_of_number(whole, before)
+    return opening + (marks.redacted(kind) if kind else _pieces_of_number(whole, before, marks))
 
 
 def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:

@@ -26,7 +26,6 @@ _NATIONAL: Final = re.compile(
     r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{5,8}|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{2,4}(?:[ -][0-9]{2,4}){1,3}"
 )
 _TOLD: Final = re.compile(r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[:=(]?\s{0,2}[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$")
-_DECIMAL: Final = re.compile(r"\d\.\d{4,}|\.\d+[ -]+\d+\.")
 
 
 def is_phone(whole: str, digits: str, near: str) -> bool:
@@ -35,8 +34,14 @@ def is_phone(whole: str, digits: str, near: str) -> bool:
     if not 9 <= count <= 15:
         return False
     if whole.startswith(("+", "(+")):
-        return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _DECIMAL.search(whole)
-    if _NATIONAL.fullmatch(whole) and count >= 9:
-        # `0800 123456` style and shorter area numbers need ten digits unless the groups are Korean.
-        return count >= 10 or bool(re.match(r"02[-. ]", whole))
-    return bool(_TOLD.search(near)) and bool(re.fullmatch(r"[0-9 .()/+-]+", whole))
+        return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _is_decimal(whole)
+    if _NATIONAL.fullmatch(whole):
+        # Nine digits are enough only in Seoul, or where a slash sets the area code apart.
+        return count >= 10 or whole.startswith(("02-", "02 ", "02.")) or "/" in whole
+    return bool(_TOLD.search(near))
+
+
+def _is_decimal(whole: str) -> bool:
+    """Tell whether points make the text a coordinate or another number with a fraction."""
+    points = whole.count(".")
+    return points == 1 or (points > 1 and " " in whole)

@@ -30,14 +30,18 @@ _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?
 _TOKENS: Final = re.compile(_BOUNDARY + _ANY)
 _ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES}){_ANY}")
 _KINDS: Final = tuple((kind, re.compile("|".join(row))) for kind, row in ROWS)
-_LOOSE: Final = tuple((needle, kind, re.compile(pattern)) for needle, kind, pattern in LOOSE)
+_LOOSE: Final = tuple(
+    (needle, tuple((kind, re.compile(pattern)) for other, kind, pattern in LOOSE if other == needle))
+    for needle in dict.fromkeys(row[0] for row in LOOSE)
+)
 
 
 def redact_tokens(text: str, marks: Marks) -> str:
     """Put a mark in place of every provider token."""
-    for needle, kind, pattern in _LOOSE:
+    for needle, rows in _LOOSE:
         if needle in text:
-            text = pattern.sub(marks.redacted(kind), text)
+            for kind, pattern in rows:
+                text = pattern.sub(marks.redacted(kind), text)
     tokens = _ESCAPED_TOKENS if "\\" in text or "%" in text else _TOKENS
     shape = text.encode("latin-1", "replace").translate(_SHAPE)
     pieces: list[str] = []

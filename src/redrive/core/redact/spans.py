@@ -17,7 +17,7 @@ from redrive.core.redact.marks import MARK
 VALUE_MAX: Final = 16_384
 """A closing quote is looked for in this many characters; a value without one ends with its line."""
 
-BARE_MAX: Final = 512
+BARE_MAX: Final = 256
 """As much of an unquoted value is read before it is judged; `whole_span` then reads the rest of it."""
 
 LINE_MAX: Final = 2048
@@ -83,10 +83,10 @@ def bare_span(text: str, start: int) -> Span:
 
 def whole_span(text: str, span: Span) -> Span:
     """Return a value that is known to be secret in full, however long it is."""
-    if span.quoted or span.end - span.start < BARE_MAX:
+    if span.end - span.start < BARE_MAX:
         return span
     rest = _CREDENTIAL.match(text, span.end)
-    return Span(span.start, rest.end() if rest else span.end, quoted=False)
+    return Span(span.start, rest.end() if rest else span.end, quoted=span.quoted)
 
 
 def line_span(text: str, start: int, quote: str) -> Span:
@@ -101,17 +101,20 @@ def line_span(text: str, start: int, quote: str) -> Span:
     return Span(start, end, quoted=bool(quote))
 
 
-def authorization_span(text: str, span: Span) -> Span:
-    """Return the credentials inside the value of an Authorization header, without the name of the scheme."""
-    scheme = _SCHEME.match(text, span.start, span.end)
-    if scheme is None:
-        word = _CREDENTIAL.match(text, span.start, span.end)
-        return span if span.quoted or word is None else Span(span.start, word.end(), quoted=False)
-    start = scheme.end()
-    if span.quoted or scheme[1].lower() not in _SINGLE_WORD_SCHEMES:
-        return Span(start, span.end, quoted=span.quoted)
-    word = _CREDENTIAL.match(text, start, span.end)
-    return Span(start, word.end() if word else span.end, quoted=False)
+def authorization_span(text: str, span: Span, quote: str) -> Span:
+    """Return the credentials of an Authorization header, without the name of the scheme.
+
+    `span` is the quoted value; when it is not quoted, only its start counts and the rest of the line is read if need be.
+    """
+    limit = span.end if span.quoted else span.start + LINE_MAX
+    scheme = _SCHEME.match(text, span.start, limit)
+    start = scheme.end() if scheme else span.start
+    if span.quoted:
+        return Span(start, span.end, quoted=True)
+    if scheme and scheme[1].lower() not in _SINGLE_WORD_SCHEMES:
+        return line_span(text, start, quote)
+    word = _CREDENTIAL.match(text, start, limit)
+    return Span(start, word.end() if word else start, quoted=False)
 
 
 def block_span(text: str, start: int) -> Span:

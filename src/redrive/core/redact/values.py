@@ -20,16 +20,19 @@ LOOKED_AT_MAX: Final = 256
 RANDOM_MIN: Final = 16
 """A shorter value is never called random."""
 
+RANDOM_MAX: Final = 96
+"""Randomness shows in this many characters."""
+
 _NOTHING: Final = re.compile(rf"(?>(?:[{MARK}]|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)")
 _STANDS_FOR: Final = re.compile(
-    r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$[a-z_]+|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
+    r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
     r"|<[^<>]*>?|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
     r"|(?:env|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
 )
 _CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
-_PIECES: Final = re.compile(r"[A-Za-z0-9]+")
+_PIECES: Final = re.compile(r"[A-Za-z0-9]{10,}+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
@@ -68,10 +71,18 @@ def is_prose(value: str) -> bool:
     return len(found) > 1 and any(word.strip(".,;:!'\"()") in words.PROSE_WORDS for word in found)
 
 
+def is_verdict(value: str) -> bool:
+    """Tell whether a quoted value is what a validator says about a field: three words or more, one of them a verdict."""
+    found = value[:LOOKED_AT_MAX].lower().split()
+    if len(found) < 3 or any(is_guarded(word) for word in found):
+        return False
+    return any(word.strip(".,;:!'\"()") in words.VERDICT_WORDS for word in found)
+
+
 def is_guarded(value: str) -> bool:
     """Tell whether a word in running text looks like a password: six characters, letters mixed with digits or signs."""
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
-    if len(looked_at) < 6 or _UUID.fullmatch(looked_at):
+    if len(looked_at) < 6 or looked_at.lower() in words.HASH_WORDS or _UUID.fullmatch(looked_at):
         return False
     letters = sum(character.isalpha() for character in looked_at)
     odd = sum(character.isdigit() or character in "!@#$%^&*+=~?" for character in looked_at)
@@ -80,7 +91,7 @@ def is_guarded(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Tell whether a value looks drawn by chance: a long hexadecimal run, or letters and digits well mixed."""
-    looked_at = value[:LOOKED_AT_MAX].strip().rstrip("=")
+    looked_at = value[:RANDOM_MAX].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
         return False
     if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at) or "://" in looked_at:

@@ -18,14 +18,8 @@ PASSWORDS: Final = _split(
     " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass"
 )
 PASSWORD_ENDINGS: Final = ("password", "passwd", "pwd", "passphrase")
-PASS_QUALIFIERS: Final = (
-    _split(
-        "db database smtp imap mail email user root admin mysql pg postgres postgresql redis mongo mongodb ftp sftp ssh"
-        " ldap proxy my rabbitmq amqp broker login auth sudo account client server service app kafka elastic wifi vpn"
-        " master default basic http api old new"
-    )
-    | {""}
-)
+HARMLESS_PASSES: Final = _split("first second third single multi one two by render next last boarding test low high band dry full")
+HASH_WORDS: Final = _split("sha1 sha256 sha512 base64 argon2 argon2i argon2id pbkdf2 oauth2 utf-8 ed25519 bcrypt2 aes256 2fa")
 COOKIES: Final = _split("cookie cookies cookie2 setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken")
 SECRETS: Final = _split(
     "secret secrets token apikey apikeys accesskey secretkey privatekey authkey encryptionkey signingkey accountkey"
@@ -102,6 +96,10 @@ PROSE_WORDS: Final = _split(
     " required invalid missing expected unexpected expired too short long least characters character contain contains"
     " match matches does did do has have at in on by when while because only used using value failed error your"
     " authentication please enter wrong incorrect needs need never will would"
+)
+VERDICT_WORDS: Final = _split(
+    "required must should invalid field fields characters character least missing expired incorrect short long empty valid"
+    " match matches blank wrong failed cannot contain contains too not expected unexpected mismatch denied rejected provided"
 )
 CODE_ROOTS: Final = _split(
     "self cls settings config cfg conf os env environ app application request req response resp ctx context args kwargs opts"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run status and failure budget as pure functions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive import ConfigurationError
+from redrive.core.budget import FailureBudget, RunStatus, RunThresholds, Tally
+
+counts = st.integers(0, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "status"),
+    [(100, "completed"), (95, "completed"), (94, "partial_success"), (50, "partial_success"), (49, "failed"), (0, "failed")],
+)
+def test_the_status_follows_the_success_rate(succeeded: int, status: str) -> None:
+    assert RunThresholds().status_of(Tally(total=100, succeeded=succeeded, dead=100 - succeeded)) == status
+
+
+def test_an_empty_run_is_completed() -> None:
+    assert RunThresholds().status_of(Tally()) is RunStatus.COMPLETED
+
+
+def test_a_run_with_open_jobs_is_running() -> None:
+    assert RunThresholds().status_of(Tally(total=2, succeeded=1)) is RunStatus.RUNNING
+
+
+def test_thresholds_are_configurable() -> None:
+    strict = RunThresholds(completed=1.0, partial_success=0.9)
+
+    assert strict.status_of(Tally(total=10, succeeded=9, dead=1)) is RunStatus.PARTIAL_SUCCESS
+
+
+@given(counts, counts, counts, counts)
+def test_every_job_is_accounted_for(succeeded: int, dead: int, cancelled: int, still_open: int) -> None:
+    total = succeeded + dead + cancelled + still_open
+    tally = Tally(total=total, succeeded=succeeded, dead=dead, cancelled=cancelled)
+
+    assert tally.total == tally.succeeded + tally.dead + tally.cancelled + tally.open
+    assert tally.open == still_open
+
+
+def test_the_budget_is_looked_at_once_per_full_interval() -> None:
+    budget = FailureBudget(check_every=1000)
+
+    assert not budget.is_due(0, 999)
+    assert budget.is_due(999, 1000)
+    assert not budget.is_due(1000, 1999)
+    assert budget.is_due(1999, 2500)
+    assert budget.is_due(500, 5000)
+
+
+def test_above_the_budget_the_answer_has_rate_counts_and_reason() -> None:
+    budget = FailureBudget(max_rate=0.10)
+
+    assert budget.check(Tally(total=5000, succeeded=900, dead=100)) is None
+    exceeded = budget.check(Tally(total=5000, succeeded=899, dead=101))
+    assert exceeded is not None
+    assert (exceeded.dead, exceeded.finished) == (101, 1000)
+    assert exceeded.rate == pytest.approx(0.101)
+    assert "101 of 1000" in exceeded.sentence
+
+
+def test_a_minimum_sample_is_kept() -> None:
+    budget = FailureBudget(min_finished=50)
+
+    assert budget.check(Tally(total=100, dead=49)) is None
+    assert budget.check(Tally(total=100, dead=50)) is not None
+    assert FailureBudget().check(Tally(total=100)) is None
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000))
+def test_one_more_failure_never_heals_a_budget(succeeded: int, dead: int) -> None:
+    budget = FailureBudget()
+    before = budget.check(Tally(total=5000, succeeded=succeeded, dead=dead))
+
+    assert before is None or budget.check(Tally(total=5000, succeeded=succeeded, dead=dead + 1)) is not None
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Tally(total=-1),
+        lambda: Tally(total=1, succeeded=2),
+        lambda: RunThresholds(completed=0),
+        lambda: RunThresholds(completed=0.4, partial_success=0.5),
+        lambda: FailureBudget(max_rate=0),
+        lambda: FailureBudget(check_every=0),
+        lambda: FailureBudget(min_finished=0),
+        lambda: FailureBudget(on_exceeded="explode"),
+    ],
+)
+def test_wrong_numbers_are_refused_with_a_fix(build: object) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        build()  # type: ignore[operator]
+
+    assert refused.value.fix

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RetryPolicy and decide: total, pure, and in the promised order of questions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive import Backoff, Breaker, Category, ConfigurationError, Failure, Jitter, RetryPolicy
+from redrive.core import breaker_state as step
+from redrive.core import taxonomy
+from redrive.core.breaker_state import BreakerState
+from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
+from redrive.core.failure import Asked
+
+from .build import failure
+
+STEADY = RetryPolicy(5, Backoff.exponential(1, cap=60, jitter=Jitter.none()))
+
+
+def decided(
+    policy: RetryPolicy = STEADY, what: Failure | None = None, standing: Standing | None = None, **history: object
+) -> Decision:
+    return decide(policy, what or failure(), History(**history), 100.0, 0.5, standing)  # type: ignore[arg-type]
+
+
+def test_what_can_heal_is_tried_again_after_its_backoff() -> None:
+    decision = decided(attempt=3)
+
+    assert isinstance(decision, RetryAt)
+    assert (decision.at, decision.delay, decision.reason) == (104.0, 4.0, Reason.RETRYABLE)
+    assert "attempt 3 of 5" in decision.sentence
+    assert decision.burned
+
+
+def test_what_cannot_heal_is_given_up_at_once_and_says_which_rule_said_so() -> None:
+    decision = decided(what=failure(taxonomy.AUTH_DENIED))
+
+    assert isinstance(decision, DeadLetter)
+    assert decision.reason is Reason.PERMANENT
+    assert "a test" in decision.sentence
+
+
+def test_the_last_attempt_is_followed_by_no_delay() -> None:
+    decision = decided(attempt=5)
+
+    assert isinstance(decision, DeadLetter)
+    assert decision.reason is Reason.EXHAUSTED
+
+
+def test_one_attempt_means_no_retry() -> None:
+    assert isinstance(decided(RetryPolicy(1)), DeadLetter)
+
+
+@pytest.mark.parametrize(
+    ("told", "delay", "reason"),
+    [(30.0, 30.0, Reason.TOLD_DELAY), (0.5, 1.0, Reason.RETRYABLE), (301.0, 300.0, Reason.TOLD_DELAY)],
+)
+def test_a_told_delay_is_never_undercut_up_to_its_cap(told: float, delay: float, reason: Reason) -> None:
+    decision = decided(what=failure(taxonomy.RATE_LIMITED, retry_after=told))
+
+    assert isinstance(decision, RetryAt)
+    assert (decision.delay, decision.reason) == (delay, reason)
+
+
+def test_a_told_delay_may_be_ignored_on_purpose() -> None:
+    deaf = RetryPolicy(5, STEADY.backoff, respect_retry_after=False)
+
+    assert decided(deaf, failure(retry_after=30)).delay == 1.0  # type: ignore[union-attr]
+
+
+@pytest.mark.req("FG-3.1")
+def test_retry_on_all_and_none_overrule_the_classifier() -> None:
+    bug = failure(taxonomy.BUG_CODE)
+
+    assert isinstance(decided(RetryPolicy(retry_on="all"), bug), RetryAt)
+    assert isinstance(decided(RetryPolicy(retry_on="none")), DeadLetter)
+
+
+@pytest.mark.req("FG-3.1")
+@pytest.mark.parametrize(
+    ("triggers", "what", "retries"),
+    [
+        ([403], failure(taxonomy.AUTH_DENIED, http_status=403), True),
+        ([429], failure(taxonomy.NETWORK_TIMEOUT), False),
+        (["AUTH_DENIED"], failure(taxonomy.AUTH_DENIED), True),
+        (["GW_5XX"], failure(taxonomy.NETWORK_TIMEOUT, code="GW_5XX"), True),
+        (["NETWORK_TIMEOUT"], failure(taxonomy.NETWORK_TIMEOUT, code="GW_5XX"), True),
+        (["slow_down"], failure(taxonomy.BUG_CODE, provider_code="slow_down"), True),
+        ([Category.AUTH], failure(taxonomy.AUTH_INVALID), True),
+        ([OSError], failure(taxonomy.BUG_CODE), True),
+        ([OSError], failure(taxonomy.AUTH_DENIED, http_status=403), False),
+        ([OSError], failure(taxonomy.AUTH_DENIED, provider_code="denied"), False),
+        ([OSError], failure(taxonomy.UPSTREAM_ERROR, http_status=500), True),
+        ([KeyError], failure(taxonomy.NETWORK_TIMEOUT), False),
+        ([], failure(taxonomy.NETWORK_TIMEOUT), False),
+    ],
+)
+def test_a_list_replaces_the_classifier(triggers: list[object], what: Failure, retries: bool) -> None:
+    policy = RetryPolicy(retry_on=triggers)  # type: ignore[arg-type]
+
+    assert isinstance(decided(policy, what), RetryAt if retries else DeadLetter)
+
+
+def test_give_up_on_wins_over_everything() -> None:
+    policy = RetryPolicy(retry_on="all", give_up_on=[OSError, 500, "RATE_LIMITED"])
+
+    for what in (failure(), failure(http_status=500, lineage=()), failure(taxonomy.RATE_LIMITED, lineage=())):
+        decision = decided(policy, what)
+        assert isinstance(decision, DeadLetter)
+        assert decision.reason is Reason.GIVEN_UP
+
+
+def test_a_code_with_a_limit_of_its_own_gets_no_more_attempts_than_that() -> None:
+    policy = RetryPolicy(5, STEADY.backoff, per_code_max_attempts={"IO_ERROR": 2})
+    what = failure(taxonomy.IO_ERROR)
+
+    first = decided(policy, what, attempt=3, failures_by_code={"NETWORK_TIMEOUT": 2})
+    second = decided(policy, what, attempt=4, failures_by_code={"NETWORK_TIMEOUT": 2, "IO_ERROR": 1})
+
+    assert isinstance(first, RetryAt)
+    assert isinstance(second, DeadLetter)
+    assert second.reason is Reason.CODE_EXHAUSTED
+
+
+def test_a_codes_own_limit_holds_unless_the_policy_names_another() -> None:
+    what = failure(taxonomy.IO_ERROR, max_attempts=1)
+
+    assert isinstance(decided(what=what), DeadLetter)
+    assert isinstance(decided(RetryPolicy(per_code_max_attempts={"IO_ERROR": 3}), what), RetryAt)
+
+
+def test_no_retry_is_planned_beyond_the_deadline() -> None:
+    assert isinstance(decided(attempt=3, deadline_at=105.0), RetryAt)
+    decision = decided(attempt=3, deadline_at=104.0)
+
+    assert isinstance(decision, DeadLetter)
+    assert decision.reason is Reason.DEADLINE
+
+
+HOLDING = Breaker("api", consecutive=1, open_for=60)
+
+
+@pytest.mark.parametrize("state", [step.opened(90), step.admit(HOLDING, step.opened(0), 90, "p")[0]])
+def test_a_counting_failure_while_the_breaker_is_not_closed_is_a_hold(state: BreakerState) -> None:
+    decision = decided(RetryPolicy(1), standing=Standing(HOLDING, state))
+
+    assert isinstance(decision, Hold)
+    assert decision.until == 150
+    assert decision.reason is Reason.BREAKER
+    assert not decision.burned
+
+
+def test_an_isolated_breaker_holds_without_an_end() -> None:
+    decision = decided(standing=Standing(HOLDING, step.isolated(0)))
+
+    assert isinstance(decision, Hold)
+    assert decision.until is None
+
+
+@pytest.mark.parametrize(
+    ("what", "standing"),
+    [
+        (failure(taxonomy.RATE_LIMITED, http_status=429), Standing(HOLDING, step.opened(90))),
+        (failure(), Standing(HOLDING, BreakerState())),
+        (failure(), Standing(Breaker("api", consecutive=1, mode="fail_fast"), step.opened(90))),
+    ],
+    ids=["not counting", "closed", "fail-fast"],
+)
+def test_without_a_holding_breaker_the_policy_decides(what: Failure, standing: Standing) -> None:
+    assert isinstance(decided(what=what, standing=standing), RetryAt)
+
+
+def test_signals_of_the_stage_come_before_everything_else() -> None:
+    everything = RetryPolicy(5, STEADY.backoff, retry_on="all")
+    down = Standing(HOLDING, step.opened(90))
+
+    cancel = decided(everything, failure(asked=Asked.CANCEL), down)
+    snooze = decided(everything, failure(asked=Asked.SNOOZE, retry_after=7.0), down)
+    fail = decided(everything, failure(asked=Asked.FAIL, is_reachability=False))
+
+    assert isinstance(cancel, Cancel)
+    assert isinstance(snooze, Hold)
+    assert snooze.until == 107
+    assert isinstance(fail, DeadLetter)
+    assert fail.reason is Reason.ASKED
+
+
+def test_a_stage_that_asks_to_be_tried_again_is_even_where_nothing_retries() -> None:
+    asked = failure(taxonomy.RETRY_ASKED, asked=Asked.RETRY, retry_after=400.0)
+    never = RetryPolicy(5, STEADY.backoff, retry_on="none")
+
+    decision = decided(never, asked)
+
+    assert isinstance(decision, RetryAt)
+    assert (decision.delay, decision.reason) == (400.0, Reason.ASKED)
+    assert decided(never, replace(asked, retry_after=None)).delay == 1.0  # type: ignore[union-attr]
+    assert isinstance(decided(never, asked, attempt=5), DeadLetter)
+
+
+def test_snoozing_is_bounded() -> None:
+    policy = RetryPolicy(snooze_max=2)
+    what = failure(asked=Asked.SNOOZE)
+
+    assert isinstance(decided(policy, what, snoozes=1), Hold)
+    decision = decided(policy, what, snoozes=2)
+    assert isinstance(decision, DeadLetter)
+    assert decision.reason is Reason.SNOOZES_EXHAUSTED
+
+
+codes = st.sampled_from(list(taxonomy.CODES.values()))
+tolds = st.one_of(st.none(), st.floats(min_value=0, max_value=1e7))
+policies = st.builds(
+    lambda most, retry_on, cap: RetryPolicy(most, retry_on=retry_on, retry_after_cap=cap),
+    st.integers(1, 20),
+    st.sampled_from(["classified", "all", "none", [429], ["NETWORK_TIMEOUT"], [OSError]]),
+    st.floats(min_value=0, max_value=1e4),
+)
+draws = st.floats(min_value=0, max_value=1, exclude_max=True)
+
+
+@given(policies, codes, tolds, st.integers(1, 10_000), st.floats(-1e9, 1e12), draws)
+def test_decide_is_total_pure_and_never_goes_beyond_the_last_attempt(
+    policy: RetryPolicy, code: taxonomy.Code, told: float | None, attempt: int, now: float, draw: float
+) -> None:
+    what = failure(code, retry_after=told)
+    history = History(attempt=attempt)
+
+    decision = decide(policy, what, history, now, draw)
+
+    assert decision == decide(policy, what, history, now, draw)
+    assert decision.sentence
+    if isinstance(decision, RetryAt):
+        assert attempt < policy.max_attempts
+        assert decision.at == now + decision.delay
+        assert decision.delay <= max(policy.backoff.cap, float(policy.retry_after_cap))  # type: ignore[arg-type]
+        assert told is None or decision.delay >= min(told, float(policy.retry_after_cap))  # type: ignore[arg-type]
+
+
+@given(codes, st.integers(1, 50), st.integers(1, 50), draws)
+def test_more_attempts_allowed_never_turns_a_retry_into_a_dead_letter(
+    code: taxonomy.Code, attempt: int, most: int, draw: float
+) -> None:
+    fewer = decide(RetryPolicy(most), failure(code), History(attempt=attempt), 0, draw)
+    more = decide(RetryPolicy(most + 1), failure(code), History(attempt=attempt), 0, draw)
+
+    assert not isinstance(fewer, RetryAt) or isinstance(more, RetryAt)
+
+
+@given(codes, st.integers(1, 50), tolds, tolds, draws)
+def test_a_longer_told_delay_never_shortens_the_wait(
+    code: taxonomy.Code, attempt: int, first: float | None, second: float | None, draw: float
+) -> None:
+    short, long = sorted((first or 0.0, second or 0.0))
+    waits = [
+        decide(RetryPolicy(100, retry_on="all"), failure(code, retry_after=told), History(attempt=attempt), 0, draw)
+        for told in (short, long)
+    ]
+
+    assert isinstance(waits[0], RetryAt)
+    assert isinstance(waits[1], RetryAt)
+    assert waits[0].delay <= waits[1].delay
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": -3}, "max_attempts"),
+        ({"max_attempts": 2.5}, "max_attempts"),
+        ({"max_attempts": True}, "max_attempts"),
+        ({"backoff": 5}, "backoff"),
+        ({"retry_on": "sometimes"}, "retry_on"),
+        ({"retry_on": 429}, "retry_on"),
+        ({"retry_on": [42]}, "retry_on"),
+        ({"retry_on": [True]}, "retry_on"),
+        ({"retry_on": [int]}, "retry_on"),
+        ({"retry_on": [""]}, "retry_on"),
+        ({"give_up_on": "AUTH_DENIED"}, "give_up_on"),
+        ({"give_up_on": [object()]}, "give_up_on"),
+        ({"per_code_max_attempts": {"IO_ERROR": 0}}, "IO_ERROR"),
+        ({"retry_after_cap": -1}, "retry_after_cap"),
+        ({"snooze_max": -1}, "snooze_max"),
+    ],
+)
+def test_a_wrong_policy_is_refused_by_name(options: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        RetryPolicy(**options)  # type: ignore[arg-type]
+
+    assert field in refused.value.field
+    assert refused.value.fix
+
+
+def test_policies_are_values() -> None:
+    assert RetryPolicy(3) == RetryPolicy()
+    assert RetryPolicy(3) != RetryPolicy(4)
+    assert "max_attempts=3" in repr(RetryPolicy())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error tree: every error survives pickling and copying, and says what to do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+
+from redrive import errors
+from redrive.errors import RedriveError
+
+ERRORS: list[RedriveError] = [
+    errors.ConfigurationError(field="x", value=-1, rule="must be positive", fix="Use 1."),
+    errors.BreakerOpenError(breaker="api", retry_at=datetime(2026, 1, 1, tzinfo=UTC), reason="it is open"),
+    errors.BreakerOpenError(breaker="api", retry_at=None, reason="it is isolated"),
+    errors.AttemptTimeoutError(timeout=3),
+    errors.DeadlineExceededError(deadline=9),
+    errors.IllegalTransitionError(subject="job", source="failed", verb="claim", allowed=("replay",)),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_every_error_survives_copying_and_pickling(error: RedriveError, way: object) -> None:
+    again = way(error)  # type: ignore[operator]
+
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def test_the_list_above_is_the_whole_tree() -> None:
+    def below(kind: type[RedriveError]) -> set[type[RedriveError]]:
+        return {kind, *(deeper for child in kind.__subclasses__() for deeper in below(child))}
+
+    assert below(RedriveError) - {RedriveError} == {type(error) for error in ERRORS}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_every_error_has_a_code_and_a_hint(error: RedriveError) -> None:
+    assert error.code
+    assert error.hint
+
+
+def test_a_value_whose_repr_fails_or_is_huge_still_makes_a_message() -> None:
+    class Mute:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert "Mute whose repr fails" in str(errors.ConfigurationError(field="x", value=Mute(), rule="r", fix="f"))
+    assert len(errors.shown("x" * 10_000)) == errors.SHOWN_MAX

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each tidiness check is fed something untidy and must complain, and something tidy and must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import bounds, sizes, words
+from tests.tidy.tree import Source
+
+CORE = "src/redrive/core/sample.py"
+ENGINE = "src/redrive/engine/sample.py"
+TEST = "tests/unit/test_sample.py"
+LONG = "def f():\n" + "    x = 1\n" * 60
+DOCUMENTED = 'def f():\n    """' + "line\n" * 30 + '    """\n' + "    x = 1\n" * 40
+NESTED = "def f():\n" + "".join("    " * depth + "if a:\n" for depth in range(1, 6)) + "    " * 6 + "pass\n"
+ELIFS = "def f(a):\n    if a == 0:\n        pass\n" + "".join(
+    f"    elif a == {n}:\n        pass\n" for n in range(1, 9)
+)
+METHODS = "class C:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(13))
+SEVEN = "a, b, c, d, e, f, g"
+
+Check = Callable[[Source], list[str]]
+reasons = partial(words.bare_ignores, with_reason=True)
+rules = partial(words.bare_ignores, with_reason=False)
+
+UNTIDY: list[tuple[Check, str, str, str]] = [
+    (sizes.long_module, CORE, "x = 1\n" * 401, "401 lines"),
+    (sizes.long_functions, CORE, LONG, "f has 61 lines"),
+    (sizes.deep_nesting, CORE, NESTED, "f nests 5 blocks deep"),
+    (sizes.many_parameters, CORE, f"def f({SEVEN}): ...", "takes 7 parameters"),
+    (sizes.many_parameters, CORE, "def f(a, b, c, d, e, f): ...", "takes 6 by position"),
+    (sizes.many_parameters, CORE, f"class C:\n    def __init__(self, {SEVEN}): ...", "takes 7 by position"),
+    (sizes.many_methods, CORE, METHODS, "C offers 13 methods"),
+    (
+        bounds.wrong_direction,
+        CORE,
+        "from redrive.engine import clock",
+        "core may not import redrive.engine.clock",
+    ),
+    (bounds.wrong_direction, CORE, "from redrive import rules", "core may not import redrive.rules"),
+    (bounds.wrong_direction, CORE, "import redrive", "core may not import redrive"),
+    (bounds.wrong_direction, CORE, "from .. import engine", "core may not import redrive.engine"),
+    (
+        bounds.wrong_direction,
+        CORE,
+        "def f():\n    from redrive.cli import app",
+        "core may not import redrive.cli.app",
+    ),
+    (
+        bounds.wrong_direction,
+        "src/redrive/rules/x.py",
+        "import redrive.config",
+        "rules may not import redrive.config",
+    ),
+    (bounds.wrong_direction, ENGINE, "from redrive.testing import FakeClock", "engine may not import"),
+    (
+        bounds.wrong_direction,
+        "src/redrive/__init__.py",
+        "from redrive.cli import app",
+        "redrive may not import",
+    ),
+    (bounds.impure_core, CORE, "import logging", "may not import logging"),
+    (bounds.impure_core, CORE, "from os import path", "may not import os.path"),
+    (bounds.impure_core, CORE, "from concurrent.futures import Future", "may not import concurrent"),
+    (bounds.impure_core, CORE, "open('x')", "may not call open"),
+    (bounds.impure_core, CORE, "print('x')", "may not call print"),
+    (bounds.impure_core, CORE, "datetime.now()", "may not call datetime.now"),
+    (bounds.impure_core, CORE, "datetime.datetime.utcnow()", "may not call datetime.datetime.utcnow"),
+    (bounds.impure_core, CORE, "async def f(): ...", "knows nothing of asyncio"),
+    (bounds.stray_clocks, ENGINE, "time.monotonic()", "time.monotonic outside"),
+    (bounds.stray_clocks, ENGINE, "wall = time.time", "time.time outside"),
+    (bounds.stray_clocks, ENGINE, "random.uniform(0, 1)", "random.uniform outside"),
+    (bounds.stray_clocks, ENGINE, "random.Random()", "random.Random outside"),
+    (bounds.stray_clocks, ENGINE, "datetime.now(UTC)", "datetime.now outside"),
+    (bounds.stray_clocks, ENGINE, "os.environ['HOME']", "os.environ outside"),
+    (bounds.stray_clocks, "src/redrive/engine/clock.py", "os.getenv('HOME')", "os.getenv outside"),
+    (bounds.stray_clocks, "src/redrive/config.py", "time.time()", "time.time outside"),
+    (bounds.stray_clocks, ENGINE, "from time import monotonic", "from time import monotonic"),
+    (bounds.stray_clocks, ENGINE, "from os import environ", "from os import environ"),
+    (bounds.stray_prints, ENGINE, "print('x')", "print outside"),
+    (bounds.asserts, ENGINE, "assert x", "assert is gone"),
+    (words.licence_line, CORE, '"""No licence."""', "first line"),
+    (words.licence_line, CORE, "", "first line"),
+    (words.module_docstring, CORE, "x = 1", "no docstring"),
+    (words.module_docstring, CORE, '"""' + "line\n" * 9 + '"""', "has 9 lines"),
+    (words.module_docstring, CORE, '"""Short."""\n' + "x = 1\n" * 100, "should also say"),
+    (words.name_docstrings, CORE, "def f(): ...", "f has no docstring"),
+    (words.name_docstrings, CORE, "class C: ...", "C has no docstring"),
+    (words.name_docstrings, CORE, 'class C:\n    """C."""\n    def m(self): ...', "m has no docstring"),
+    (words.vocabulary, CORE, "class JobManager: ...", "'manager'"),
+    (words.vocabulary, CORE, "def parse_data(): ...", "'data'"),
+    (words.vocabulary, CORE, "def _do_it(): ...", "'do'"),
+    (words.vocabulary, CORE, "def handle(x): ...", "'handle' as a verb"),
+    (words.vocabulary, CORE, "async def process_job(x): ...", "'process' as a verb"),
+    (words.vocabulary, "src/redrive/core/utils.py", "", "'utils'"),
+    (words.vocabulary, "src/redrive/core/qm.py", "", "says nothing"),
+    (words.unowned_marks, CORE, "# TODO later", "TODO needs an owner"),
+    (words.unowned_marks, CORE, "x = 1  # FIXME: soon", "FIXME needs an owner"),
+    (reasons, CORE, "x = 1  # noqa", "must name its rule"),
+    (reasons, CORE, "x = 1  # noqa: E501", "reason"),
+    (reasons, CORE, "x = 1  # type: ignore[arg-type]", "reason"),
+    (reasons, CORE, "x = 1  # type: ignore - because it is hard", "must name its rule"),
+    (rules, TEST, "x = 1  # type: ignore", "must name its rule"),
+    (rules, TEST, "x = 1  # pyright: ignore", "must name its rule"),
+    (
+        words.type_ignores,
+        CORE,
+        "x = 1  # type: ignore[arg-type] - the stub is wrong here",
+        "no type suppressions",
+    ),
+    (words.dodges, TEST, "pytest.skip('x')", "pytest.skip"),
+    (words.dodges, TEST, "@pytest.mark.xfail\ndef test(): ...", "pytest.mark.xfail"),
+    (words.dodges, TEST, "pytestmark = pytest.mark.skipif(True)", "pytest.mark.skipif"),
+    (words.dodges, TEST, "time.sleep(0.1)", "time.sleep"),
+    (words.dodges, TEST, "async def f():\n    await asyncio.sleep(delay)", "asyncio.sleep"),
+    (
+        words.error_codes,
+        "src/redrive/errors.py",
+        "class AError:\n    code = 'a'\nclass BError:\n    code = 'a'",
+        "used twice",
+    ),
+    (words.error_codes, "src/redrive/errors.py", "class AError: ...", "no code of its own"),
+    (words.error_codes, "src/redrive/errors.py", "class Trouble:\n    code = 'a'", "must end in Error"),
+]
+
+TIDY: list[tuple[Check, str, str]] = [
+    (sizes.long_module, CORE, "x = 1\n" * 400),
+    (sizes.long_functions, CORE, DOCUMENTED),
+    (sizes.deep_nesting, CORE, ELIFS),
+    (sizes.many_parameters, CORE, f"class C:\n    def __init__(self, *, {SEVEN}): ..."),
+    (sizes.many_parameters, CORE, f"def stage(fn, *, {SEVEN}): ..."),
+    (
+        bounds.wrong_direction,
+        CORE,
+        "from redrive.core import http\nfrom redrive.errors import ConfigurationError",
+    ),
+    (bounds.wrong_direction, CORE, "from .failure import Code\nimport math"),
+    (
+        bounds.wrong_direction,
+        "src/redrive/cli/app.py",
+        "import redrive\nfrom redrive.testing import FakeClock",
+    ),
+    (
+        bounds.impure_core,
+        CORE,
+        "from urllib.parse import urlsplit\nfrom datetime import datetime\ndatetime.fromisoformat('x')",
+    ),
+    (bounds.impure_core, ENGINE, "import asyncio"),
+    (bounds.stray_clocks, "src/redrive/engine/clock.py", "wall = time.time"),
+    (bounds.stray_clocks, ENGINE, "random.Random(7)"),
+    (bounds.stray_clocks, "src/redrive/config.py", "os.environ.get('REDRIVE_X')"),
+    (bounds.stray_prints, "src/redrive/cli/app.py", "print('x')"),
+    (words.licence_line, CORE, f"{words.SPDX}\n"),
+    (words.module_docstring, CORE, '"""A tree.\n\n' + "    |-- leaf\n" * 20 + 'No more.\n"""'),
+    (words.name_docstrings, CORE, "def _f(): ...\nclass _C:\n    def m(self): ..."),
+    (words.name_docstrings, CORE, "@overload\ndef f(x: int) -> int: ..."),
+    (
+        words.vocabulary,
+        CORE,
+        "def metadata(): ...\ndef kill_process(): ...\ndef done(): ...\ndef __init__(self): ...",
+    ),
+    (words.unowned_marks, CORE, "# TODO(ada): say when\ns = 'TODO'"),
+    (reasons, CORE, "x = 1  # noqa: BLE001 - a plug-in may raise anything"),
+    (reasons, CORE, "x = 1  # type: ignore[arg-type] - the stub is wrong here"),
+    (reasons, CORE, "s = '# noqa'"),
+    (rules, TEST, "x = 1  # noqa: E501"),
+    (words.dodges, TEST, "s = 'pytest.skip()'\nasync def f():\n    await asyncio.sleep(0)"),
+    (
+        words.error_codes,
+        "src/redrive/errors.py",
+        "class AError:\n    code: ClassVar[str] = 'a'\nclass BError:\n    code = 'b'",
+    ),
+]
+
+
+def label(value: object) -> str | None:
+    return getattr(getattr(value, "func", value), "__name__", None)
+
+
+@pytest.mark.parametrize(("check", "path", "text", "words_in_it"), UNTIDY, ids=label)
+def test_a_check_complains_about_what_is_untidy(check: Check, path: str, text: str, words_in_it: str) -> None:
+    found = check(Source(path, text))
+
+    assert any(words_in_it in complaint for complaint in found), found
+    assert all(complaint.startswith(f"{path}:") for complaint in found)
+
+
+@pytest.mark.parametrize(("check", "path", "text"), TIDY, ids=label)
+def test_a_check_leaves_what_is_tidy_alone(check: Check, path: str, text: str) -> None:
+    assert check(Source(path, text)) == []
+
+
+def test_a_module_nobody_refers_to_is_found() -> None:
+    package = [
+        Source("src/redrive/rules/__init__.py", 'TABLE = {"grpc": "grpc_errors"}'),
+        Source("src/redrive/rules/grpc_errors.py", ""),
+        Source("src/redrive/rules/lost.py", ""),
+        Source("src/redrive/core/used.py", ""),
+        Source("src/redrive/engine/run.py", "from redrive.core.used import f"),
+    ]
+
+    found = bounds.unreferenced(package, {"redrive.engine.run"})
+
+    assert found == ["src/redrive/rules/lost.py:1: nothing refers to redrive.rules.lost"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['    "D105", # the language says it'], 0),
+        (['    "D105",'], 1),
+        (['    "D105", #'], 1),
+        (['    "D105", # the language says it', '    "S101",'], 1),
+    ],
+)
+def test_an_ignored_rule_without_a_reason_is_found(lines: list[str], expected: int) -> None:
+    listed = "\n".join(["[tool.ruff.lint]", "ignore = [", *lines, "]", "[tool.other]", 'ignore = ["X"]'])
+
+    assert len(words.unexplained_rules(listed)) == expected
+
+
+def test_ignored_rules_side_by_side_are_found() -> None:
+    assert words.unexplained_rules('[tool.ruff.lint.per-file-ignores]\n"tests/**" = ["D105", "S101"]') != []
+
+
+@pytest.mark.parametrize(
+    "line", ["--index-url https://packages.example", "x @ file:///wheels/x.whl", "-f wheels"]
+)
+def test_a_host_in_a_pinned_file_is_found(tmp_path: Path, line: str) -> None:
+    pinned = tmp_path / "run.txt"
+    pinned.write_text(
+        f"# made by make lock\nmsgspec==1.0\n    # via\n    #   -c requirements/run.txt\n{line}\n"
+    )
+
+    assert words.hosts_in(pinned) == [f"run.txt:5: {line}"]
