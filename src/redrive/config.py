@@ -21,7 +21,9 @@ from redrive.core.redact.values import is_inert, is_random
 SECRET_MIN: Final = 8
 """Shorter values of secret-looking variables are not hidden: they would hide ordinary words everywhere."""
 
-_URL_PASSWORD: Final = re.compile(r"[a-z][a-z0-9+.-]{1,30}://[^\s/?#@:]{0,128}:([^\s]{1,512})@[^\s@/]", re.IGNORECASE)
+_URL_PASSWORD: Final = re.compile(
+    r"[a-z][a-z0-9+.-]{1,30}://[^\s/?#@:]{0,128}:([^\s]{1,512})@[^\s@/]", re.IGNORECASE
+)
 _PATH: Final = re.compile(r"(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)[\w.@ \\/:-]*")
 _NUMBER: Final = re.compile(r"[+-]?[0-9][0-9_.,:]*")
 _COMMON_WORDS: Final = frozenset(
@@ -57,7 +59,9 @@ def secret_environment() -> Mapping[str, str]:
     if look.raw == raw:
         return look.secrets
     before = dict(raw)
-    secrets = {name: secret for name, value in os.environ.items() if (secret := _secret_in(name, value)) is not None}
+    secrets = {
+        name: secret for name, value in os.environ.items() if (secret := _secret_in(name, value)) is not None
+    }
     look = _Look(before, MappingProxyType(secrets))
     _last_look = look
     return look.secrets

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from redrive.core import taxonomy
 from redrive.core.classify import Known, classify, lineage_of

@@ -9,8 +9,10 @@ knows is a bug and is not retried. Finding rules (and loading the files they sta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from redrive.core import taxonomy
 from redrive.core.failure import Asked, Failure, Severity

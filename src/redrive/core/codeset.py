@@ -9,7 +9,9 @@ changes names, limits and words; the facts of the failure (status, told delay, m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
+
+from msgspec.structs import replace
 
 from redrive.core.checks import whole
 from redrive.core.classify import class_name

@@ -109,9 +109,9 @@ def decide(
     if failure.asked is Asked.SNOOZE:
         return _snooze(policy, failure, history, now)
     if breaker is not None and breaker.holds(failure):
-        name = breaker.breaker.name
         until = opens_at(breaker.breaker, breaker.state)
-        return Hold(until=until, reason=Reason.BREAKER, sentence=f"breaker {name!r} is {breaker.state.phase}: held, no attempt burned")
+        sentence = f"{failure.code} while breaker {breaker.breaker.name!r} is {breaker.state.phase}: held, no attempt burned"
+        return Hold(until=until, reason=Reason.BREAKER, sentence=sentence)
     stop = _stop(policy, failure, history)
     if stop is not None:
         return stop

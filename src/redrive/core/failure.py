@@ -7,8 +7,9 @@ anything: that is `core.policy`. A failure's message is as the exception had it;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from redrive.errors import ConfigurationError
 
@@ -60,8 +61,7 @@ class Asked(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     """One stable failure code: data, never behaviour."""
 
     name: str
@@ -95,9 +95,11 @@ class Code:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """One failure, classified: everything `decide`, the breaker and the dead letter need to know about it."""
+class Failure(Struct, frozen=True, kw_only=True):
+    """One failure, classified: everything `decide`, the breaker and the dead letter need to know about it.
+
+    A Struct rather than a dataclass: one is built for every failed attempt, and this is five times cheaper.
+    """
 
     code: str
     category: Category

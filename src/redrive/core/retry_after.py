@@ -90,7 +90,8 @@ def from_duration(value: object) -> float | None:
 def from_attributes(exc: BaseException, now: float) -> float | None:
     """Read a delay that the exception itself carries as an attribute, such as `retry_after`."""
     for name in _ATTRIBUTES:
-        told = from_retry_after(_attribute(exc, name), now)
+        value = _attribute(exc, name)
+        told = None if value is None else from_retry_after(value, now)
         if told is not None:
             return told
     return None

@@ -8,13 +8,13 @@ never import the library whose errors they read: they are found by the name of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from redrive.core.failure import Code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """A rule's answer: which canonical code, and what else the exception told."""
 
     code: Code
@@ -24,8 +24,7 @@ class Verdict:
     request_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """What a rule may know besides the exception."""
 
     now: float

@@ -21,6 +21,7 @@ RULES: Final[RuleTable] = {
     "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
     "APIResponseValidationError": taxonomy.SCHEMA_INVALID,
     "APIWebhookValidationError": taxonomy.AUTH_INVALID,
+    "APIError": exactly("APIError", taxonomy.UPSTREAM_ERROR),
     "RetryableError": unless_caused(taxonomy.RETRY_ASKED),
     "WorkloadIdentityError": unless_caused(taxonomy.AUTH_INVALID),
     "CredentialsError": unless_caused(taxonomy.CONFIG_INVALID),

@@ -16,8 +16,8 @@ from redrive.rules.network import proxy_trouble, trouble_in, trouble_or
 from redrive.rules.reading import attribute, consult, entry, read_event, text_of, unless_beneath
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
-    return _response(attribute(exc, "response"), moment)
+def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+    return _response(attribute(exc, "response"), moment) or taxonomy.UPSTREAM_ERROR
 
 
 def _response(response: object, moment: Moment) -> Verdict | None:
@@ -47,7 +47,7 @@ def _last_of_many(exc: BaseException, moment: Moment) -> Verdict | Code:
 
 _FIXED: Final[dict[Code, str]] = {
     taxonomy.NETWORK_TIMEOUT: "ConnectTimeoutError ReadTimeoutError",
-    taxonomy.NETWORK_PROTOCOL: "IncompleteReadError ChecksumError FlexibleChecksumError ResponseParserError",
+    taxonomy.NETWORK_PROTOCOL: "IncompleteReadError ChecksumError FlexibleChecksumError ResponseParserError ParserError",
     taxonomy.UPSTREAM_OVERLOADED: "CapacityNotAvailableError",
     taxonomy.AUTH_INVALID: """
         NoAuthTokenError SSOError LoginError RefreshWithMFAUnsupportedError UnauthorizedSSOTokenError

@@ -17,9 +17,12 @@ def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
     """Read what the token endpoint said; google-auth marks the answers that heal as `retryable`, and drops their status."""
     if exc.__cause__ is not None:
         return None
-    provider = read_body(_said(exc))
+    said = _said(exc)
+    provider = read_body(said)
     code = provider.code
-    if attribute(exc, "retryable") is True:
+    # A token endpoint answers in JSON. A page is a gateway's, and google-auth marks it as final even when it was a 503.
+    is_page = isinstance(said, str) and said.lstrip().startswith("<")
+    if is_page or attribute(exc, "retryable") is True:
         heals = code is not None and code.retryable is Retryable.YES
         code = code if heals else taxonomy.UPSTREAM_ERROR
     return Verdict(code=code or taxonomy.AUTH_INVALID, provider_code=provider.word)

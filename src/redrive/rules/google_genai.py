@@ -12,8 +12,17 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import attribute, read_carried, read_event, read_response, status_in, unless_caused
+from redrive.rules.reading import (
+    attribute,
+    exactly,
+    read_carried,
+    read_event,
+    read_response,
+    status_in,
+    unless_caused,
+)
 
+_GENERATED_ROOT: Final = "GeminiNextGenAPIClientError"
 _CLOSE_CODES: Final[dict[int, Code]] = {
     1003: taxonomy.REQUEST_INVALID,
     1007: taxonomy.REQUEST_INVALID,
@@ -27,8 +36,8 @@ _CLOSE_CODES: Final[dict[int, Code]] = {
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
-    # This class is both the parent of the answers here and the name of an error event in the generated parts.
-    if attribute(exc, "details") is None and attribute(exc, "code") is None:
+    # The generated parts have a class of this name, too; there it is the parent of connection errors and answers.
+    if any(cls.__name__ == _GENERATED_ROOT for cls in type(exc).__mro__):
         return _event(exc, moment) if type(exc).__name__ == "APIError" else None
     code, details = attribute(exc, "code"), attribute(exc, "details")
     status = status_in(exc, "code")
@@ -69,6 +78,7 @@ RULES: Final[RuleTable] = {
     "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
     "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
     "APIResponseValidationError": taxonomy.SCHEMA_INVALID,
+    _GENERATED_ROOT: exactly(_GENERATED_ROOT, taxonomy.CONFIG_INVALID),
     "GenAiError": _raw,
     "ResponseValidationError": taxonomy.SCHEMA_INVALID,
     "NoResponseError": unless_caused(taxonomy.NETWORK_ERROR),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
@@ -46,7 +47,10 @@ _UNAVAILABLE_BECAUSE: Final = tuple(
             "CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed|Peer name .* is not in peer certificate",
             taxonomy.TLS_CERTIFICATE,
         ),
-        ("DNS (resolution|query) failed|name resolution failed|Domain name not found", taxonomy.NETWORK_DNS),
+        (
+            "DNS (resolution|query) failed|errors resolving|address lookup failed|name resolution failed",
+            taxonomy.NETWORK_DNS,
+        ),
         ("Connection refused", taxonomy.NETWORK_REFUSED),
         ("Connection reset|Socket closed|Broken pipe|GOAWAY|Connection aborted", taxonomy.NETWORK_RESET),
         ("SSL_ERROR|handshake (failed|read failed|error)|TSI_", taxonomy.NETWORK_TLS),
@@ -56,6 +60,7 @@ _UNAVAILABLE_BECAUSE: Final = tuple(
 )
 # The client's and the server's own wording; the official libraries for C++, Go and Java all say "larger than max".
 _TOO_LARGE: Final = re.compile(r"larger than max|message (is )?too large|exceeds maximum", re.IGNORECASE)
+_BAD_TARGET: Final = "the target uri is not valid"
 _HTTP_STATUS: Final = re.compile(r"(?:http2 header with status|HTTP status(?: code)?):? (\d{3})")
 _HELD_BACK: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
 
@@ -83,6 +88,8 @@ def _code(by_status: Code, provider: ProviderError, details: str) -> Code:
         return taxonomy.REQUEST_TOO_LARGE
     if provider.code is not None and provider.code not in _HELD_BACK:
         return provider.code
+    if by_status is taxonomy.UPSTREAM_ERROR and _BAD_TARGET in details:
+        return taxonomy.CONFIG_INVALID
     if by_status is taxonomy.NETWORK_UNAVAILABLE:
         return _why_unavailable(details)
     return by_status

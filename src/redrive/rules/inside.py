@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from redrive.core.failure import Code
+from redrive.core import taxonomy
+from redrive.core.failure import Category, Code
 from redrive.core.verdict import Moment, Verdict
 from redrive.rules import find
 
@@ -23,6 +24,17 @@ def ask(inner: object, moment: Moment) -> Verdict | Code | None:
         return None
     answers = (found.read(inner, moment) for found in find(type(inner)))
     return next((answer for answer in answers if answer is not None), None)
+
+
+def network_trouble(exc: BaseException, moment: Moment) -> Code | None:
+    """Return which trouble with the network a connection error came from, where a library keeps it only as the context.
+
+    A context may also be a failure of something else that was being handled just then, so nothing but the network is believed.
+    """
+    answer = ask(exc.__cause__ or exc.__context__, moment)
+    code = answer.code if isinstance(answer, Verdict) else answer
+    is_network = code is not None and (code.category is Category.NETWORK or code is taxonomy.TLS_CERTIFICATE)
+    return code if is_network else None
 
 
 def _is_wrapper(kind: type[BaseException]) -> bool:

@@ -11,9 +11,9 @@ import re
 from typing import Final
 
 from redrive.core import taxonomy
-from redrive.core.failure import Category, Code
+from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.inside import ask
+from redrive.rules.inside import network_trouble
 from redrive.rules.reading import attribute, text_of
 
 _WORDS: Final[dict[str, Code]] = {
@@ -55,10 +55,7 @@ def _connection(exc: BaseException, moment: Moment) -> Verdict | Code:
     beneath = exc.__cause__ or exc.__context__
     if type(beneath).__name__ == "Empty":  # the blocking pool's queue of free connections
         return taxonomy.RESOURCE_EXHAUSTED
-    answer = ask(beneath, moment)
-    code = answer.code if isinstance(answer, Verdict) else answer
-    is_network = code is not None and (code.category is Category.NETWORK or code is taxonomy.TLS_CERTIFICATE)
-    return code if code is not None and is_network else taxonomy.NETWORK_RESET
+    return network_trouble(exc, moment) or taxonomy.NETWORK_RESET
 
 
 RULES: Final[RuleTable] = {

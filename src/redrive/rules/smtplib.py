@@ -14,6 +14,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.rules.inside import network_trouble
 from redrive.rules.reading import attribute
 from redrive.rules.replies import read_reply
 
@@ -63,6 +64,11 @@ def _content(exc: BaseException, _moment: Moment) -> Verdict | Code:
     return found or taxonomy.NETWORK_PROTOCOL
 
 
+def _disconnected(exc: BaseException, moment: Moment) -> Code:
+    """Tell a server that was silent for too long from one that hung up: smtplib calls both a disconnection."""
+    return network_trouble(exc, moment) or taxonomy.NETWORK_RESET
+
+
 def _recipients(exc: BaseException, _moment: Moment) -> Verdict | Code:
     verdicts = list(_refusals(attribute(exc, "recipients")))
     healing = (verdict for verdict in verdicts if verdict.code.retryable is Retryable.YES)
@@ -79,7 +85,7 @@ def _refusals(recipients: object) -> Iterator[Verdict]:
 
 
 RULES: Final[RuleTable] = {
-    "SMTPServerDisconnected": taxonomy.NETWORK_RESET,
+    "SMTPServerDisconnected": _disconnected,
     "SMTPRecipientsRefused": _recipients,
     "SMTPDataError": _content,
     "SMTPResponseException": _reply,

@@ -93,7 +93,7 @@ def _resolver(exc: BaseException, _moment: Moment) -> Code:
     number = attribute(exc, "errno")
     if number == socket.EAI_MEMORY:
         return taxonomy.OUT_OF_MEMORY
-    mistakes = {socket.EAI_BADFLAGS, socket.EAI_SERVICE, socket.EAI_SOCKTYPE}
+    mistakes = (socket.EAI_BADFLAGS, socket.EAI_SERVICE, socket.EAI_SOCKTYPE)
     return taxonomy.BUG_CODE if number in mistakes else taxonomy.NETWORK_DNS
 
 

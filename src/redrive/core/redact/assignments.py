@@ -14,8 +14,24 @@ from typing import Final
 from redrive.core.redact.carriers import AFTER_NAME, Carrier, carrier_of
 from redrive.core.redact.marks import Marks
 from redrive.core.redact.names import Telling, telling
-from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span, whole_span
-from redrive.core.redact.values import is_expression, is_guarded, is_identifier, is_inert, is_prose, is_random, is_verdict
+from redrive.core.redact.spans import (
+    Span,
+    authorization_span,
+    bare_span,
+    block_span,
+    line_span,
+    quoted_span,
+    whole_span,
+)
+from redrive.core.redact.values import (
+    is_expression,
+    is_guarded,
+    is_identifier,
+    is_inert,
+    is_prose,
+    is_random,
+    is_verdict,
+)
 
 NAME_MAX: Final = 64
 """A name is read this far to the left of its stem."""
@@ -44,7 +60,9 @@ _STEMS: Final = (
     "phrase",
 )
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-_QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "sid", "session", "pass", "hmac", "hash"})
+_QUERY_NAMES: Final = frozenset(
+    {"key", "sig", "signature", "code", "auth", "sid", "session", "pass", "hmac", "hash"}
+)
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 SOURCE_LINE_MAX: Final = 400
@@ -108,13 +126,19 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
         said = telling(f"{text[floor : start - 1].rpartition(' ')[2]}_{name}")
     if before in ("?", "&") and name in _QUERY_NAMES and carrier is Carrier.ASSIGNED:
         span = bare_span(text, after.end())
-        return (span, "secret") if len(text[span.start : span.end]) >= 8 and is_guarded(text[span.start : span.end]) else None
+        return (
+            (span, "secret")
+            if len(text[span.start : span.end]) >= 8 and is_guarded(text[span.start : span.end])
+            else None
+        )
     if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
         return None
     return _judge(text, start, after, carrier, said)
 
 
-def _judge(text: str, start: int, after: re.Match[str], carrier: Carrier, said: Telling) -> tuple[Span, str] | None:
+def _judge(
+    text: str, start: int, after: re.Match[str], carrier: Carrier, said: Telling
+) -> tuple[Span, str] | None:
     """Find the value and decide whether it is a secret, given what the name says and how it is carried."""
     position = after.end()
     if carrier is Carrier.BLOCK:
@@ -133,7 +157,9 @@ def _judge(text: str, start: int, after: re.Match[str], carrier: Carrier, said: 
     return (span, said.kind) if _is_secret(text, start, span, value, carrier, said) else None
 
 
-def _header(text: str, span: Span | None, position: int, quote: str, said: Telling) -> tuple[Span, str] | None:
+def _header(
+    text: str, span: Span | None, position: int, quote: str, said: Telling
+) -> tuple[Span, str] | None:
     """Return the credentials of an Authorization or Cookie header."""
     if span is None and text.startswith(("{", "[", "(", "<"), position):
         return None
@@ -175,13 +201,19 @@ def _is_bare_secret(text: str, start: int, span: Span, value: str, carrier: Carr
         return False
     if is_identifier(value):
         is_argument = following in (")", ",") and not value[-1].isdigit()
-        return not (is_argument or following in ("(", "[") or _in_source(text, start) or _starts_sentence(text, span))
+        return not (
+            is_argument or following in ("(", "[") or _in_source(text, start) or _starts_sentence(text, span)
+        )
     return is_random(value) or not (_in_source(text, start) and not any(sign.isdigit() for sign in value))
 
 
 def _phrase(text: str, start: int, span: Span, after: re.Match[str]) -> Span:
     """Extend the value of a `name: several words` line to its end, unless the words are a sentence."""
-    if after["sep"] != ":" or text[span.end : span.end + 1] != " " or _line_head(text, start).strip(" \t-\"'"):
+    if (
+        after["sep"] != ":"
+        or text[span.end : span.end + 1] != " "
+        or _line_head(text, start).strip(" \t-\"'")
+    ):
         return span
     whole = line_span(text, span.start, "")
     value = text[whole.start : whole.end]
@@ -194,14 +226,18 @@ def _starts_sentence(text: str, span: Span) -> bool:
     return bool(re.compile(r" [a-z]{2,}").match(text, span.end)) and text[span.start : span.end].isalpha()
 
 
+def _line_start(text: str, before: int) -> int:
+    """Return where the line starts that ends at `before`; an escaped line end counts as one."""
+    floor = max(0, before - SOURCE_LINE_MAX)
+    return max(text.rfind("\n", floor, before) + 1, text.rfind("\\n", floor, before) + 2, floor)
+
+
 def _line_head(text: str, start: int) -> str:
-    return text[text.rfind("\n", max(0, start - SOURCE_LINE_MAX), start) + 1 : start]
+    return text[_line_start(text, start) : start]
 
 
 def _in_source(text: str, start: int) -> bool:
     """Tell whether the line is the source line of a traceback: the line above it names a file."""
-    line = text.rfind("\n", max(0, start - SOURCE_LINE_MAX), start)
-    if line < 0:
-        return False
-    above = text.rfind("\n", max(0, line - SOURCE_LINE_MAX), line) + 1
-    return text[above:line].lstrip().startswith('File "')
+    line = _line_start(text, start)
+    end = line - (1 if text[line - 1 : line] == "\n" else 2)
+    return end > 0 and text[_line_start(text, end) : end].lstrip().startswith('File "')

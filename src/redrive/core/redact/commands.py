@@ -46,7 +46,9 @@ def redact_commands(text: str, marks: Marks) -> str:
     """Put a mark in place of the passwords that well-known commands take in flags."""
     for needle, command, flag in _RULES:
         if needle in text:
-            text = command.sub(lambda line: flag.sub(lambda found: _without_secret(found, marks), line[0]), text)  # noqa: B023
+            text = command.sub(
+                lambda line: flag.sub(lambda found: _without_secret(found, marks), line[0]), text
+            )  # noqa: B023
     return text
 
 

@@ -66,7 +66,11 @@ class Literals:
         if not present:
             return text
         present.sort(key=len, reverse=True)
-        return re.sub("|".join(map(re.escape, present)), lambda found: self._mark(found[0], marks), self._widened(text, present, marks))
+        return re.sub(
+            "|".join(map(re.escape, present)),
+            lambda found: self._mark(found[0], marks),
+            self._widened(text, present, marks),
+        )
 
     def _mark(self, form: str, marks: Marks) -> str:
         return marks.put(self._shown[form])
@@ -77,7 +81,12 @@ class Literals:
         if not _PLAIN.fullmatch(literal):
             forms += (quote(literal, safe=""), quote(literal), quote_plus(literal))
             escaped = json.dumps(literal)[1:-1]
-            forms += (escaped, json.dumps(literal, ensure_ascii=False)[1:-1], json.dumps(escaped)[1:-1], repr(literal)[1:-1])
+            forms += (
+                escaped,
+                json.dumps(literal, ensure_ascii=False)[1:-1],
+                json.dumps(escaped)[1:-1],
+                repr(literal)[1:-1],
+            )
         for form in forms:
             if len(form) >= ENCODED_MIN:
                 self._shown.setdefault(form, shown)

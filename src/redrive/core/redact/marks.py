@@ -34,7 +34,8 @@ class Marks:
         """Start with no mark; characters of the private plane that `text` already holds are set aside."""
         self._by_placeholder: dict[str, str] = {}
         self._shown: dict[str, str] = {}
-        self._taken = frozenset() if text.isascii() else frozenset(_ANY_MARK.findall(text))
+        found: list[str] = [] if text.isascii() else _ANY_MARK.findall(text)
+        self._taken = frozenset(found)
         self._next = _FIRST
 
     def put(self, shown: str) -> str:

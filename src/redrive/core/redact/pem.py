@@ -22,7 +22,7 @@ _BLOCK: Final = re.compile(
 _TAIL: Final = re.compile(
     rf"(?>(?:[A-Za-z0-9+/=]{{1,80}}+(?>(?:\s|\\++[nr]){{1,8}}))*)-{{4,5}} ?END {_LABEL} ?-{{4,5}}"
 )
-_PUTTY: Final = re.compile(r"(Private-Lines: \d{1,3}\s++)((?>(?:[A-Za-z0-9+/=]{1,80}+\s*+)+))")
+_PUTTY: Final = re.compile(r"(Private-Lines: \d{1,3}\s++)(?>(?:[A-Za-z0-9+/=]{1,80}+(?:\s++|\Z))+)")
 
 
 def redact_private_keys(text: str, marks: Marks) -> str:

@@ -40,8 +40,12 @@ _ENOUGH: Final = b"d" * 9
 _NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
 # Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
 _GLUED: Final = re.compile(r"(?:[\w.$#+-]|[0-9][/:])\Z")
-_CORSICA: Final = re.compile(r"[12] ?[0-9]{2} ?[0-9]{2} ?2[ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}(?![0-9A-Za-z])")
-_LETTERED: Final = re.compile(r"[A-Z](?<![A-Za-z0-9_][A-Z])[A-Z](?:[0-9]{2}(?:[ -]?[A-Z0-9]){11,32}|(?: ?[0-9]{2}){3} ?[A-D](?![A-Za-z0-9_]))")
+_CORSICA: Final = re.compile(
+    r"[12] ?[0-9]{2} ?[0-9]{2} ?2[ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}(?![0-9A-Za-z])"
+)
+_LETTERED: Final = re.compile(
+    r"[A-Z](?<![A-Za-z0-9_][A-Z])[A-Z](?:[0-9]{2}(?:[ -]?[A-Z0-9]){11,32}|(?: ?[0-9]{2}){3} ?[A-D](?![A-Za-z0-9_]))"
+)
 _NINO: Final = re.compile(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][0-9]{6}[A-D]")
 
 
@@ -61,7 +65,11 @@ def redact_personal(text: str, marks: Marks) -> str:
 
 def _redact_emails(text: str, marks: Marks) -> str:
     if "%40" in text and "@" not in text:
-        return re.sub(r"(?<![\w.%+-])[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])", marks.redacted("email"), text)
+        return re.sub(
+            r"(?<![\w.%+-])[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])",
+            marks.redacted("email"),
+            text,
+        )
     pieces: list[str] = []
     done = 0
     for domain in _DOMAIN.finditer(text):
@@ -80,7 +88,9 @@ def _redact_emails(text: str, marks: Marks) -> str:
 def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> bool:
     """Tell a person's address from a remote of a version control system, a unit of systemd or a file name."""
     following = text[domain.end() : domain.end() + 2]
-    if local.lower() in _NOT_PEOPLE and (following[:1] in (":", "/") or text[max(0, start - 3) : start] == "://"):
+    if local.lower() in _NOT_PEOPLE and (
+        following[:1] in (":", "/") or text[max(0, start - 3) : start] == "://"
+    ):
         return False
     if text[max(0, start - 3) : start] == "://" or following in (":/", ":~"):
         return False
@@ -105,7 +115,10 @@ def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:
     if "  " not in whole and " " not in whole:
         return whole
     parts = re.split(r"( +)", whole)
-    shown = [marks.redacted(kind) if len(part) > 8 and (kind := kind_of_number(part, before)) else part for part in parts]
+    shown = [
+        marks.redacted(kind) if len(part) > 8 and (kind := kind_of_number(part, before)) else part
+        for part in parts
+    ]
     return "".join(shown)
 
 
@@ -113,7 +126,10 @@ def kind_of_number(whole: str, before: str) -> str | None:
     """Return what kind of personal number `whole` is, given the text before it."""
     digits = re.sub(r"[^0-9]", "", whole)
     near = before.lower()
-    if re.fullmatch(r"[0-9]{12,19}|[0-9]{4}(?:([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[ -][0-9]{6}[ -][0-9]{4,5})|(?:[0-9]{4}[ -]){4}[0-9]{3}", whole):
+    if re.fullmatch(
+        r"[0-9]{12,19}|[0-9]{4}(?:([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[ -][0-9]{6}[ -][0-9]{4,5})|(?:[0-9]{4}[ -]){4}[0-9]{3}",
+        whole,
+    ):
         if numbers.is_card(digits):
             return "card"
     if _is_national_id(whole, digits, near):
@@ -125,7 +141,9 @@ def _is_national_id(whole: str, digits: str, near: str) -> bool:
     if len(digits) == 9:
         told = re.search(r"ssn|social.{0,3}security", near)
         shaped = re.fullmatch(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}", whole)
-        return bool((shaped and ("-" in whole or told)) or (told and digits == whole)) and numbers.is_ssn(digits)
+        return bool((shaped and ("-" in whole or told)) or (told and digits == whole)) and numbers.is_ssn(
+            digits
+        )
     if len(digits) == 13 and re.fullmatch(r"[0-9]{6}-[1-8][0-9]{6}", whole):
         return numbers.is_rrn(digits)
     if len(digits) == 13 and digits == whole:

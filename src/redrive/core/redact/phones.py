@@ -25,7 +25,9 @@ _NATIONAL: Final = re.compile(
     # Germany: area code, then one separator, then the number in one or more groups.
     r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{5,8}|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{2,4}(?:[ -][0-9]{2,4}){1,3}"
 )
-_TOLD: Final = re.compile(r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[:=(]?\s{0,2}[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$")
+_TOLD: Final = re.compile(
+    r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[:=(]?\s{0,2}[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$"
+)
 
 
 def is_phone(whole: str, digits: str, near: str) -> bool:

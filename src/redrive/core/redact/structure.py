@@ -131,7 +131,11 @@ class Walk:
 
 
 def _is_pair(item: object) -> bool:
-    return isinstance(item, (list, tuple)) and len(cast("list[object]", item)) == _PAIR and isinstance(item[0], (str, bytes))
+    return (
+        isinstance(item, (list, tuple))
+        and len(cast("list[object]", item)) == _PAIR
+        and isinstance(item[0], (str, bytes))
+    )
 
 
 def _telling_key(key: object) -> Telling | None:

@@ -21,7 +21,14 @@ _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("jwt", (r"eyJ(?:(?<![\w-]eyJ)|(?<=\\[nrt]eyJ))[\w-]{8,}+\.[\w-]*+(?:\.[\w-]*+){0,3}",)),
-    ("aws-key", (r"A(?:KIA|SIA|BIA|CCA|GPA|IDA|IPA|NPA|NVA|PKA|ROA|SCA)[A-Z0-9]{16}(?![A-Za-z0-9])", r"bedrock-api-key-[A-Za-z0-9]{30,}+", r"ABSK[A-Za-z0-9]{30,}+")),
+    (
+        "aws-key",
+        (
+            r"A(?:KIA|SIA|BIA|CCA|GPA|IDA|IPA|NPA|NVA|PKA|ROA|SCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+            r"bedrock-api-key-[A-Za-z0-9]{30,}+",
+            r"ABSK[A-Za-z0-9]{30,}+",
+        ),
+    ),
     ("gcp-key", (r"AIza[\w-]{30,}+", r"GOCSPX-[\w-]{20,}+", r"ya29\.[\w.-]{20,}+", r"AQ\.Ab8[\w-]{30,}+")),
     ("digitalocean", (r"do[opr]_v1_[0-9a-f]{40,}+",)),
     ("alibaba", (rf"LTAI{_DIGIT}[A-Za-z0-9]{{12,26}}+(?![A-Za-z0-9])",)),
@@ -37,7 +44,10 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("vercel", (r"vc[pikar]_[A-Za-z0-9]{24,}+",)),
     ("cloudflare", (r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}+", r"cf(?:ut|at|k|oa)_[\w-]{30,}+")),
     ("github", (r"gh[pousr]_[A-Za-z0-9]{30,}+", r"github_pat_[A-Za-z0-9_]{30,}+")),
-    ("gitlab", (r"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|oas|ffct|wt)-[\w.-]{18,}+", r"GR1348941[\w-]{20,}+")),
+    (
+        "gitlab",
+        (r"gl(?:pat|dt|rtr?|cbt|ptt|ft|imt|agent|soat|oas|ffct|wt)-[\w.-]{18,}+", r"GR1348941[\w-]{20,}+"),
+    ),
     ("atlassian", (r"ATBB[A-Za-z0-9]{24,}+",)),
     ("slack", (r"xox[a-z](?:\.xox[a-z])?-[\w-]{10,}+", r"xapp-[0-9]-[\w-]{20,}+", r"xwfp-[\w-]{20,}+")),
     ("discord", (rf"[MNO]{_APART_BY_ONE}[\w-]{{22,27}}\.[\w-]{{6,7}}\.[\w-]{{27,45}}",)),
@@ -45,13 +55,41 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("square", (r"sq0[a-z]{3}-[\w-]{20,}+", r"EAA[A-Za-z0-9_-]{40,}+")),
     ("razorpay", (r"rzp_(?:live|test)_[A-Za-z0-9]{10,}+",)),
     ("shopify", (r"shp[a-z]{2,3}_[0-9a-fA-F]{30,}+",)),
-    ("plaid", (rf"access-{_ENVIRONMENT}-{_UUID}", rf"public-{_ENVIRONMENT}-{_UUID}", rf"link-{_ENVIRONMENT}-{_UUID}")),
+    (
+        "plaid",
+        (
+            rf"access-{_ENVIRONMENT}-{_UUID}",
+            rf"public-{_ENVIRONMENT}-{_UUID}",
+            rf"link-{_ENVIRONMENT}-{_UUID}",
+        ),
+    ),
     ("sendgrid", (r"SG\.[\w-]{16,32}\.[\w-]{16,}+",)),
-    ("mailgun", (r"key-[0-9a-f]{32}", r"pubkey-[0-9a-f]{32}", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])")),
+    (
+        "mailgun",
+        (r"key-[0-9a-f]{32}", r"pubkey-[0-9a-f]{32}", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])"),
+    ),
     ("mailchimp", (r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])", r"md-[A-Za-z0-9_-]{22}(?![\w-])")),
     ("resend", (rf"re_{_MIXED}[A-Za-z0-9]{{6,}}_?[A-Za-z0-9]{{14,}}+",)),
     ("brevo", (r"x(?:keysib|smtpsib)-[0-9a-f]{64}(?:-[A-Za-z0-9]{16})?",)),
-    ("llm-key", (rf"sk-{_DIGIT}[\w-]{{16,}}+", r"hf_[A-Za-z0-9]{30,}+", r"api_org_[A-Za-z0-9]{30,}+", r"gsk_[A-Za-z0-9]{40,}+", r"r8_[A-Za-z0-9]{30,}+", r"pplx-[A-Za-z0-9]{32,}+", r"xai-[A-Za-z0-9_-]{40,}+", rf"fw_{_DIGIT}[A-Za-z0-9]{{20,}}+", r"nvapi-[\w-]{40,}+", r"tgp_v1_[\w-]{30,}+", r"csk-[a-z0-9]{30,}+", r"tvly-[\w-]{24,}+", r"jina_[A-Za-z0-9_-]{40,}+", r"sk_[0-9a-f]{40,}+")),
+    (
+        "llm-key",
+        (
+            rf"sk-{_DIGIT}[\w-]{{16,}}+",
+            r"hf_[A-Za-z0-9]{30,}+",
+            r"api_org_[A-Za-z0-9]{30,}+",
+            r"gsk_[A-Za-z0-9]{40,}+",
+            r"r8_[A-Za-z0-9]{30,}+",
+            r"pplx-[A-Za-z0-9]{32,}+",
+            r"xai-[A-Za-z0-9_-]{40,}+",
+            rf"fw_{_DIGIT}[A-Za-z0-9]{{20,}}+",
+            r"nvapi-[\w-]{40,}+",
+            r"tgp_v1_[\w-]{30,}+",
+            r"csk-[a-z0-9]{30,}+",
+            r"tvly-[\w-]{24,}+",
+            r"jina_[A-Za-z0-9_-]{40,}+",
+            r"sk_[0-9a-f]{40,}+",
+        ),
+    ),
     ("langsmith", (r"ls(?:v2)?_(?:pt|sk|__)_?[0-9a-f]{32}(?:_[0-9a-f]{10})?",)),
     ("pinecone", (r"pcsk_[A-Za-z0-9_]{30,}+",)),
     ("notion", (rf"secret_{_DIGIT}[A-Za-z0-9]{{40,}}+", r"ntn_[A-Za-z0-9]{40,}+")),
@@ -59,7 +97,15 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("linear", (r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{32,}+",)),
     ("figma", (r"fig[dourh]{1,2}_[\w-]{36,}+",)),
     ("sentry", (r"sntryu_[0-9a-f]{60,}+",)),
-    ("newrelic", (r"NRAK-[A-Z0-9]{27}", r"NR(?:II|JS|AA|BR|RA|SP|IQ)-[A-Za-z0-9_-]{19,}+", r"eu01xx[0-9a-f]{30,36}NRAL", r"[0-9a-f]{30,36}NRAL")),
+    (
+        "newrelic",
+        (
+            r"NRAK-[A-Z0-9]{27}",
+            r"NR(?:II|JS|AA|BR|RA|SP|IQ)-[A-Za-z0-9_-]{19,}+",
+            r"eu01xx[0-9a-f]{30,36}NRAL",
+            r"[0-9a-f]{30,36}NRAL",
+        ),
+    ),
     ("grafana", (r"eyJrIjoi[A-Za-z0-9]{30,}+", r"glsa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}")),
     ("posthog", (r"ph[cxsa]_[A-Za-z0-9]{30,}+",)),
     ("twilio", (r"SK[0-9a-f]{32}(?![A-Za-z0-9])", r"AC[0-9a-f]{32}(?![A-Za-z0-9])")),
@@ -78,10 +124,21 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("tailscale", (r"tskey-[a-z]{2,12}-[\w-]{16,}+",)),
     ("typeform", (r"tfp_[\w-]{40,}+",)),
     ("hubspot", (rf"pat-(?:na|eu)[0-9]-{_UUID}",)),
-    ("ci-token", (r"CCIPAT_[\w-]{30,}+", r"bk[a-z]{2}_[0-9a-f]{36,}+", r"sgp_[0-9a-f_]{40,}+", r"pn[ua]_[A-Za-z0-9]{36}")),
+    (
+        "ci-token",
+        (
+            r"CCIPAT_[\w-]{30,}+",
+            r"bk[a-z]{2}_[0-9a-f]{36,}+",
+            r"sgp_[0-9a-f_]{40,}+",
+            r"pn[ua]_[A-Za-z0-9]{36}",
+        ),
+    ),
     ("okta", (rf"00(?:(?<![\w.-]00)|(?<=\\[nrt]00)){_MIXED}[\w-]{{40}}(?![\w-])",)),
     # Every other issuer of this common form: a short name, a word that says what it is, a long body.
-    ("token", (rf"[a-z]{{2,10}}_(?:live|test|prod|secret|pat|sk|token|apikey)_{_DIGIT}[A-Za-z0-9_]{{20,}}+",)),
+    (
+        "token",
+        (rf"[a-z]{{2,10}}_(?:live|test|prod|secret|pat|sk|token|apikey)_{_DIGIT}[A-Za-z0-9_]{{20,}}+",),
+    ),
 )
 
 LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
@@ -103,7 +160,11 @@ LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
     ("hook", "webhook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
     ("$", "braintree", r"access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
     ("1//0", "gcp-key", rf"{_FREE}1//0[\w-]{{30,}}+"),
-    ("AQE", "adyen", rf"(?<!\+){_FREE}AQE[A-Za-z0-9+/]{{40,}}+=*+(?:-[A-Za-z0-9+/=]{{20,}}+(?:-[\w+/=*.&%()<>-]{{8,40}})?)?"),
+    (
+        "AQE",
+        "adyen",
+        rf"(?<!\+){_FREE}AQE[A-Za-z0-9+/]{{40,}}+=*+(?:-[A-Za-z0-9+/=]{{20,}}+(?:-[\w+/=*.&%()<>-]{{8,40}})?)?",
+    ),
     ("~", "openshift", r"(?<!\w)sha256~[\w-]{40,}+"),
     ("earer ", "authorization", r"(?<=\b[Bb]earer )(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{16,}+=*+"),
 )

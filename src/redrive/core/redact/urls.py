@@ -19,9 +19,13 @@ USERINFO_MAX: Final = 1024
 LONE_USER_MIN: Final = 20
 """A user name without a password is taken for a token from this length on."""
 
-_USERINFO: Final = re.compile(r"[^\s/?#\"'<>`\\]{1,%d}+(?<=@)|[^\s/?#\"'<>`\\]{1,%d}@" % (USERINFO_MAX, USERINFO_MAX))
+_USERINFO: Final = re.compile(
+    r"[^\s/?#\"'<>`\\]{1,%d}+(?<=@)|[^\s/?#\"'<>`\\]{1,%d}@" % (USERINFO_MAX, USERINFO_MAX)
+)
 # A password of a database URL may hold an unescaped slash, question mark or hash; a port before a path may not be taken for one.
-_LOOSE_USERINFO: Final = re.compile(r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])")
+_LOOSE_USERINFO: Final = re.compile(
+    r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])"
+)
 _WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNORECASE)
 _ENCODED: Final = re.compile(
     r"%3[aA]%2[fF]%2[fF]((?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64}))%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"

@@ -23,7 +23,9 @@ RANDOM_MIN: Final = 16
 RANDOM_MAX: Final = 96
 """Randomness shows in this many characters."""
 
-_NOTHING: Final = re.compile(rf"(?>(?:[{MARK}]|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)")
+_NOTHING: Final = re.compile(
+    rf"(?>(?:[{MARK}]|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
+)
 _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
     r"|<[^<>]*>?|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"

@@ -18,15 +18,30 @@ PASSWORDS: Final = _split(
     " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass"
 )
 PASSWORD_ENDINGS: Final = ("password", "passwd", "pwd", "passphrase")
-HARMLESS_PASSES: Final = _split("first second third single multi one two by render next last boarding test low high band dry full")
-HASH_WORDS: Final = _split("sha1 sha256 sha512 base64 argon2 argon2i argon2id pbkdf2 oauth2 utf-8 ed25519 bcrypt2 aes256 2fa")
-COOKIES: Final = _split("cookie cookies cookie2 setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken")
+HARMLESS_PASSES: Final = _split(
+    "first second third single multi one two by render next last boarding test low high band dry full"
+)
+HASH_WORDS: Final = _split(
+    "sha1 sha256 sha512 base64 argon2 argon2i argon2id pbkdf2 oauth2 utf-8 ed25519 bcrypt2 aes256 2fa"
+)
+COOKIES: Final = _split(
+    "cookie cookies cookie2 setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken"
+)
 SECRETS: Final = _split(
     "secret secrets token apikey apikeys accesskey secretkey privatekey authkey encryptionkey signingkey accountkey"
     " masterkey sharedaccesskey credential credentials cred creds jwt otp totp cvv cvc csc dsn mnemonic connectionstring"
     " connstr bearer apitoken secretaccesskey sharedaccesssignature ssws webhooksecret privkey authtoken"
 )
-SECRET_ENDINGS: Final = ("token", "secret", "apikey", "accesskey", "secretkey", "privatekey", "accountkey", "credentials")
+SECRET_ENDINGS: Final = (
+    "token",
+    "secret",
+    "apikey",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+    "accountkey",
+    "credentials",
+)
 UNCERTAIN: Final = _split(
     "tokens auth signature sig salt nonce session hmac oauth pin passkey apisecretkey authn xauth macaroon license pepper"
 )

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The house rules that a machine can hold. That each check can fail is shown in unit/test_tidy_checks.py."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+
+import pytest
+
+from tests.tidy import bounds, sizes, words
+from tests.tidy.tree import ROOT, Source, sources
+
+PACKAGE = sources("src")
+TESTS = sources("tests", "apps")
+EVERYTHING = sources("src", "tests", "tools", "bench", "apps")
+# Reached from outside the package: documented for users, so nothing inside needs to import them.
+PUBLIC_SUBMODULES = {"redrive.errors", "redrive.testing"}
+# Module -> what it waits for. An entry whose module has found a user must go.
+NOT_YET_USED = {
+    "redrive.core.budget": "the failure budget of a run; runs are not there yet",
+    "redrive.core.lifecycle": "the moves of jobs and letters; the store is not there yet",
+}
+
+Check = Callable[[Source], list[str]]
+
+
+def complaints(check: Check, files: list[Source]) -> list[str]:
+    return [complaint for source in files for complaint in check(source)]
+
+
+def assert_none(found: list[str]) -> None:
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
+
+
+PACKAGE_CHECKS: list[Check] = [
+    sizes.long_module,
+    sizes.long_functions,
+    sizes.deep_nesting,
+    sizes.many_parameters,
+    sizes.many_methods,
+    bounds.wrong_direction,
+    bounds.impure_core,
+    bounds.stray_clocks,
+    bounds.stray_prints,
+    bounds.asserts,
+    words.module_docstring,
+    words.name_docstrings,
+    words.vocabulary,
+]
+
+
+@pytest.mark.parametrize("check", PACKAGE_CHECKS, ids=lambda check: check.__name__)
+def test_the_package_keeps_the_rule(check: Check) -> None:
+    assert PACKAGE, "no source files found: the check would pass by looking at nothing"
+    assert_none(complaints(check, PACKAGE))
+
+
+def test_every_file_starts_with_its_licence() -> None:
+    assert_none(complaints(words.licence_line, EVERYTHING))
+
+
+def test_unfinished_marks_have_an_owner() -> None:
+    assert_none(complaints(words.unowned_marks, EVERYTHING))
+
+
+def test_suppressions_in_the_package_name_rule_and_reason() -> None:
+    assert_none([bad for source in PACKAGE for bad in words.bare_ignores(source, with_reason=True)])
+
+
+def test_suppressions_elsewhere_name_their_rule() -> None:
+    assert_none([bad for source in EVERYTHING for bad in words.bare_ignores(source, with_reason=False)])
+
+
+def test_the_core_has_no_type_suppressions() -> None:
+    core = [source for source in PACKAGE if bounds.layer_of(source.module) == "core"]
+
+    assert core
+    assert_none(complaints(words.type_ignores, core))
+
+
+def test_every_module_is_used() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    entries = {target.partition(":")[0] for target in project["scripts"].values()}
+
+    assert_none(bounds.unreferenced(PACKAGE, entries | PUBLIC_SUBMODULES | set(NOT_YET_USED)))
+
+
+def test_a_module_that_waits_for_its_user_is_listed_only_until_it_has_one() -> None:
+    unused = "\n".join(bounds.unreferenced(PACKAGE, ()))
+
+    assert [name for name in NOT_YET_USED if f"nothing refers to {name}" not in unused] == []
+
+
+def test_error_codes_are_unique() -> None:
+    errors = [source for source in PACKAGE if source.module == "redrive.errors"]
+
+    assert len(errors) == 1
+    assert_none(complaints(words.error_codes, errors))
+
+
+def test_test_files_are_short_enough_to_read() -> None:
+    assert_none([bad for source in TESTS for bad in sizes.long_module(source, sizes.TEST_FILE_MAX)])
+
+
+def test_tests_skip_nothing_and_never_sleep() -> None:
+    assert_none(complaints(words.dodges, TESTS))
+
+
+def test_every_ignored_rule_has_its_reason() -> None:
+    assert_none(words.unexplained_rules((ROOT / "pyproject.toml").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", ["run.txt", "dev.txt"])
+def test_pinned_files_name_no_host(name: str) -> None:
+    assert_none(words.hosts_in(ROOT / "requirements" / name))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes: how long a file or function may be, how deep it may nest, how much it may take, how much a class may offer."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.tidy.tree import FunctionNode, Source, classes, functions, is_public, methods
+
+MODULE_MAX = 400
+TEST_FILE_MAX = 500
+FUNCTION_MAX = 60
+# Aim for three; the fourth is for loops that are written flat for speed.
+NESTING_MAX = 4
+PARAMETERS_MAX = 6
+POSITIONAL_MAX = 5
+PUBLIC_METHODS_MAX = 12
+# Function -> why it may take more by position than others.
+WIDE_ON_PURPOSE = {
+    "redrive.core.decide.decide": "the design fixes its six arguments, and no two have the same type"
+}
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
+
+
+def long_module(source: Source, limit: int = MODULE_MAX) -> list[str]:
+    count = len(source.lines)
+    return (
+        [source.at(1, f"{count} lines; {limit} is the most, split it by what it is about")]
+        if count > limit
+        else []
+    )
+
+
+def long_functions(source: Source) -> list[str]:
+    lengths = ((node, _length(node)) for node in functions(source.tree))
+    return [
+        source.at(node, f"{node.name} has {length} lines; {FUNCTION_MAX} is the most")
+        for node, length in lengths
+        if length > FUNCTION_MAX
+    ]
+
+
+def _length(node: FunctionNode) -> int:
+    """Lines from `def` to the end, without the docstring."""
+    length = (node.end_lineno or node.lineno) - node.lineno + 1
+    if ast.get_docstring(node, clean=False) is not None:
+        text = node.body[0]
+        length -= (text.end_lineno or text.lineno) - text.lineno + 1
+    return length
+
+
+def deep_nesting(source: Source) -> list[str]:
+    depths = (
+        (node, max((_depth(child, 0) for child in node.body), default=0)) for node in functions(source.tree)
+    )
+    return [
+        source.at(node, f"{node.name} nests {depth} blocks deep; {NESTING_MAX} is the most")
+        for node, depth in depths
+        if depth > NESTING_MAX
+    ]
+
+
+def _depth(node: ast.AST, above: int) -> int:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return 0
+    if not isinstance(node, _BLOCKS):
+        return max((_depth(child, above) for child in ast.iter_child_nodes(node)), default=above)
+    # `elif` is an If alone in the else of another; to a reader it is no deeper.
+    is_elif = isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
+    beside = node.orelse if is_elif and isinstance(node, ast.If) else []
+    inner = [child for child in ast.iter_child_nodes(node) if child not in beside]
+    depths = [_depth(child, above + 1) for child in inner] + [_depth(child, above) for child in beside]
+    return max([above + 1, *depths])
+
+
+def many_parameters(source: Source) -> list[str]:
+    """A constructor may take more by keyword: it only lists what a value holds."""
+    found: list[str] = []
+    for node in functions(source.tree):
+        positional = [
+            a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in {"self", "cls"}
+        ]
+        every = len(positional) + len(node.args.kwonlyargs)
+        if every > PARAMETERS_MAX and node.name not in {"__init__", "__new__"} and not _is_value_maker(node):
+            found.append(
+                source.at(node, f"{node.name} takes {every} parameters; {PARAMETERS_MAX} is the most")
+            )
+        if len(positional) > POSITIONAL_MAX and f"{source.module}.{node.name}" not in WIDE_ON_PURPOSE:
+            found.append(
+                source.at(
+                    node, f"{node.name} takes {len(positional)} by position; {POSITIONAL_MAX} is the most"
+                )
+            )
+    return found
+
+
+def _is_value_maker(node: FunctionNode) -> bool:
+    """A function whose parameters are all by keyword, but for one, is called like a constructor and may be as wide."""
+    return len(node.args.posonlyargs) + len(node.args.args) <= 1 and bool(node.args.kwonlyargs)
+
+
+def many_methods(source: Source) -> list[str]:
+    counts = (
+        (node, sum(1 for method in methods(node) if is_public(method.name))) for node in classes(source.tree)
+    )
+    return [
+        source.at(node, f"{node.name} offers {count} methods; {PUBLIC_METHODS_MAX} is the most")
+        for node, count in counts
+        if count > PUBLIC_METHODS_MAX
+    ]

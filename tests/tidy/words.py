@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words: docstrings, licence line, vocabulary, marks that need an owner or a reason, and what test files may not do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+from tests.tidy.tree import FunctionNode, Source, classes, dotted, functions, is_public, methods
+
+SPDX = "# SPDX-License-Identifier: Apache-2.0"
+MODULE_DOC_MAX = 8
+TRIVIAL_LINES = 100
+
+BANNED_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "data", "info", "do"}
+# As nouns these are fine ("process pool", a job's handle in prose); as the verb of a name they say nothing.
+BANNED_VERBS = {"process", "handle"}
+# Identifier -> why it may use a word we otherwise do without.
+ALLOWED_NAMES = {
+    "_error_info": "reads google.rpc's message ErrorInfo",
+    "_retry_info": "reads google.rpc's message RetryInfo",
+    "_request_info": "reads google.rpc's message RequestInfo",
+}
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\(\w[\w -]*\): \S)")
+_IGNORE = re.compile(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore)(?P<rest>.*)")
+_CODE_AND_REASON = re.compile(r"^(:\s*[A-Z]+\d+(, ?[A-Z]+\d+)*|\[[\w, -]+\])\s*(#|-)\s*\S.{8,}")
+_CODE = re.compile(r"^(:\s*[A-Z]+\d+|\[[\w, -]+\])")
+_DODGES = {
+    *(
+        "pytest.skip",
+        "pytest.xfail",
+        "pytest.importorskip",
+        "pytest.mark.skip",
+        "pytest.mark.skipif",
+        "pytest.mark.xfail",
+    ),
+    *("unittest.skip", "unittest.skipIf", "unittest.skipUnless"),
+}
+
+
+def licence_line(source: Source) -> list[str]:
+    first = source.lines[0] if source.lines else ""
+    return [] if first == SPDX else [source.at(1, f"the first line must be: {SPDX}")]
+
+
+def module_docstring(source: Source) -> list[str]:
+    """An indented block (a diagram) and blank lines are not counted."""
+    text = ast.get_docstring(source.tree)
+    if text is None:
+        return [source.at(1, "the module has no docstring")]
+    count = sum(1 for line in text.splitlines() if line and not line.startswith(" "))
+    if count > MODULE_DOC_MAX:
+        return [source.at(1, f"the module docstring has {count} lines; {MODULE_DOC_MAX} is the most")]
+    if count < 2 and len(source.lines) > TRIVIAL_LINES:
+        return [
+            source.at(
+                1, "the module docstring should also say what the module is not, or which invariant it keeps"
+            )
+        ]
+    return []
+
+
+def name_docstrings(source: Source) -> list[str]:
+    """Every public class and function, and every public method of a public class, says what it is for."""
+    top = [
+        node
+        for node in source.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    inner = [
+        method
+        for node in top
+        if isinstance(node, ast.ClassDef) and is_public(node.name)
+        for method in methods(node)
+    ]
+    return [
+        source.at(node, f"{node.name} has no docstring")
+        for node in (*top, *inner)
+        if is_public(node.name) and ast.get_docstring(node) is None and not _is_repeated(node)
+    ]
+
+
+def _is_repeated(node: FunctionNode | ast.ClassDef) -> bool:
+    """Overloads and setters are described where the function itself is."""
+    names = [dotted(mark) for mark in node.decorator_list]
+    return any(name.endswith(("overload", ".setter", ".deleter", "override")) for name in names)
+
+
+def vocabulary(source: Source) -> list[str]:
+    stem = source.module.rpartition(".")[2]
+    named: list[tuple[ast.AST | int, str]] = [(1, stem)]
+    named += [(node, node.name) for node in (*classes(source.tree), *functions(source.tree))]
+    found = [source.at(node, f"{name!r}: {why}") for node, name in named if (why := _banned(name))]
+    if len(stem) < 3:
+        found.append(source.at(1, f"a module named {stem!r} says nothing"))
+    return found
+
+
+def _banned(name: str) -> str:
+    words = [word.lower() for word in _WORD.findall(name)]
+    if name in ALLOWED_NAMES or not words:
+        return ""
+    used = BANNED_WORDS.intersection(words)
+    if used:
+        return f"the word {min(used)!r} is not in our vocabulary"
+    return f"{words[0]!r} as a verb is not in our vocabulary" if words[0] in BANNED_VERBS else ""
+
+
+def unowned_marks(source: Source) -> list[str]:
+    return [
+        source.at(line, f"{found.group(1)} needs an owner: {found.group(1)}(name): what")
+        for line, text in source.comments
+        if (found := _UNFINISHED.search(text))
+    ]
+
+
+def bare_ignores(source: Source, *, with_reason: bool) -> list[str]:
+    """Every suppression names its rule; in the package it also gives its reason after a dash."""
+    wanted = _CODE_AND_REASON if with_reason else _CODE
+    say = "its rule and, after a dash, its reason" if with_reason else "its rule"
+    return [
+        source.at(line, f"a suppression must name {say}")
+        for line, text in source.comments
+        if (found := _IGNORE.search(text)) and not wanted.match(found.group("rest"))
+    ]
+
+
+def type_ignores(source: Source) -> list[str]:
+    return [
+        source.at(line, "the core has no type suppressions")
+        for line, text in source.comments
+        if re.search(r"(type|pyright):\s*ignore", text)
+    ]
+
+
+def dodges(source: Source) -> list[str]:
+    """A missing component fails a test; nothing is left out, and nobody waits on a real clock."""
+    found: list[str] = []
+    for node in ast.walk(source.tree):
+        name = dotted(node) if isinstance(node, ast.Attribute) else ""
+        if name in _DODGES:
+            found.append(source.at(node, f"{name}: a test runs, or is not there"))
+        if (
+            isinstance(node, ast.Call)
+            and dotted(node.func) in {"time.sleep", "asyncio.sleep"}
+            and not _is_zero(node)
+        ):
+            found.append(
+                source.at(
+                    node, f"{dotted(node.func)}: wait on a signal, or let a virtual clock pass the time"
+                )
+            )
+    return found
+
+
+def _is_zero(node: ast.Call) -> bool:
+    """`sleep(0)` gives way to other tasks and waits for nothing."""
+    return len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+
+
+def error_codes(source: Source) -> list[str]:
+    """Each error has a code of its own, ends in Error, and shares its code with nobody."""
+    found: list[str] = []
+    codes: Counter[str] = Counter()
+    for node in classes(source.tree):
+        values = [
+            child.value.value
+            for child in node.body
+            if isinstance(child, ast.Assign | ast.AnnAssign)
+            and isinstance(child.value, ast.Constant)
+            and "code"
+            in {
+                dotted(target)
+                for target in (child.targets if isinstance(child, ast.Assign) else [child.target])
+            }
+        ]
+        codes.update(map(str, values))
+        if not values:
+            found.append(source.at(node, f"{node.name} has no code of its own"))
+        if not node.name.endswith("Error"):
+            found.append(source.at(node, f"{node.name} must end in Error"))
+    return found + [
+        source.at(1, f"the code {code!r} is used twice") for code, count in codes.items() if count > 1
+    ]
+
+
+def unexplained_rules(pyproject: str) -> list[str]:
+    """Every rule that ruff is told to ignore stands on a line of its own with a reason behind it."""
+    found: list[str] = []
+    section = is_list = ""
+    for number, line in enumerate(pyproject.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("["):
+            section = stripped
+        opens = (
+            re.match(r'^(ignore|"[^"]+")\s*=\s*\[(.*)$', stripped)
+            if section.startswith("[tool.ruff.lint")
+            else None
+        )
+        if opens and opens.group(2).strip():
+            found.append(f"pyproject.toml:{number}: write one rule per line, each with its reason")
+        elif opens:
+            is_list = "yes"
+        elif is_list and stripped.startswith("]"):
+            is_list = ""
+        elif is_list and stripped.startswith('"') and not re.match(r'^"[A-Z]+\d*",?\s+# \S.{5,}', stripped):
+            found.append(f"pyproject.toml:{number}: {stripped.split(',')[0]} is ignored without a reason")
+    return found
+
+
+def hosts_in(path: Path) -> list[str]:
+    """A pinned file names packages and versions; where they come from is the machine's business."""
+    pattern = re.compile(r"://|^\s*-|file:")
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    return [f"{path.name}:{number}: {line}" for number, line in lines if pattern.search(line)]

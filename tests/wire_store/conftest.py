@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: ports that misbehave, and one real server of each kind per test process."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.wire_store import sockets
+from tests.wire_store.servers import Nats, Postgres
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
+    server = Nats(tmp_path_factory.mktemp("nats"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture(scope="session")
+def stranger_pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The certificate of an authority that signed nothing here."""
+    path = tmp_path_factory.mktemp("tls") / "stranger.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    return path
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    with sockets.closed_port() as port:
+        yield port
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    with sockets.silent_port() as port:
+        yield port
+
+
+@pytest.fixture
+def resetting_port() -> Iterator[int]:
+    with sockets.listening(sockets.reset) as port:
+        yield port
+
+
+@pytest.fixture
+def closing_port() -> Iterator[int]:
+    with sockets.listening(sockets.hang_up) as port:
+        yield port
