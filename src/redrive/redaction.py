@@ -46,7 +46,7 @@ def redact(text: str, payload: Mapping[str, str] | None = None) -> str:
     Raises:
         ConfigurationError: `text` is not a string.
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped.
+    if not isinstance(text, str):
         raise ConfigurationError(
             field="text",
             value=type(text).__name__,
@@ -68,8 +68,8 @@ def register_secret(value: str) -> None:
     Raises:
         ConfigurationError: `value` is not a string of at least four characters; the message does not show it.
     """
-    if not isinstance(value, str) or len(value) < LITERAL_MIN:  # pyright: ignore[reportUnnecessaryIsInstance]
-        size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(value, str) or len(value) < LITERAL_MIN:
+        size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
         raise ConfigurationError(
             field="value",
             value=size,

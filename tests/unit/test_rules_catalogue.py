@@ -42,9 +42,15 @@ NOT_INSTALLED = {"psycopg": {"PoolTimeout", "PoolClosed", "TooManyRequests"}}
 
 UNRULED = {
     # Roots that say nothing by themselves, and control flow that is no failure.
-    "jsonschema": {"_Error", "_RefResolutionError", "CannotDetermineSpecification", "NoInternalID", "NoSuchAnchor"},
+    "jsonschema": {
+        "_Error",
+        "_RefResolutionError",
+        "CannotDetermineSpecification",
+        "NoInternalID",
+        "NoSuchAnchor",
+    },
     "msgspec": {"MsgspecError"},
-    "psycopg": {"Rollback"},
+    "psycopg": {"Rollback", "Warning"},
     "pydantic": {"PydanticOmit", "PydanticUseDefault", "BaseExceptionGroup"},
     "redis": {"RedisError"},
     "redrive": {"RedriveError"},
@@ -87,7 +93,11 @@ def test_every_class_a_rule_names_exists_and_is_found_by_that_rule(library):
 def test_every_exception_of_a_library_has_a_rule(library):
     for name, classes in classes_of(library).items():
         for cls in classes:
-            if issubclass(cls, Warning) or cls.__module__ == "builtins" or name in UNRULED.get(library, set()):
+            if (
+                issubclass(cls, Warning)
+                or cls.__module__ == "builtins"
+                or name in UNRULED.get(library, set())
+            ):
                 continue
             assert find(cls), f"no rule knows {cls}"
 
@@ -101,7 +111,22 @@ ATTRIBUTES = """
     args code connection_invalidated err_code errcode errno headers orig pgcode pgconn reason recipients retry_after retry_at
     returncode smtp_code smtp_error sqlite_errorname sqlstate status_code winerror
     """.split()
-ODD = [None, True, -1, 10**30, math.nan, "x", "\0" * 6, b"\xff", [], {}, (), {"a": (1, 2, 3)}, object(), KeyError("odd")]
+ODD = [
+    None,
+    True,
+    -1,
+    10**30,
+    math.nan,
+    "x",
+    "\0" * 6,
+    b"\xff",
+    [],
+    {},
+    (),
+    {"a": (1, 2, 3)},
+    object(),
+    KeyError("odd"),
+]
 
 
 def bare(cls: type[BaseException]) -> BaseException | None:
@@ -153,8 +178,9 @@ def test_odd_attributes_make_no_rule_raise(library):
 
 
 def test_exceptions_that_hold_each_other_come_to_an_end():
-    import sqlalchemy.exc
     from urllib.error import URLError
+
+    import sqlalchemy.exc
 
     wrapped = sqlalchemy.exc.OperationalError("select 1", {}, Exception("x"))
     url_error = URLError(wrapped)

@@ -51,7 +51,9 @@ def executing(port: int, *statements: str, **options: object) -> Failure:
 def port(postgres) -> int:
     async def prepare() -> None:
         async with connected(postgres.port) as admin:
-            await admin.execute("drop table if exists entry; create table entry (id int primary key, amount int not null)")
+            await admin.execute(
+                "drop table if exists entry; create table entry (id int primary key, amount int not null)"
+            )
             await admin.execute("insert into entry values (1, 1)")
             await admin.execute("drop role if exists amy; create role amy login password 'right'")
 
@@ -164,7 +166,9 @@ def test_an_exhausted_pool_is_a_timeout(port):
 
 
 def test_a_deadlock_is_a_conflict(port):
-    async def cross(first: asyncpg.Connection, mine: int, others: int, meet: Callable[[], Awaitable[object]]) -> None:
+    async def cross(
+        first: asyncpg.Connection, mine: int, others: int, meet: Callable[[], Awaitable[object]]
+    ) -> None:
         async with first.transaction():
             await first.execute("update entry set amount = 5 where id = $1", mine)
             await meet()

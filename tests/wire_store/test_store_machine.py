@@ -135,7 +135,9 @@ def test_a_failure_in_a_process_pool_keeps_its_meaning_and_a_dead_worker_is_a_cr
 def file(tmp_path) -> Path:
     path = tmp_path / "file.db"
     with sqlite3.connect(path) as db:
-        db.execute("create table item (id integer primary key, name text unique, amount int not null check (amount < 100)) strict")
+        db.execute(
+            "create table item (id integer primary key, name text unique, amount int not null check (amount < 100)) strict"
+        )
         db.execute("insert into item values (1, 'one', 1)")
     db.close()
     return path

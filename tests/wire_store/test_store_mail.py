@@ -21,7 +21,11 @@ def smtp_server(**answers: bytes) -> Talk:
 
     def talk(connection: socket.socket) -> None:
         connection.sendall(answers.get("greeting", b"220 hello\r\n"))
-        usual = {"ehlo": b"250-here\r\n250 AUTH LOGIN PLAIN\r\n", "data": b"354 go on\r\n", "quit": b"221 bye\r\n"}
+        usual = {
+            "ehlo": b"250-here\r\n250 AUTH LOGIN PLAIN\r\n",
+            "data": b"354 go on\r\n",
+            "quit": b"221 bye\r\n",
+        }
         with connection.makefile("rb") as lines:
             for line in lines:
                 command = line.split()[0].lower().decode()
@@ -190,7 +194,9 @@ def imap(reply: bytes, call: str, *args: str) -> Failure:
         (b"", "noop", "NETWORK_RESET", True),
     ],
 )
-def test_imap_refusals_are_read_by_their_response_code_and_lost_connections_heal(reply, call, code, retryable):
+def test_imap_refusals_are_read_by_their_response_code_and_lost_connections_heal(
+    reply, call, code, retryable
+):
     args = ("user", "password") if call == "login" else ()
 
     failure = imap(reply, call, *args)

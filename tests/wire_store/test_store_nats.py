@@ -25,7 +25,9 @@ async def remember(exc: Exception) -> None:
     seen.append(exc)
 
 
-async def connect(url: str, user: str = "alice", password: str = "right", client: Client | None = None) -> Client:
+async def connect(
+    url: str, user: str = "alice", password: str = "right", client: Client | None = None
+) -> Client:
     client = client or Client()
     options = {"allow_reconnect": False, "max_reconnect_attempts": 1, "connect_timeout": 0.2}
     options |= {"reconnect_time_wait": 0.01, "error_cb": remember}
@@ -69,7 +71,9 @@ def jetstream(nats_server) -> Nats:
             stream = client.jetstream()
             await stream.add_stream(name="ORDERS", subjects=["orders.>"])
             await stream.publish("orders.new", b"1")
-            await stream.add_stream(name="SMALL", subjects=["small"], max_msgs=1, max_msg_size=8, discard="new")
+            await stream.add_stream(
+                name="SMALL", subjects=["small"], max_msgs=1, max_msg_size=8, discard="new"
+            )
             await stream.publish("small", b"1")
             bucket = await stream.create_key_value(bucket="settings")
             await bucket.put("key", b"1")
@@ -100,7 +104,9 @@ def test_wrong_credentials_are_not_retried(nats_server):
 def test_a_forbidden_subject_is_denied_and_told_outside_of_the_call(nats_server):
     async def run() -> Exception:
         complaints: asyncio.Queue[Exception] = asyncio.Queue()
-        async with await nats.connect(nats_server.url, user="bob", password="right", error_cb=complaints.put) as bob:
+        async with await nats.connect(
+            nats_server.url, user="bob", password="right", error_cb=complaints.put
+        ) as bob:
             await bob.publish("secret.plan", b"")
             return await asyncio.wait_for(complaints.get(), 5)
 
@@ -139,7 +145,9 @@ def test_a_subject_that_is_none_is_not_retried(nats_server):
     ("call", "code", "number"),
     [
         pytest.param(lambda js: js.stream_info("NOWHERE"), "NOT_FOUND", "10059", id="no such stream"),
-        pytest.param(lambda js: js.consumer_info("ORDERS", "nobody"), "NOT_FOUND", "10014", id="no such consumer"),
+        pytest.param(
+            lambda js: js.consumer_info("ORDERS", "nobody"), "NOT_FOUND", "10014", id="no such consumer"
+        ),
         pytest.param(
             lambda js: js.publish("orders.new", b"", headers={"Nats-Expected-Last-Sequence": "77"}),
             "CONFLICT",
@@ -159,14 +167,29 @@ def test_a_subject_that_is_none_is_not_retried(nats_server):
             id="another stream",
         ),
         pytest.param(lambda js: js.publish("small", b"2"), "QUEUE_FULL", "10077", id="stream is full"),
-        pytest.param(lambda js: js.publish("small", b"x" * 100), "REQUEST_TOO_LARGE", "10054", id="message too large"),
-        pytest.param(lambda js: js.add_stream(name="ORDERS", subjects=["o"]), "CONFIG_INVALID", "10058", id="name in use"),
-        pytest.param(lambda js: js.add_stream(name="T", subjects=["orders.>"]), "CONFIG_INVALID", "10065", id="overlap"),
         pytest.param(
-            lambda js: js.add_stream(name="R", subjects=["r"], num_replicas=3), "CONFIG_INVALID", "10074", id="no cluster"
+            lambda js: js.publish("small", b"x" * 100), "REQUEST_TOO_LARGE", "10054", id="message too large"
         ),
         pytest.param(
-            lambda js: js.add_stream(name="B", subjects=["b"], max_bytes=10**12), "UPSTREAM_OVERLOADED", "10047", id="no space"
+            lambda js: js.add_stream(name="ORDERS", subjects=["o"]),
+            "CONFIG_INVALID",
+            "10058",
+            id="name in use",
+        ),
+        pytest.param(
+            lambda js: js.add_stream(name="T", subjects=["orders.>"]), "CONFIG_INVALID", "10065", id="overlap"
+        ),
+        pytest.param(
+            lambda js: js.add_stream(name="R", subjects=["r"], num_replicas=3),
+            "CONFIG_INVALID",
+            "10074",
+            id="no cluster",
+        ),
+        pytest.param(
+            lambda js: js.add_stream(name="B", subjects=["b"], max_bytes=10**12),
+            "UPSTREAM_OVERLOADED",
+            "10047",
+            id="no space",
         ),
     ],
 )
@@ -184,7 +207,10 @@ def test_an_account_without_jetstream_is_wrong_configuration_although_the_code_i
 
 
 def test_publishing_where_no_stream_listens_heals(jetstream):
-    assert doing(jetstream, lambda client: client.jetstream().publish("nowhere", b"")).code == "NETWORK_UNAVAILABLE"
+    assert (
+        doing(jetstream, lambda client: client.jetstream().publish("nowhere", b"")).code
+        == "NETWORK_UNAVAILABLE"
+    )
 
 
 def test_the_key_value_store_is_read_by_class(jetstream):
@@ -231,7 +257,12 @@ def test_a_server_that_is_killed_breaks_the_connection_and_heals(tmp_path):
             lost.set()
 
         client = await nats.connect(
-            server.url, user="alice", password="right", allow_reconnect=False, closed_cb=notice, error_cb=remember
+            server.url,
+            user="alice",
+            password="right",
+            allow_reconnect=False,
+            closed_cb=notice,
+            error_cb=remember,
         )
         server.stop()
         await asyncio.wait_for(lost.wait(), 5)

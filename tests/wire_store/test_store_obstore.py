@@ -103,7 +103,9 @@ def reading(port: int, **options: object) -> Failure:
 
 
 @pytest.mark.req("CR-1.1")
-def test_trouble_with_the_network_is_told_apart_and_heals(closed_port, silent_port, resetting_port, closing_port):
+def test_trouble_with_the_network_is_told_apart_and_heals(
+    closed_port, silent_port, resetting_port, closing_port
+):
     assert reading(closed_port).code == "NETWORK_REFUSED"
     assert reading(silent_port, timeout="100ms").code == "NETWORK_TIMEOUT"
     assert reading(resetting_port).code == "NETWORK_RESET"

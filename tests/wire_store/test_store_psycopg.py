@@ -10,15 +10,20 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
+from redrive.engine.classifier import classify
 from tests.wire_store.catching import failure_of, raised_by
 from tests.wire_store.servers import Postgres
 from tests.wire_store.sockets import listening, saying, securing
 
-from redrive.engine.classifier import classify
-
 
 def connect(port: int, **options: object) -> psycopg.Connection:
-    known = {"host": "127.0.0.1", "user": "postgres", "dbname": "postgres", "connect_timeout": 5, "autocommit": True}
+    known = {
+        "host": "127.0.0.1",
+        "user": "postgres",
+        "dbname": "postgres",
+        "connect_timeout": 5,
+        "autocommit": True,
+    }
     return psycopg.connect(port=port, **{**known, **options})
 
 
@@ -213,7 +218,10 @@ def test_going_on_after_an_error_inside_a_transaction_is_a_bug(db):
 
 @pytest.mark.req("CR-1.4")
 def test_a_serialization_failure_between_two_transactions_is_a_conflict(db, database):
-    with connect(database.port, autocommit=False) as first, connect(database.port, autocommit=False) as second:
+    with (
+        connect(database.port, autocommit=False) as first,
+        connect(database.port, autocommit=False) as second,
+    ):
         for connection in (first, second):
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.execute("select * from item")
@@ -229,7 +237,10 @@ def test_a_serialization_failure_between_two_transactions_is_a_conflict(db, data
 
 
 def test_a_deadlock_is_a_conflict(db, database):
-    with connect(database.port, autocommit=False) as first, connect(database.port, autocommit=False) as second:
+    with (
+        connect(database.port, autocommit=False) as first,
+        connect(database.port, autocommit=False) as second,
+    ):
         first.execute("update item set amount = 1 where id = 1")
         second.execute("update item set amount = 1 where id = 2")
         ended: list[BaseException | None] = []

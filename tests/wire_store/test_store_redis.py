@@ -55,14 +55,26 @@ def client(port: int, **options: object) -> redis.Redis:
     [
         ("LOADING Redis is loading the dataset in memory", "NETWORK_UNAVAILABLE", True),
         ("READONLY You can't write against a read only replica.", "NETWORK_UNAVAILABLE", True),
-        ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "NETWORK_UNAVAILABLE", True),
+        (
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "NETWORK_UNAVAILABLE",
+            True,
+        ),
         ("CLUSTERDOWN Hash slot not served", "NETWORK_UNAVAILABLE", True),
         ("NOREPLICAS Not enough good replicas to write.", "NETWORK_UNAVAILABLE", True),
         ("TRYAGAIN Multiple keys request during rehashing of slot", "UPSTREAM_NOT_READY", True),
         ("MOVED 3999 127.0.0.1:6381", "UPSTREAM_NOT_READY", True),
         ("OOM command not allowed when used memory > 'maxmemory'.", "UPSTREAM_OVERLOADED", True),
-        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", "UPSTREAM_OVERLOADED", True),
-        ("MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.", "UPSTREAM_ERROR", True),
+        (
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "UPSTREAM_OVERLOADED",
+            True,
+        ),
+        (
+            "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.",
+            "UPSTREAM_ERROR",
+            True,
+        ),
         ("ERR max number of clients reached", "RESOURCE_EXHAUSTED", True),
         ("NOAUTH Authentication required.", "AUTH_INVALID", False),
         ("WRONGPASS invalid username-password pair or user is disabled.", "AUTH_INVALID", False),
@@ -85,7 +97,9 @@ def test_an_answer_is_read_by_its_class_or_by_its_first_word(answer, code, retry
 
 
 @pytest.mark.req("CR-1.1")
-def test_connections_that_cannot_be_made_or_break_heal(closed_port, silent_port, resetting_port, closing_port):
+def test_connections_that_cannot_be_made_or_break_heal(
+    closed_port, silent_port, resetting_port, closing_port
+):
     cases = {
         "NETWORK_REFUSED": {"port": closed_port},
         "NETWORK_TIMEOUT": {"port": silent_port, "socket_timeout": 0.1},
@@ -130,7 +144,10 @@ def test_tls_trouble_is_told_from_a_broken_connection():
 
 @pytest.mark.req("CR-1.4")
 def test_a_watched_key_that_changed_is_a_conflict():
-    with listening(answering(b"+QUEUED\r\n", watch=b"+OK\r\n", multi=b"+OK\r\n", exec=b"*-1\r\n")) as port, client(port) as db:
+    with (
+        listening(answering(b"+QUEUED\r\n", watch=b"+OK\r\n", multi=b"+OK\r\n", exec=b"*-1\r\n")) as port,
+        client(port) as db,
+    ):
         pipe = db.pipeline()
         pipe.watch("key")
         pipe.multi()

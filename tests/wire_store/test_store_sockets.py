@@ -17,7 +17,7 @@ import trustme
 from redrive.core.failure import Failure
 from redrive.engine.classifier import classify
 from tests.wire_store.catching import failure_awaited, failure_of, raised_by
-from tests.wire_store.sockets import Listener, Talk, hang_up, listening, saying, securing
+from tests.wire_store.sockets import Listener, Talk, hang_up, saying, securing
 
 
 def talk(port: int, *, host: str = "127.0.0.1", timeout: float = 5) -> bytes:
@@ -89,7 +89,10 @@ def test_a_port_that_is_taken_frees_itself(closed_port):
 
 def test_a_message_too_long_for_a_datagram_is_too_large(closed_port):
     with socket.socket(type=socket.SOCK_DGRAM) as datagrams:
-        assert failure_of(datagrams.sendto, b"x" * 100_000, ("127.0.0.1", closed_port)).code == "REQUEST_TOO_LARGE"
+        assert (
+            failure_of(datagrams.sendto, b"x" * 100_000, ("127.0.0.1", closed_port)).code
+            == "REQUEST_TOO_LARGE"
+        )
 
 
 def test_writing_to_a_socket_that_is_not_connected_or_closed_is_told_apart():
@@ -115,7 +118,9 @@ def test_a_certificate_for_another_name_is_not_retried(serve, authority):
 
 
 def test_a_server_without_tls_is_a_tls_failure_that_may_heal(serve):
-    failure = failure_of(secure, serve(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n")), ssl.create_default_context())
+    failure = failure_of(
+        secure, serve(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n")), ssl.create_default_context()
+    )
 
     assert (failure.code, failure.retryable) == ("NETWORK_TLS", True)
 
@@ -156,8 +161,12 @@ def get(port: int, path: str = "/") -> bytes:
     [
         pytest.param(b"garbage\r\n\r\n", "NETWORK_PROTOCOL", id="no http"),
         pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "NETWORK_PROTOCOL", id="cut short"),
-        pytest.param(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n", "NETWORK_PROTOCOL", id="too many headers"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000 + b"\r\n\r\n", "NETWORK_PROTOCOL", id="line too long"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n", "NETWORK_PROTOCOL", id="too many headers"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nx: " + b"y" * 70_000 + b"\r\n\r\n", "NETWORK_PROTOCOL", id="line too long"
+        ),
     ],
 )
 def test_http_answers_that_make_no_sense_heal(serve, answer, code):
@@ -211,7 +220,9 @@ def test_urllib_and_a_certificate_of_an_unknown_authority(serve, server_tls):
         (503, "NETWORK_UNAVAILABLE", True),
     ],
 )
-def test_urllibs_http_error_is_read_by_status_and_headers_and_its_body_is_left_alone(serve, status, code, retryable):
+def test_urllibs_http_error_is_read_by_status_and_headers_and_its_body_is_left_alone(
+    serve, status, code, retryable
+):
     answer = f"HTTP/1.1 {status} X\r\nretry-after: 7\r\nx-request-id: r-1\r\ncontent-length: 4\r\n\r\nbody".encode()
 
     exc = raised_by(urllib.request.urlopen, f"http://127.0.0.1:{serve(saying(answer))}/", timeout=5)

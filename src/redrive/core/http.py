@@ -98,7 +98,12 @@ def _code(status: int, headers: Mapping[str, str], provider: ProviderError) -> C
     if by_word in _VAGUE_WORDS and status in _STATUSES:
         return by_status
     # A 5xx is the server's own trouble whatever its body claims, except for a spent quota or a policy block.
-    if status >= 500 and by_word.category not in {Category.RATE_LIMIT, Category.REJECTED, Category.UPSTREAM, Category.NETWORK}:
+    if status >= 500 and by_word.category not in {
+        Category.RATE_LIMIT,
+        Category.REJECTED,
+        Category.UPSTREAM,
+        Category.NETWORK,
+    }:
         return by_status
     return by_word
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
@@ -56,15 +56,15 @@ def meaning_of(word: str) -> Code | None:
 
 def read_body(body: object) -> ProviderError:
     """Read an error body (bytes, text, or already decoded JSON); an unreadable one says nothing."""
-    decoded = _decoded(body)
-    if isinstance(decoded, list) and decoded:
-        decoded = decoded[0]
-    if not isinstance(decoded, Mapping):
+    raw = _decoded(body)
+    # Google wraps the error of a streamed answer into a list.
+    decoded = _mapping(next(iter(_listed(raw)), raw))
+    if decoded is None:
         return ProviderError()
     inner = decoded.get("error")
-    error: Mapping[object, object] = inner if isinstance(inner, Mapping) else decoded
-    named = error.get("details")
-    details = [named] if isinstance(named, Mapping) else _listed(named)
+    error = _mapping(inner) or decoded
+    named = _mapping(error.get("details"))
+    details = _listed(error.get("details")) if named is None else [named]
     words = (
         *_daily_limits(details),
         *_words_of(details, "reason", "error_code"),
@@ -77,7 +77,12 @@ def read_body(body: object) -> ProviderError:
     return ProviderError(
         words=tuple(dict.fromkeys(word for word in bare if word)),
         retry_after=_retry_delay(details),
-        request_id=next(iter((*_texts(decoded, "request_id", "requestId", "RequestId"), *_words_of(details, "requestId"))), None),
+        request_id=next(
+            iter(
+                (*_texts(decoded, "request_id", "requestId", "RequestId"), *_words_of(details, "requestId"))
+            ),
+            None,
+        ),
     )
 
 
@@ -100,7 +105,15 @@ def _from_xml(body: bytes | bytearray | str) -> object:
 
 
 def _listed(value: object) -> Sequence[object]:
-    return value[:_DETAILS_MAX] if isinstance(value, list) else ()
+    return cast("list[object]", value)[:_DETAILS_MAX] if isinstance(value, list) else ()
+
+
+def _mapping(value: object) -> Mapping[object, object] | None:
+    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+
+
+def _mappings(values: Sequence[object]) -> list[Mapping[object, object]]:
+    return [mapping for mapping in map(_mapping, values) if mapping is not None]
 
 
 def _texts(mapping: Mapping[object, object], *names: str) -> tuple[str, ...]:
@@ -109,26 +122,22 @@ def _texts(mapping: Mapping[object, object], *names: str) -> tuple[str, ...]:
 
 
 def _words_of(entries: Sequence[object], *names: str) -> tuple[str, ...]:
-    return tuple(text for entry in entries if isinstance(entry, Mapping) for text in _texts(entry, *names))
+    return tuple(text for entry in _mappings(entries) for text in _texts(entry, *names))
 
 
 def _daily_limits(details: Sequence[object]) -> tuple[str, ...]:
     """Find the daily limits among the quotas that google.rpc.QuotaFailure or ErrorInfo name as exceeded."""
     named: list[str] = []
-    for entry in details:
-        if isinstance(entry, Mapping):
-            metadata = entry.get("metadata")
-            named += _texts(metadata, "quota_limit") if isinstance(metadata, Mapping) else ()
-            named += _words_of(_listed(entry.get("violations")), "quotaId")
+    for entry in _mappings(details):
+        named += _texts(_mapping(entry.get("metadata")) or {}, "quota_limit")
+        named += _words_of(_listed(entry.get("violations")), "quotaId")
     return tuple(name for name in named if _DAILY in name.lower())
 
 
 def _retry_delay(details: Sequence[object]) -> float | None:
     """Find google.rpc.RetryInfo among the details of a Google error."""
-    for entry in details:
-        if isinstance(entry, Mapping) and "retryDelay" in entry:
-            return from_duration(entry["retryDelay"])
-    return None
+    told = (from_duration(entry["retryDelay"]) for entry in _mappings(details) if "retryDelay" in entry)
+    return next(told, None)
 
 
 _WORDS: Final[dict[Code, str]] = {

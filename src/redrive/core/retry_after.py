@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, cast
 
 TOLD_MAX: Final = 365 * 24 * 3600.0
 """Seconds; a told delay beyond a year is nonsense and is ignored."""
@@ -23,7 +23,16 @@ _EPOCH_SECONDS_MIN: Final = 1e9
 _EPOCH_MILLISECONDS_MIN: Final = 1e12
 _NUMBER: Final = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?")
 _DURATION_PART: Final = re.compile(r"(\d{1,15}(?:\.\d{1,12})?)(ns|us|µs|ms|s|m|h|d)")
-_UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNIT_SECONDS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
 _ATTRIBUTES: Final = ("retry_after", "retry_after_seconds", "retry_delay", "retry_in")
 _RESET_PREFIXES: Final = ("x-ratelimit-reset", "x-rate-limit-reset", "ratelimit-reset")
 _ANTHROPIC_RESET: Final = re.compile(r"anthropic-ratelimit-([a-z-]+)-reset")
@@ -105,15 +114,14 @@ def _attribute(exc: BaseException, name: str) -> object:
 
 
 def _pairs(headers: object) -> Iterable[tuple[object, object]]:
-    if isinstance(headers, Mapping):
-        return list(headers.items())
     try:
         items = getattr(headers, "items", None)
-        source = items() if callable(items) else headers
-        listed = list(source) if isinstance(source, Iterable) else []
+        source: object = items() if callable(items) else headers
+        listed = list(cast("Iterable[object]", source)) if isinstance(source, Iterable) else []
     except Exception:  # noqa: BLE001 - headers of a foreign class; unreadable ones tell us nothing.
         return []
-    return [pair for pair in listed if isinstance(pair, tuple) and len(pair) == 2]
+    pairs = (cast("tuple[object, ...]", pair) for pair in listed if isinstance(pair, tuple))
+    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
 
 
 def _text(value: object) -> str | None:
@@ -146,7 +154,9 @@ def _instant(text: str) -> float | None:
     if not stripped or len(stripped) > _TEXT_MAX:
         return None
     try:
-        parsed = datetime.fromisoformat(stripped) if stripped[0].isdigit() else parsedate_to_datetime(stripped)
+        parsed = (
+            datetime.fromisoformat(stripped) if stripped[0].isdigit() else parsedate_to_datetime(stripped)
+        )
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None

@@ -258,8 +258,8 @@ class Call:
         reason: Reason,
         sentence: str,
     ) -> None:
-        level = logging.WARNING if kind == "dead" else logging.INFO
-        logger.log(level, "%s: %s", self.plan.name, sentence)
+        # Never louder than INFO: whoever called gets the exception itself, and decides how loud that is.
+        logger.info("%s: %s", self.plan.name, sentence)
         if hook is None:
             return
         event = CallEvent(

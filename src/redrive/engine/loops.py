@@ -8,6 +8,7 @@ function itself, called in place; only its failure starts the machinery.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
@@ -57,7 +58,7 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
                 wait = call.after(result)
                 if wait is Step.OVER:
                     raise result
-        return _run(call, wait, lambda: fn(*args, **kwargs))
+        return _run(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
 
@@ -95,7 +96,7 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
                 wait = call.after(result)
                 if wait is Step.OVER:
                     raise result
-        return await _arun(call, wait, lambda: fn(*args, **kwargs))
+        return await _arun(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
 

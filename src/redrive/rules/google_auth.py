@@ -10,7 +10,7 @@ from redrive.core.failure import Code, Retryable
 from redrive.core.provider import read_body
 from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules.network import trouble_or_cause
-from redrive.rules.reading import attribute, unless_caused
+from redrive.rules.reading import attribute, listed, unless_caused
 
 
 def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
@@ -30,8 +30,8 @@ def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
 
 def _said(exc: BaseException) -> object:
     """Return the token endpoint's answer: its decoded JSON comes second, its text (when it is no JSON) first."""
-    args = attribute(exc, "args")
-    return args[min(len(args), 2) - 1] if isinstance(args, tuple) and args else None
+    args = listed(attribute(exc, "args"))
+    return next(iter((*args[1:2], *args[:1])), None)
 
 
 RULES: Final[RuleTable] = {

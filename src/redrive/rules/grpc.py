@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from redrive.core.http import code_for_status, request_id_in
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_milliseconds
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import attribute, called, never_again, text_of
+from redrive.rules.reading import attribute, called, listed, never_again, text_of
 from redrive.rules.rpc_status import read_status
 
 _STATUSES: Final[dict[str, Code]] = {
@@ -129,7 +129,7 @@ def _details(metadata: list[tuple[object, object]]) -> ProviderError:
 def _metadata(exc: BaseException) -> list[tuple[object, object]]:
     raw = called(exc, "trailing_metadata")
     try:
-        pairs = [tuple(pair) for pair in raw] if isinstance(raw, Iterable) else []
+        pairs = [listed(pair) for pair in cast("Iterable[object]", raw)] if isinstance(raw, Iterable) else []
     except Exception:  # noqa: BLE001 - metadata of a foreign class; unreadable, it tells us nothing.
         return []
     return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]

@@ -7,7 +7,10 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import RuleTable
-from redrive.rules.reading import unless_caused
+from redrive.rules.network import trouble_or
+
+_REFERENCE: Final = trouble_or(taxonomy.CONFIG_INVALID)
+"""A reference that leads nowhere is wrong for good, unless it was the network that kept it from being fetched."""
 
 RULES: Final[RuleTable] = {
     "ValidationError": taxonomy.SCHEMA_INVALID,
@@ -15,8 +18,7 @@ RULES: Final[RuleTable] = {
     "SchemaError": taxonomy.CONFIG_INVALID,
     "UnknownType": taxonomy.CONFIG_INVALID,
     "UndefinedTypeCheck": taxonomy.CONFIG_INVALID,
-    # A reference that leads nowhere. When fetching it failed, that failure is the cause and knows better.
-    "Unretrievable": unless_caused(taxonomy.CONFIG_INVALID),
-    "NoSuchResource": unless_caused(taxonomy.CONFIG_INVALID),
-    "Unresolvable": unless_caused(taxonomy.CONFIG_INVALID),
+    "Unretrievable": _REFERENCE,
+    "NoSuchResource": _REFERENCE,
+    "Unresolvable": _REFERENCE,
 }

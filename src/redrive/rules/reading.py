@@ -8,8 +8,8 @@ reads as None. Nothing in this module does I/O: a body that the client has not r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -66,8 +66,13 @@ def status_in(owner: object, *names: str) -> int | None:
 def entry(mapping: object, *path: object) -> object:
     """Follow keys through nested mappings; None as soon as one is missing."""
     for key in path:
-        mapping = mapping.get(key) if isinstance(mapping, Mapping) else None
+        mapping = cast("Mapping[object, object]", mapping).get(key) if isinstance(mapping, Mapping) else None
     return mapping
+
+
+def listed(value: object) -> Sequence[object]:
+    """Return a tuple or list as it is, and anything else as nothing."""
+    return cast("Sequence[object]", value) if isinstance(value, tuple | list) else ()
 
 
 def hidden_in(exc: BaseException) -> Iterator[BaseException]:
@@ -88,7 +93,7 @@ def hidden_in(exc: BaseException) -> Iterator[BaseException]:
 def _children(exc: BaseException) -> Iterator[BaseException]:
     candidates: list[object] = [exc.__cause__]
     for value in (attribute(exc, "args"), attribute(exc, "exceptions")):
-        candidates.extend(value[:HIDDEN_MAX] if isinstance(value, tuple | list) else ())
+        candidates.extend(listed(value)[:HIDDEN_MAX])
     candidates.extend(attribute(exc, name) for name in _HIDING_PLACES)
     candidates.append(entry(attribute(exc, "kwargs"), "error"))
     return (value for value in candidates if isinstance(value, BaseException))

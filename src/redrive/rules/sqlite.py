@@ -70,4 +70,5 @@ RULES: Final[RuleTable] = {
     "NotSupportedError": _or(taxonomy.BUG_CODE),
     "OperationalError": _or(taxonomy.BUG_CODE),
     "Error": _or(taxonomy.BUG_CODE),
+    "Warning": taxonomy.BUG_CODE,  # raised for two statements at once, up to Python 3.11
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,10 +17,9 @@ VALUE = "quite" + "-unlikely-words"
 
 
 @pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what a test registers."""
     monkeypatch.setattr(redaction, "_known", redaction._Known({}, frozenset()))
-    yield
 
 
 def test_a_secret_of_the_environment_is_hidden_as_it_is_at_the_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ RATIO_MAX = 12.0
 
 UNITS = [
     *("a@", "@", "a@a.a.", "@a.", "-----BEGIN ", "-----BEGIN RSA PRIVATE" + " KEY-----", "AAAA\n-----END PRIVATE" + " KEY-----", "-", "1", "4", "4111 1111 "),
-    *('"', "'", "\\", "\\\"", "password=", 'password="', "password: ", 'password\\": \\"', "password=,", "password=&a", "password is ", "password: |\n x\n"),
+    *('"', "'", "\\", '\\"', "password=", 'password="', "password: ", 'password\\": \\"', "password=,", "password=&a", "password is ", "password: |\n x\n"),
     *("eyJ", "eyJ.", "eyJ-", "eyJabcdefghij.", '{"a":', "{", "[", "(", "QUJD", "abcdefgh", "0 -", "1-", "1 ", "1.", "+1", "(5", "GB82 ", "AA11", "A", "DE1", "1 23 ", "1230 2A "),
     *("://", "://a:", "x://a:b@", "%3A%2F%2F", "a%40", "sk-", "ghp_", "xoxb-", "s.", "SG.aaaaaaaaaaaaaaaaa.", "0123456789abcdef", "Q~", "1//0", "1:AA", "AQE"),
     *("key", "sig=", "token ", "authorization: ", "Bearer ", "cookie: a=b; ", "curl ", "curl -u a:b ", "mysql ", "mysql -pa ", "docker ", "machine a login ", "IDENTIFIED "),

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.redact import redact_text
 
-from .formats import ALNUM, HEX, UPPER, body, uuid
+from .formats import ALNUM, HEX, UPPER, Format, body, uuid
 from .keep import KEPT
 from .keep_odd import KEPT_ODD
 from .people import digits
@@ -32,7 +32,7 @@ def test_ordinary_text_stays_as_it_is_when_it_stands_together() -> None:
     assert redact_text(text) == text
 
 
-ORDINARY = {
+ORDINARY: dict[str, Format] = {
     "uuid": uuid,
     "git hash": lambda draw: body(draw, HEX, 40),
     "short git hash": lambda draw: body(draw, HEX, 7),

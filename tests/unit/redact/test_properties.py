@@ -17,9 +17,11 @@ from .keep import KEPT
 from .people import PERSONAL
 
 FRAGMENTS = st.sampled_from(
-    ["password", "token", "=", ": ", "'", '"', "\\", "\\n", "\n", " ", "<", ">", "</", "://", "@", "a.com", "eyJ", "-----BEGIN ", "PRIVATE", "KEY-----"]
-    + ["Authorization", "Bearer ", "Cookie", "<redacted:", "<redacted:email>", "<payload:a.b>", "sk-", "010-1234-5678", "4111", "{", "}", "[", "(", ")", ","]
-    + ["&", "?", "key", "%3D", "%40", "\U000f0000", "\u0130", "é", "hunter2", "AKIA", "+", "-", "0", "1", "9", "is ", "--", "-u ", "curl ", "value", "|", ";", "$"]
+    [
+        *["password", "token", "=", ": ", "'", '"', "\\", "\\n", "\n", " ", "<", ">", "</", "://", "@", "a.com", "eyJ", "-----BEGIN ", "PRIVATE", "KEY-----"],
+        *["Authorization", "Bearer ", "Cookie", "<redacted:", "<redacted:email>", "<payload:a.b>", "sk-", "010-1234-5678", "4111", "{", "}", "[", "(", ")", ","],
+        *["&", "?", "key", "%3D", "%40", "\U000f0000", "\u0130", "é", "hunter2", "AKIA", "+", "-", "0", "1", "9", "is ", "--", "-u ", "curl ", "value", "|", ";", "$"],
+    ]
 )  # fmt: skip
 SEEDS = st.integers(0, 2**32 - 1)
 TEMPLATES = [

@@ -42,7 +42,10 @@ AFTER_NAME: Final = re.compile(
       | (?P<pair>(?:\\{0,15}["']|&quot;)\s{0,40}+,\s{0,40}+(?=[bu]?\\{0,15}["']))
       | (?P<attribute>["']\s{0,4}+>(?=[^<\s]))
       | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s]))
-      | (?P<prose>[ \t]+(?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?[ \t]+|[ \t]+->[ \t]+|[ \t]+\|[ \t]+)
+      | (?P<prose>[ \t]+
+            (?: (?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
+              | -> | \| )
+            [ \t]+)
       | (?P<space>[ \t]+)(?=\S)
     )
     """,

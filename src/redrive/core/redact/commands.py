@@ -8,6 +8,7 @@ and no further than `COMMAND_MAX` characters, and only when its name is in the t
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 from redrive.core.redact.marks import Marks
@@ -17,8 +18,11 @@ COMMAND_MAX: Final = 600
 """Flags further than this from their command are not looked at."""
 
 _WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
-_LINE: Final = r"(?:[^\n]|(?<=\\)\n){0,%d}+" % COMMAND_MAX
-_USER: Final = r"(?<![\w-])(?:-u|-U|--user|--proxy-user|--auth|-a)['\"]?(?:[ =,]{1,2}|(?=[\w'\"]))['\"]?[^\s:'\"@/]{1,64}:([^\s'\"]{1,256}+)"
+_LINE: Final = rf"(?>(?:[^\n]|(?<=\\)\n){{0,{COMMAND_MAX}}})"
+_USER: Final = (
+    r"(?<![\w-])(?:-u|-U|--user|--proxy-user|--auth|-a)['\"]?(?:[ =,]{1,2}|(?=[\w'\"]))"
+    r"['\"]?[^\s:'\"@/]{1,64}:([^\s'\"]{1,256}+)"
+)
 _FLAG_P: Final = rf"(?<=\s)-p[ =]?({_WORD})"
 
 # A needle, the command that it announces, and where the password stands on the rest of its line.
@@ -46,13 +50,15 @@ def redact_commands(text: str, marks: Marks) -> str:
     """Put a mark in place of the passwords that well-known commands take in flags."""
     for needle, command, flag in _RULES:
         if needle in text:
-            text = command.sub(
-                lambda line: flag.sub(lambda found: _without_secret(found, marks), line[0]), text
-            )  # noqa: B023
+            text = command.sub(partial(_without_secrets, flag, marks), text)
     return text
 
 
-def _without_secret(found: re.Match[str], marks: Marks) -> str:
+def _without_secrets(flag: re.Pattern[str], marks: Marks, line: re.Match[str]) -> str:
+    return flag.sub(partial(_without_secret, marks), line[0])
+
+
+def _without_secret(marks: Marks, found: re.Match[str]) -> str:
     secret = found[1]
     bare = secret.strip("'\"")
     if is_inert(bare) or bare.isdigit():

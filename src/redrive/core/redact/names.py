@@ -37,6 +37,13 @@ _SECRET: Final = Telling("secret", certain=True)
 _PASSWORD: Final = Telling("password", certain=True)
 _COOKIE: Final = Telling("cookie", certain=True)
 _AUTHORIZATION: Final = Telling("authorization", certain=True)
+_BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
+    (words.PASSWORDS, words.PASSWORD_ENDINGS, _PASSWORD),
+    (words.COOKIES, ("cookie",), _COOKIE),
+    (frozenset({"authorization"}), (), _AUTHORIZATION),
+    (words.SECRETS, words.SECRET_ENDINGS, _SECRET),
+    (words.UNCERTAIN, (), _UNCERTAIN),
+)
 
 
 def words_of(name: str) -> list[str]:
@@ -66,25 +73,13 @@ def telling(name: str) -> Telling | None:
 
 def _by_last_word(last: str, before: str) -> Telling | None:
     """Judge the word that a name ends in, with the word before it."""
-    if last == "key" or last == "keys":
+    if last in ("key", "keys"):
         return _by_key(before)
-    if last == "pass" or last == "pw":
+    if last in ("pass", "pw"):
         return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
-    if last == "code" or last == "codes":
-        return _SECRET if before in words.CODE_QUALIFIERS else None
-    if last in words.PASSWORDS or last.endswith(words.PASSWORD_ENDINGS):
-        return _PASSWORD
-    if last in words.COOKIES or last.endswith("cookie"):
-        return _COOKIE
-    if last == "authorization":
-        return _AUTHORIZATION
-    if last in words.SECRETS or last.endswith(words.SECRET_ENDINGS):
+    if f"{before} {last}" in words.SECRET_PAIRS:
         return _SECRET
-    if last in words.UNCERTAIN:
-        return _UNCERTAIN
-    if last in ("string", "phrase") and before in ("connection", "seed", "recovery", "pass"):
-        return _SECRET
-    return None
+    return next((said for known, endings, said in _BY_WORD if last in known or last.endswith(endings)), None)
 
 
 def _by_key(before: str) -> Telling | None:

@@ -38,6 +38,10 @@ _SOME: Final = b"d" * 5
 _ENOUGH: Final = b"d" * 9
 # A number: digits with at most two separators between them. Trying stops where the number ends, so each digit is read once.
 _NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
+_CARD: Final = re.compile(
+    r"[0-9]{12,19}|[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
+    r"|(?:[0-9]{4}[ -]){4}[0-9]{3}"
+)
 # Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
 _GLUED: Final = re.compile(r"(?:[\w.$#+-]|[0-9][/:])\Z")
 _CORSICA: Final = re.compile(
@@ -126,12 +130,8 @@ def kind_of_number(whole: str, before: str) -> str | None:
     """Return what kind of personal number `whole` is, given the text before it."""
     digits = re.sub(r"[^0-9]", "", whole)
     near = before.lower()
-    if re.fullmatch(
-        r"[0-9]{12,19}|[0-9]{4}(?:([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[ -][0-9]{6}[ -][0-9]{4,5})|(?:[0-9]{4}[ -]){4}[0-9]{3}",
-        whole,
-    ):
-        if numbers.is_card(digits):
-            return "card"
+    if _CARD.fullmatch(whole) and numbers.is_card(digits):
+        return "card"
     if _is_national_id(whole, digits, near):
         return "national-id"
     return "phone" if is_phone(whole, digits, near) else None

@@ -2,7 +2,8 @@
 """The keys and tokens that providers issue, each by its documented prefix and shape, as rows of a table.
 
 Only the table: `runs.py` finds them. A row matches inside one run of letters, digits, `_`, `-` and `.`; lengths are
-the shortest that the provider has issued, a little below where truncation is common. Rows of `LOOSE` hold other characters and are searched only when their needle is in the text.
+the shortest that the provider has issued, or a little less. Rows of `LOOSE` hold other characters as well and are
+searched only when their needle is in the text.
 Every quantifier inside a lookahead is bounded, so that a row costs the same wherever it is tried.
 """
 

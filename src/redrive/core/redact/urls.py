@@ -19,9 +19,7 @@ USERINFO_MAX: Final = 1024
 LONE_USER_MIN: Final = 20
 """A user name without a password is taken for a token from this length on."""
 
-_USERINFO: Final = re.compile(
-    r"[^\s/?#\"'<>`\\]{1,%d}+(?<=@)|[^\s/?#\"'<>`\\]{1,%d}@" % (USERINFO_MAX, USERINFO_MAX)
-)
+_USERINFO: Final = re.compile(rf"[^\s/?#\"'<>`\\]{{1,{USERINFO_MAX}}}@")
 # A password of a database URL may hold an unescaped slash, question mark or hash; a port before a path may not be taken for one.
 _LOOSE_USERINFO: Final = re.compile(
     r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])"

@@ -64,8 +64,18 @@ HARMLESS_KEYS: Final = _split(
     " cluster clustering distribution join merge filter search property attribute header label tag option component react"
     " tenant document item node yaml toml env environment variable dictionary mapping required extra first last next"
 )
-CODE_QUALIFIERS: Final = _split(
-    "auth authorization verification security otp mfa totp recovery backup pass login confirmation pairing device"
+SECRET_PAIRS: Final = frozenset(
+    f"{before} {last}"
+    for lasts, befores in (
+        (
+            "code codes",
+            "auth authorization verification security otp mfa totp recovery backup pass login pairing device",
+        ),
+        ("phrase", "seed recovery pass"),
+        ("string", "connection"),
+    )
+    for last in lasts.split()
+    for before in befores.split()
 )
 SECRET_IDS: Final = _split("session secret sess")
 NEUTRAL_TAILS: Final = _split(

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decides whether what follows a telling name is a secret, given the name, the carrier and the look of the value.
+
+Expressions of code, types, placeholders and words of a sentence are none. Nothing is replaced here: the answer is where
+the secret stands and of what kind it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.core.redact.carriers import Carrier
+from redrive.core.redact.names import Telling
+from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span
+from redrive.core.redact.values import (
+    is_expression,
+    is_guarded,
+    is_identifier,
+    is_inert,
+    is_prose,
+    is_random,
+    is_verdict,
+)
+
+SOURCE_LINE_MAX: Final = 400
+"""How far back the start of a line, and the line before it, are looked for."""
+
+_TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
+_NEXT_WORD: Final = re.compile(r" [a-z]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A telling name in a text, and how a value follows it."""
+
+    text: str
+    start: int
+    """Where the name starts."""
+    after: re.Match[str]
+    """What stands between the name and the value."""
+    carrier: Carrier
+    said: Telling
+
+    @property
+    def quote(self) -> str:
+        """The quote that opened before the name and is still open, as in `-H 'Cookie: ...'`."""
+        before = self.text[self.start - 1 : self.start] if self.start else ""
+        return before if before in ("'", '"') and not self.after["close"] else ""
+
+
+def secret_of(named: Named) -> tuple[Span, str] | None:
+    """Return where the secret stands that `named` announces, with its kind; None when there is none."""
+    text, position, said = named.text, named.after.end(), named.said
+    if named.carrier is Carrier.BLOCK:
+        return block_span(text, position), said.kind
+    span = quoted_span(text, position)
+    if said.kind in ("authorization", "cookie") and named.carrier is not Carrier.PROSE:
+        span = _header_span(named, span)
+    elif span is None:
+        span = _bare_value(named)
+    elif not _is_quoted_secret(named, text[span.start : span.end]):
+        span = None
+    return None if span is None else (span, said.kind)
+
+
+def _header_span(named: Named, span: Span | None) -> Span | None:
+    """Return the credentials of an Authorization or Cookie header."""
+    text, position = named.text, named.after.end()
+    if span is None and text.startswith(("{", "[", "(", "<"), position):
+        return None
+    if named.said.kind == "authorization":
+        span = authorization_span(text, span or Span(position, position, quoted=False), named.quote)
+    elif span is None:
+        span = line_span(text, position, named.quote)
+    value = text[span.start : span.end]
+    if is_inert(value) or is_prose(value):
+        return None
+    is_code = not span.quoted and (
+        is_expression(value) or (named.said.kind == "cookie" and is_identifier(value))
+    )
+    return None if is_code else span
+
+
+def _is_quoted_secret(named: Named, value: str) -> bool:
+    """Decide for a value in quotes."""
+    if not named.said.certain:
+        return is_random(value)
+    if is_inert(value) or is_verdict(value):
+        return False
+    if named.carrier is Carrier.PROSE:
+        return is_guarded(value) or len(value) > 3
+    # Two names in a row are a list of fields, not a name and its value.
+    return not (named.carrier is Carrier.PAIR and is_identifier(value))
+
+
+def _bare_value(named: Named) -> Span | None:
+    """Return the unquoted value, when it is a secret."""
+    text, position = named.text, named.after.end()
+    if text.startswith(_TEMPLATES, position):
+        return None
+    span = bare_span(text, position)
+    if not named.said.certain:
+        return span if is_random(text[span.start : span.end]) else None
+    if named.carrier is Carrier.ASSIGNED:
+        span = _phrase(named, span)
+    value = text[span.start : span.end]
+    if is_inert(value):
+        return None
+    if named.carrier is Carrier.PROSE:
+        return span if is_guarded(value) else None
+    return span if _is_bare_secret(named, span, value) else None
+
+
+def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
+    """Decide for an unquoted value: a literal, or a name in code, or a word of a sentence."""
+    text = named.text
+    following = text[span.end : span.end + 1]
+    if is_expression(value + following) or is_expression(value):
+        return False
+    if named.carrier is Carrier.FLAG:
+        return True
+    if "://" in value or value[0] in "{[(":
+        return False
+    if not is_identifier(value):
+        return is_random(value) or not _in_source(text, named.start) or any(sign.isdigit() for sign in value)
+    if following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit()):
+        return False
+    is_sentence = value.isalpha() and _NEXT_WORD.match(text, span.end)
+    return not (is_sentence or _in_source(text, named.start))
+
+
+def _phrase(named: Named, span: Span) -> Span:
+    """Extend the value of a `name: several words` line to its end, unless the words are a sentence."""
+    text = named.text
+    if named.after["sep"] != ":" or text[span.end : span.end + 1] != " ":
+        return span
+    if text[_line_start(text, named.start) : named.start].strip(" \t-\"'"):
+        return span
+    whole = line_span(text, span.start, "")
+    value = text[whole.start : whole.end]
+    is_sentence = is_prose(value) or any(sign in value for sign in "={}[]:,;#")
+    return span if is_sentence else whole
+
+
+def _line_start(text: str, before: int) -> int:
+    """Return where the line starts that ends at `before`; an escaped line end counts as one."""
+    floor = max(0, before - SOURCE_LINE_MAX)
+    return max(text.rfind("\n", floor, before) + 1, text.rfind("\\n", floor, before) + 2, floor)
+
+
+def _in_source(text: str, start: int) -> bool:
+    """Tell whether the line is the source line of a traceback: the line above it names a file."""
+    line = _line_start(text, start)
+    end = line - (1 if text[line - 1 : line] == "\n" else 2)
+    return end > 0 and text[_line_start(text, end) : end].lstrip().startswith('File "')

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""redrive's own errors, as a stage meets them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from redrive.engine.classifier import Classifier, classify
+from redrive.errors import (
+    AttemptTimeoutError,
+    BreakerOpenError,
+    ConfigurationError,
+    DeadlineExceededError,
+    IllegalTransitionError,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class StandingClock:
+    """A clock that always shows the same time; nothing here sleeps."""
+
+    def wall(self) -> float:
+        return NOW.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("retry_at", "told"),
+    [
+        (NOW + timedelta(seconds=90), 90.0),
+        (NOW - timedelta(seconds=5), 0.0),
+        (None, None),
+        (datetime(2026, 1, 2, 3, 4, 5), None),  # noqa: DTZ001 - an instant without a zone tells nothing.
+    ],
+)
+def test_an_open_breaker_heals_at_the_time_it_names(retry_at, told):
+    exc = BreakerOpenError(breaker="gateway", retry_at=retry_at, reason="half of the calls failed")
+
+    failure = Classifier(clock=StandingClock()).classify(exc)
+
+    assert (failure.code, failure.retryable, failure.retry_after) == ("NETWORK_UNAVAILABLE", True, told)
+
+
+@pytest.mark.parametrize(
+    ("exc", "code", "retryable"),
+    [
+        (AttemptTimeoutError(timeout=5), "TIMEOUT", True),
+        (DeadlineExceededError(deadline=5), "TIMEOUT", True),
+        (ConfigurationError(field="x", value=0, rule="must be 1", fix="Write 1."), "CONFIG_INVALID", False),
+        (
+            IllegalTransitionError(subject="job", source="complete", verb="fail", allowed=()),
+            "BUG_CODE",
+            False,
+        ),
+    ],
+)
+@pytest.mark.req("CR-1.9")
+def test_our_own_errors_say_what_they_are(exc, code, retryable):
+    assert (classify(exc).code, classify(exc).retryable) == (code, retryable)
