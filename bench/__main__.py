@@ -23,7 +23,13 @@ RESULTS = Path(__file__).parent / "results"
 def main(arguments: list[str] | None = None) -> int:
     """Run the named cases."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("cases", nargs="*", choices=[*CASES, []], metavar="CASE", help=f"one of {', '.join(CASES)}; default: all")
+    parser.add_argument(
+        "cases",
+        nargs="*",
+        choices=[*CASES, []],
+        metavar="CASE",
+        help=f"one of {', '.join(CASES)}; default: all",
+    )
     chosen = parser.parse_args(arguments).cases or list(CASES)
     sys.stdout.write(f"Python {platform.python_version()} on {platform.machine()}\n\n")
     for name in chosen:
@@ -35,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _keep(name: str, figures: list[Figure]) -> None:
     RESULTS.mkdir(exist_ok=True)
-    rows = [{"group": f.group, "name": f.name, "nanoseconds": round(f.nanoseconds, 1), "ratio": round(f.ratio, 3)} for f in figures]
+    rows = [
+        {"group": f.group, "name": f.name, "nanoseconds": round(f.nanoseconds, 1), "ratio": round(f.ratio, 3)}
+        for f in figures
+    ]
     (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 

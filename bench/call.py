@@ -59,8 +59,12 @@ def _sync() -> dict[str, Callable[[], object]]:
     return {
         "do-nothing try/except wrapper": _nothing(work),
         "redrive guard (retry)": guard(retry=RetryPolicy(3))(work),
-        "redrive guard (retry + consecutive breaker)": guard(retry=RetryPolicy(3), breaker=Breaker("a", consecutive=5))(work),
-        "redrive guard (retry + rate breaker)": guard(retry=RetryPolicy(3), breaker=Breaker("b", failure_rate=0.5))(work),
+        "redrive guard (retry + consecutive breaker)": guard(
+            retry=RetryPolicy(3), breaker=Breaker("a", consecutive=5)
+        )(work),
+        "redrive guard (retry + rate breaker)": guard(
+            retry=RetryPolicy(3), breaker=Breaker("b", failure_rate=0.5)
+        )(work),
         "purgatory": gate("sync")(work),
         "pybreaker": breaking(work),
         "backoff": backoff.on_exception(backoff.expo, OSError, max_tries=3)(work),
@@ -72,15 +76,23 @@ def _sync() -> dict[str, Callable[[], object]]:
 
 def _async() -> dict[str, Callable[[], Awaitable[object]]]:
     gate = purgatory.AsyncCircuitBreakerFactory(default_threshold=5, default_ttl=60)
-    broken = hyx.circuitbreaker.consecutive_breaker(exceptions=(OSError,), failure_threshold=5, recovery_time_secs=60)
+    broken = hyx.circuitbreaker.consecutive_breaker(
+        exceptions=(OSError,), failure_threshold=5, recovery_time_secs=60
+    )
     return {
         "do-nothing try/except wrapper": _anothing(awork),
         "redrive guard (retry)": guard(retry=RetryPolicy(3))(awork),
-        "redrive guard (retry + consecutive breaker)": guard(retry=RetryPolicy(3), breaker=Breaker("a", consecutive=5))(awork),
-        "redrive guard (retry + rate breaker)": guard(retry=RetryPolicy(3), breaker=Breaker("b", failure_rate=0.5))(awork),
+        "redrive guard (retry + consecutive breaker)": guard(
+            retry=RetryPolicy(3), breaker=Breaker("a", consecutive=5)
+        )(awork),
+        "redrive guard (retry + rate breaker)": guard(
+            retry=RetryPolicy(3), breaker=Breaker("b", failure_rate=0.5)
+        )(awork),
         "purgatory": gate("async")(awork),
         "hyx retry + breaker": hyx.retry.retry(on=OSError, attempts=3)(broken(awork)),
         "backoff": backoff.on_exception(backoff.expo, OSError, max_tries=3)(awork),
         "stamina": stamina.retry(on=OSError, attempts=3)(awork),
-        "tenacity": tenacity.retry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_exponential_jitter())(awork),
+        "tenacity": tenacity.retry(
+            stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_exponential_jitter()
+        )(awork),
     }

@@ -32,7 +32,9 @@ def _http_error() -> Exception:
     import httpx
 
     body = {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}
-    response = httpx.Response(429, json=body, headers={"retry-after": "2"}, request=httpx.Request("POST", "http://127.0.0.1/"))
+    response = httpx.Response(
+        429, json=body, headers={"retry-after": "2"}, request=httpx.Request("POST", "http://127.0.0.1/")
+    )
     return httpx.HTTPStatusError("429", request=response.request, response=response)
 
 

@@ -33,7 +33,9 @@ def compare(group: str, contenders: Mapping[str, Callable[[], object]]) -> list[
             contender()
         return (time.perf_counter_ns() - start) / calls
 
-    best = _best({name: (lambda calls, c=contender: timed(c, calls)) for name, contender in contenders.items()})
+    best = _best(
+        {name: (lambda calls, c=contender: timed(c, calls)) for name, contender in contenders.items()}
+    )
     return _figures(group, best)
 
 
@@ -48,7 +50,12 @@ def compare_async(group: str, contenders: Mapping[str, Callable[[], Awaitable[ob
         return (time.perf_counter_ns() - start) / calls
 
     with asyncio.Runner() as runner:
-        best = _best({name: (lambda calls, c=contender: runner.run(timed(c, calls))) for name, contender in contenders.items()})
+        best = _best(
+            {
+                name: (lambda calls, c=contender: runner.run(timed(c, calls)))
+                for name, contender in contenders.items()
+            }
+        )
     return _figures(group, best)
 
 

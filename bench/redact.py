@@ -17,7 +17,9 @@ def run() -> list[Figure]:
     return compare(
         "redact",
         {
-            "a log line of 100 characters": lambda: redact("2026-11-15 12:00:00 INFO order 17 took 3.2 s, request_id=req_8Zk1 status=200 retries=0 ok"),
+            "a log line of 100 characters": lambda: redact(
+                "2026-11-15 12:00:00 INFO order 17 took 3.2 s, request_id=req_8Zk1 status=200 retries=0 ok"
+            ),
             "a stack of 4 KB": lambda: redact(stack),
             "1 MB of hostile text": lambda: redact(hostile[:1_000_000]),
         },

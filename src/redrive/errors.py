@@ -79,8 +79,15 @@ class BreakerOpenError(RedriveError):
         self.breaker = breaker
         self.retry_at = retry_at
         self.reason = reason
-        when = f"try again at {retry_at.isoformat(timespec='seconds')}" if retry_at else "it stays so until it is closed by hand"
-        super().__init__(f"breaker {breaker!r} refused the call: {reason}; {when}", hint=f"Check the dependency behind {breaker!r}.")
+        when = (
+            f"try again at {retry_at.isoformat(timespec='seconds')}"
+            if retry_at
+            else "it stays so until it is closed by hand"
+        )
+        super().__init__(
+            f"breaker {breaker!r} refused the call: {reason}; {when}",
+            hint=f"Check the dependency behind {breaker!r}.",
+        )
 
 
 class AttemptTimeoutError(RedriveError, TimeoutError):

@@ -27,12 +27,18 @@ backoffs = st.one_of(
     st.builds(lambda cap, jitter: Backoff.exponential(1, factor=2, cap=cap, jitter=jitter), caps, jitters),
     st.builds(lambda cap, jitter: Backoff.linear(1, cap=cap, jitter=jitter), caps, jitters),
     st.builds(lambda cap, jitter: Backoff.fixed(cap, jitter=jitter), caps, jitters),
-    st.builds(lambda caps, jitter: Backoff.schedule(caps, jitter=jitter), st.lists(caps, min_size=1, max_size=5), jitters),
+    st.builds(
+        lambda caps, jitter: Backoff.schedule(caps, jitter=jitter),
+        st.lists(caps, min_size=1, max_size=5),
+        jitters,
+    ),
 )
 
 
 @given(backoffs, attempts, draws)
-def test_a_delay_is_finite_never_negative_and_the_same_for_the_same_draw(backoff: Backoff, attempt: int, draw: float) -> None:
+def test_a_delay_is_finite_never_negative_and_the_same_for_the_same_draw(
+    backoff: Backoff, attempt: int, draw: float
+) -> None:
     delay = backoff.delay(attempt, draw)
 
     assert math.isfinite(delay)
@@ -124,7 +130,9 @@ def test_a_floor_lifts_the_first_delays() -> None:
 
 
 def test_durations_may_be_timedeltas() -> None:
-    assert Backoff.exponential(timedelta(seconds=1), cap=timedelta(minutes=1)) == Backoff.exponential(1, cap=60)
+    assert Backoff.exponential(timedelta(seconds=1), cap=timedelta(minutes=1)) == Backoff.exponential(
+        1, cap=60
+    )
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,9 @@ def test_a_rate_needs_its_minimum_sample() -> None:
     assert step.record(gateway, state, 1, failed=1).phase is Phase.OPEN
 
 
-@pytest.mark.parametrize(("ok", "failed", "phase"), [(6, 5, Phase.CLOSED), (5, 5, Phase.OPEN), (0, 9, Phase.CLOSED)])
+@pytest.mark.parametrize(
+    ("ok", "failed", "phase"), [(6, 5, Phase.CLOSED), (5, 5, Phase.OPEN), (0, 9, Phase.CLOSED)]
+)
 def test_a_rate_opens_at_the_threshold_and_not_below(ok: int, failed: int, phase: Phase) -> None:
     assert step.record(RATE, BreakerState(), 0, ok=ok, failed=failed).phase is phase
 
@@ -249,7 +251,9 @@ def test_a_breaker_needs_a_name(name: object) -> None:
 
 
 def test_durations_may_be_timedeltas_and_equal_breakers_compare_equal() -> None:
-    assert Breaker("x", consecutive=1, open_for=timedelta(minutes=1)) == Breaker("x", consecutive=1, open_for=60)
+    assert Breaker("x", consecutive=1, open_for=timedelta(minutes=1)) == Breaker(
+        "x", consecutive=1, open_for=60
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3), st.integers(0, 3)), max_size=40))
@@ -274,7 +278,9 @@ class BreakerWalk(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.breaker = Breaker("walk", consecutive=2, failure_rate=0.5, min_calls=4, window=20, open_for=10, close_after=2)
+        self.breaker = Breaker(
+            "walk", consecutive=2, failure_rate=0.5, min_calls=4, window=20, open_for=10, close_after=2
+        )
         self.state = BreakerState()
         self.now = 0.0
         self.tokens = 0
@@ -304,9 +310,15 @@ class BreakerWalk(RuleBasedStateMachine):
         token = data.draw(st.sampled_from(sorted(self.out)))
         self.out.pop(token)
         before = self.state
-        self.state = step.record(self.breaker, before, self.now, ok=int(alive), failed=int(not alive), token=token)
+        self.state = step.record(
+            self.breaker, before, self.now, ok=int(alive), failed=int(not alive), token=token
+        )
         if self.state.phase is not before.phase:
-            allowed = {(Phase.CLOSED, Phase.OPEN), (Phase.HALF_OPEN, Phase.OPEN), (Phase.HALF_OPEN, Phase.CLOSED)}
+            allowed = {
+                (Phase.CLOSED, Phase.OPEN),
+                (Phase.HALF_OPEN, Phase.OPEN),
+                (Phase.HALF_OPEN, Phase.CLOSED),
+            }
             assert (before.phase, self.state.phase) in allowed
             assert (self.state.phase is Phase.CLOSED) == alive
 

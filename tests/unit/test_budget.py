@@ -15,7 +15,14 @@ counts = st.integers(0, 10_000)
 
 @pytest.mark.parametrize(
     ("succeeded", "status"),
-    [(100, "completed"), (95, "completed"), (94, "partial_success"), (50, "partial_success"), (49, "failed"), (0, "failed")],
+    [
+        (100, "completed"),
+        (95, "completed"),
+        (94, "partial_success"),
+        (50, "partial_success"),
+        (49, "failed"),
+        (0, "failed"),
+    ],
 )
 def test_the_status_follows_the_success_rate(succeeded: int, status: str) -> None:
     assert RunThresholds().status_of(Tally(total=100, succeeded=succeeded, dead=100 - succeeded)) == status

@@ -7,7 +7,18 @@ import logging
 
 import pytest
 
-from redrive import Cancel, Classifier, ConfigurationError, Fail, Retry, Rule, Snooze, Verdict, add_rule, classify
+from redrive import (
+    Cancel,
+    Classifier,
+    ConfigurationError,
+    Fail,
+    Retry,
+    Rule,
+    Snooze,
+    Verdict,
+    add_rule,
+    classify,
+)
 from redrive.core import taxonomy
 from redrive.core.classify import MESSAGE_MAX, VISITS_MAX
 from redrive.core.failure import Asked
@@ -24,7 +35,9 @@ class Wrapped(Exception):
     """A user's own wrapper."""
 
 
-def raised(outer: BaseException, *, cause: BaseException | None = None, during: BaseException | None = None) -> BaseException:
+def raised(
+    outer: BaseException, *, cause: BaseException | None = None, during: BaseException | None = None
+) -> BaseException:
     """Raise for real, so that Python sets cause and context itself."""
     try:
         if during is not None:
@@ -37,7 +50,9 @@ def raised(outer: BaseException, *, cause: BaseException | None = None, during: 
         return exc
 
 
-def test_what_nobody_knows_is_a_bug_is_not_retried_and_is_warned_of_once_per_type(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_nobody_knows_is_a_bug_is_not_retried_and_is_warned_of_once_per_type(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     own = Classifier()
     with caplog.at_level(logging.WARNING, logger="redrive.classify"):
         failures = [own.classify(Odd("x")) for _ in range(3)]
@@ -49,11 +64,19 @@ def test_what_nobody_knows_is_a_bug_is_not_retried_and_is_warned_of_once_per_typ
 
 
 @pytest.mark.req("CR-1.9")
-@pytest.mark.parametrize("exc", [TypeError("x"), KeyError("x"), ZeroDivisionError(), AssertionError(), ValueError("x"), NameError("n")])
+@pytest.mark.parametrize(
+    "exc",
+    [TypeError("x"), KeyError("x"), ZeroDivisionError(), AssertionError(), ValueError("x"), NameError("n")],
+)
 def test_a_bug_is_a_bug(exc: Exception) -> None:
     failure = classify(exc)
 
-    assert (failure.code, failure.category, failure.retryable, failure.severity) == ("BUG_CODE", "bug", False, "critical")
+    assert (failure.code, failure.category, failure.retryable, failure.severity) == (
+        "BUG_CODE",
+        "bug",
+        False,
+        "critical",
+    )
 
 
 @pytest.mark.parametrize("wrapper", [RuntimeError("w"), Wrapped("w"), ValueError("w"), Exception("w")])
@@ -147,9 +170,18 @@ def test_a_huge_message_is_cut() -> None:
 
 def test_signals_are_read_as_what_the_stage_asked_for() -> None:
     retry, snooze = classify(Retry(5, message="again")), classify(Snooze(7))
-    cancel, fail, own = classify(Cancel("enough")), classify(Fail("NOT_FOUND")), classify(Fail("NOT_PDF", "no PDF"))
+    cancel, fail, own = (
+        classify(Cancel("enough")),
+        classify(Fail("NOT_FOUND")),
+        classify(Fail("NOT_PDF", "no PDF")),
+    )
 
-    assert (retry.asked, retry.retry_after, retry.retryable, retry.message) == (Asked.RETRY, 5.0, True, "again")
+    assert (retry.asked, retry.retry_after, retry.retryable, retry.message) == (
+        Asked.RETRY,
+        5.0,
+        True,
+        "again",
+    )
     assert (snooze.asked, snooze.retry_after) == (Asked.SNOOZE, 7.0)
     assert (cancel.asked, cancel.retryable, cancel.message) == (Asked.CANCEL, False, "enough")
     assert (fail.code, fail.canonical, fail.retryable) == ("NOT_FOUND", "NOT_FOUND", False)
@@ -158,7 +190,7 @@ def test_signals_are_read_as_what_the_stage_asked_for() -> None:
 
 def test_retry_without_a_delay_leaves_it_to_the_policy() -> None:
     assert classify(Retry()).retry_after is None
-    assert str(Retry()) and str(Snooze(1)) and str(Fail("X"))
+    assert all(str(signal) for signal in (Retry(), Snooze(1), Fail("X")))
 
 
 @pytest.mark.parametrize("build", [lambda: Retry(-1), lambda: Snooze(-1), lambda: Snooze("soon")])

@@ -14,11 +14,29 @@ from .build import failure
 GATEWAY = CodeSet(
     "pdf2xml",
     [
-        OwnCode("GW_TIMEOUT", ["NETWORK_TIMEOUT", "TIMEOUT"], retryable=True, line="Conversion is taking too long."),
+        OwnCode(
+            "GW_TIMEOUT",
+            ["NETWORK_TIMEOUT", "TIMEOUT"],
+            retryable=True,
+            line="Conversion is taking too long.",
+        ),
         OwnCode("IO_ERROR", ["DISK_FULL"], retryable=False, line="Temporary storage issue."),
-        OwnCode("IO_ERROR", [Category.IO, FileExistsError], retryable=True, max_attempts=2, line="Temporary storage issue."),
+        OwnCode(
+            "IO_ERROR",
+            [Category.IO, FileExistsError],
+            retryable=True,
+            max_attempts=2,
+            line="Temporary storage issue.",
+        ),
         OwnCode("GW_5XX", [408, 425, 429, range(500, 600), "network"], retryable=True, stages=["convert"]),
-        OwnCode("GW_4XX", [range(400, 500)], retryable=False, stages=["convert"], severity=Severity.WARNING, hint="Look at the mapping."),
+        OwnCode(
+            "GW_4XX",
+            [range(400, 500)],
+            retryable=False,
+            stages=["convert"],
+            severity=Severity.WARNING,
+            hint="Look at the mapping.",
+        ),
         OwnCode("NOT_PDF"),
     ],
     otherwise=OwnCode("UNKNOWN", line="Something went wrong. We have logged it."),
@@ -40,7 +58,9 @@ GATEWAY = CodeSet(
         (failure(taxonomy.BUG_CODE, lineage=()), None, "UNKNOWN", False),
     ],
 )
-def test_the_first_entry_that_takes_a_failure_names_it(what: object, stage: str | None, code: str, retryable: bool) -> None:
+def test_the_first_entry_that_takes_a_failure_names_it(
+    what: object, stage: str | None, code: str, retryable: bool
+) -> None:
     own = GATEWAY.translate(what, stage=stage)  # type: ignore[arg-type]
 
     assert (own.code, own.retryable) == (code, retryable)
@@ -48,9 +68,16 @@ def test_the_first_entry_that_takes_a_failure_names_it(what: object, stage: str 
 
 
 def test_an_own_code_brings_its_own_words_and_limit_and_keeps_the_facts() -> None:
-    own = GATEWAY.translate(failure(taxonomy.REQUEST_INVALID, http_status=400, retry_after=3.0), stage="convert")
+    own = GATEWAY.translate(
+        failure(taxonomy.REQUEST_INVALID, http_status=400, retry_after=3.0), stage="convert"
+    )
 
-    assert (own.hint, own.severity, own.http_status, own.retry_after) == ("Look at the mapping.", "warning", 400, 3.0)
+    assert (own.hint, own.severity, own.http_status, own.retry_after) == (
+        "Look at the mapping.",
+        "warning",
+        400,
+        3.0,
+    )
     assert own.line == taxonomy.REQUEST_INVALID.line
     assert own.rule.endswith("-> GW_4XX")
     assert GATEWAY.translate(failure(taxonomy.IO_ERROR)).max_attempts == 2
@@ -67,7 +94,9 @@ def test_a_fail_signal_may_name_an_own_code() -> None:
 
 
 def test_retryable_may_depend_on_the_stage_being_idempotent() -> None:
-    race = CodeSet("app", [OwnCode("RACE", ["CONFLICT"], retryable=Retryable.IF_IDEMPOTENT)], otherwise=OwnCode("ELSE"))
+    race = CodeSet(
+        "app", [OwnCode("RACE", ["CONFLICT"], retryable=Retryable.IF_IDEMPOTENT)], otherwise=OwnCode("ELSE")
+    )
 
     assert race.translate(failure(taxonomy.CONFLICT), idempotent=True).retryable
     assert not race.translate(failure(taxonomy.CONFLICT), idempotent=False).retryable
@@ -93,9 +122,31 @@ def test_codes_are_found_by_name() -> None:
         lambda: CodeSet("app", [], otherwise="Y"),
         lambda: taxonomy.code_named("NETWORK_TIMEOOT"),
         lambda: taxonomy.code_named("ZZZ"),
-        lambda: Code(name="bad", category=Category.IO, retryable=Retryable.NO, severity=Severity.INFO, line="x", hint=""),
-        lambda: Code(name="BAD", category=Category.IO, retryable=Retryable.NO, severity=Severity.INFO, line=" ", hint=""),
-        lambda: Code(name="BAD", category=Category.IO, retryable=Retryable.NO, severity=Severity.INFO, line="x", hint="", max_attempts=0),
+        lambda: Code(
+            name="bad",
+            category=Category.IO,
+            retryable=Retryable.NO,
+            severity=Severity.INFO,
+            line="x",
+            hint="",
+        ),
+        lambda: Code(
+            name="BAD",
+            category=Category.IO,
+            retryable=Retryable.NO,
+            severity=Severity.INFO,
+            line=" ",
+            hint="",
+        ),
+        lambda: Code(
+            name="BAD",
+            category=Category.IO,
+            retryable=Retryable.NO,
+            severity=Severity.INFO,
+            line="x",
+            hint="",
+            max_attempts=0,
+        ),
     ],
 )
 def test_wrong_codes_are_refused_with_a_fix(build: object) -> None:

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from redrive import Backoff, Breaker, Category, ConfigurationError, Failure, Jitter, RetryPolicy
 from redrive.core import breaker_state as step
@@ -22,7 +21,10 @@ STEADY = RetryPolicy(5, Backoff.exponential(1, cap=60, jitter=Jitter.none()))
 
 
 def decided(
-    policy: RetryPolicy = STEADY, what: Failure | None = None, standing: Standing | None = None, **history: object
+    policy: RetryPolicy = STEADY,
+    what: Failure | None = None,
+    standing: Standing | None = None,
+    **history: object,
 ) -> Decision:
     return decide(policy, what or failure(), History(**history), 100.0, 0.5, standing)  # type: ignore[arg-type]
 
@@ -256,7 +258,13 @@ def test_a_longer_told_delay_never_shortens_the_wait(
 ) -> None:
     short, long = sorted((first or 0.0, second or 0.0))
     waits = [
-        decide(RetryPolicy(100, retry_on="all"), failure(code, retry_after=told), History(attempt=attempt), 0, draw)
+        decide(
+            RetryPolicy(100, retry_on="all"),
+            failure(code, retry_after=told),
+            History(attempt=attempt),
+            0,
+            draw,
+        )
         for told in (short, long)
     ]
 

@@ -1,59 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""guard on virtual time: retries, holds, deadlines, signals, hooks and notes, sync and async alike."""
+"""guard on virtual time: retries, holds, signals, hooks and notes, sync and async alike."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import itertools
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import redrive
-from redrive import Backoff, Breaker, BreakerOpenError, CallEvent, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze, guard
+from redrive import (
+    Backoff,
+    Breaker,
+    BreakerOpenError,
+    CallEvent,
+    Cancel,
+    Fail,
+    Retry,
+    RetryPolicy,
+    Snooze,
+    guard,
+)
 from redrive.core.breaker_state import Phase
-from redrive.engine.runtime import SYSTEM
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import virtual_time
 
-STEADY = RetryPolicy(4, Backoff.exponential(1, jitter=Jitter.none()))
-DOWN = ConnectionRefusedError
-"""A step of a script: the dependency refuses the connection, each time with an exception of its own."""
-
-
-class Script:
-    """A function that does, call by call, what it is told: raise an exception, or return a value."""
-
-    def __init__(self, *steps: object) -> None:
-        self.steps = list(steps)
-        self.calls = 0
-
-    def __call__(self, *_args: object, **_kwargs: object) -> object:
-        self.calls += 1
-        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-        if step is DOWN:
-            raise DOWN(111, "refused")
-        if isinstance(step, BaseException) and not getattr(step, "is_returned", False):
-            raise step
-        return step() if callable(step) else step
-
-
-Runner = Callable[[Script, "redrive.Guard"], object]
-
-
-def run_sync(script: Script, guarded_by: redrive.Guard) -> object:
-    return guarded_by(script)()
-
-
-def run_async(script: Script, guarded_by: redrive.Guard) -> object:
-    async def work() -> object:
-        return script()
-
-    return asyncio.run(guarded_by(work)())  # type: ignore[arg-type]
-
-
-both = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])
+from .scripts import DOWN, STEADY, Runner, Script, both, run_async
 
 
 @both
@@ -186,7 +159,13 @@ def test_a_fail_fast_breaker_lets_a_retry_through_that_comes_after_it_half_opens
     slow = RetryPolicy(4, Backoff.fixed(40))
     script = Script(DOWN, "ok")
     with virtual_time():
-        assert run(script, guard(retry=slow, breaker=Breaker("api", consecutive=1, open_for=30, mode="fail_fast"))) == "ok"
+        assert (
+            run(
+                script,
+                guard(retry=slow, breaker=Breaker("api", consecutive=1, open_for=30, mode="fail_fast")),
+            )
+            == "ok"
+        )
 
 
 @both
@@ -220,7 +199,12 @@ def test_an_async_probe_is_awaited() -> None:
         asked.append("probe")
 
     with virtual_time():
-        assert run_async(Script(DOWN, "ok"), guard(retry=STEADY, breaker=Breaker("api", consecutive=1, probe=probe))) == "ok"
+        assert (
+            run_async(
+                Script(DOWN, "ok"), guard(retry=STEADY, breaker=Breaker("api", consecutive=1, probe=probe))
+            )
+            == "ok"
+        )
 
     assert asked == ["probe"]
 
@@ -262,13 +246,16 @@ def test_after_a_hold_work_is_let_go_gradually(run: Runner) -> None:
         run(Script("ok"), guarded_by)
         assert clock.monotonic() == before
 
-    gaps = [later - earlier for earlier, later in zip(ends, ends[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(ends)]
     assert gaps[0] > gaps[5] > gaps[15] > 0
 
 
 @both
 def test_a_failure_rate_counts_the_successes_too(run: Runner) -> None:
-    guarded_by = guard(retry=RetryPolicy(1), breaker=Breaker("api", failure_rate=0.5, window=60, min_calls=4, mode="fail_fast"))
+    guarded_by = guard(
+        retry=RetryPolicy(1),
+        breaker=Breaker("api", failure_rate=0.5, window=60, min_calls=4, mode="fail_fast"),
+    )
 
     def call(step: object) -> Phase:
         try:
@@ -336,7 +323,12 @@ def test_hooks_see_every_retry_hold_and_giving_up(run: Runner) -> None:
 @both
 def test_a_refused_call_is_an_event_too_and_a_hold_is_told_once(run: Runner) -> None:
     events: list[CallEvent] = []
-    guarded_by = guard(breaker=Breaker("api", consecutive=1, open_for=30), deadline=10, on_hold=events.append, on_dead=events.append)
+    guarded_by = guard(
+        breaker=Breaker("api", consecutive=1, open_for=30),
+        deadline=10,
+        on_hold=events.append,
+        on_dead=events.append,
+    )
     with virtual_time():
         guarded_by.cell.open()
         with pytest.raises(BreakerOpenError):
@@ -347,7 +339,9 @@ def test_a_refused_call_is_an_event_too_and_a_hold_is_told_once(run: Runner) -> 
 
 
 @both
-def test_a_hook_that_fails_changes_nothing_and_is_logged(run: Runner, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_fails_changes_nothing_and_is_logged(
+    run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(_event: CallEvent) -> None:
         raise RuntimeError("hook")
 
@@ -371,7 +365,9 @@ def test_an_interrupt_gives_the_probe_back(run: Runner) -> None:
 
 
 @both
-def test_a_rule_that_raises_reaches_the_caller_as_wrong_configuration_and_gives_the_probe_back(run: Runner) -> None:
+def test_a_rule_that_raises_reaches_the_caller_as_wrong_configuration_and_gives_the_probe_back(
+    run: Runner,
+) -> None:
     def broken(_exc: BaseException) -> str:
         raise LookupError("oops")
 
@@ -399,157 +395,12 @@ def test_conflicts_are_retried_only_where_that_is_declared_safe(run: Runner) -> 
 
 @both
 def test_own_codes_and_their_limits_apply(run: Runner) -> None:
-    codes = redrive.CodeSet("app", [redrive.OwnCode("GW", ["network"], max_attempts=2)], otherwise=redrive.OwnCode("ELSE"))
+    codes = redrive.CodeSet(
+        "app", [redrive.OwnCode("GW", ["network"], max_attempts=2)], otherwise=redrive.OwnCode("ELSE")
+    )
     script = Script(DOWN)
     with virtual_time(), pytest.raises(ConnectionRefusedError) as raised:
         run(script, guard(retry=STEADY, codes=codes))
 
     assert script.calls == 2
     assert "GW may fail 2 attempts" in raised.value.__notes__[0]
-
-
-def test_an_attempt_that_takes_too_long_is_cancelled_and_tried_again() -> None:
-    cancelled: list[int] = []
-    calls = 0
-
-    @guard(retry=RetryPolicy(2, Backoff.fixed(0)), timeout=0.01)
-    async def slow() -> str:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            return "quick"
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.append(calls)
-            raise
-        return "never"
-
-    assert asyncio.run(slow()) == "quick"
-    assert cancelled == [1]
-
-
-def test_the_last_timeout_reaches_the_caller_as_one() -> None:
-    @guard(retry=RetryPolicy(1), timeout=0.01)
-    async def slow() -> None:
-        await asyncio.Event().wait()
-
-    with pytest.raises(TimeoutError) as raised:
-        asyncio.run(slow())
-
-    assert isinstance(raised.value, redrive.errors.AttemptTimeoutError)
-    assert raised.value.timeout == 0.01
-
-
-def test_a_deadline_cuts_a_running_async_attempt() -> None:
-    @guard(retry=STEADY, timeout=60, deadline=0.01)
-    async def slow() -> None:
-        await asyncio.Event().wait()
-
-    with pytest.raises(redrive.errors.DeadlineExceededError) as raised:
-        asyncio.run(slow())
-
-    assert raised.value.deadline == 0.01
-
-
-def test_the_functions_own_timeout_is_not_mistaken_for_ours() -> None:
-    own = TimeoutError("mine")
-
-    @guard(retry=RetryPolicy(1), timeout=60)
-    async def slow() -> None:
-        raise own
-
-    with pytest.raises(TimeoutError) as raised:
-        asyncio.run(slow())
-
-    assert raised.value is own
-
-
-def test_a_cancelled_task_is_not_retried() -> None:
-    calls = 0
-
-    async def scene() -> None:
-        started = asyncio.Event()
-
-        @guard(retry=RetryPolicy(5, retry_on="all"), timeout=60)
-        async def wait() -> None:
-            nonlocal calls
-            calls += 1
-            started.set()
-            await asyncio.Event().wait()
-
-        task = asyncio.ensure_future(wait())
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scene())
-    assert calls == 1
-
-
-def test_many_held_tasks_send_one_probe_at_a_time() -> None:
-    running = most = 0
-
-    async def scene() -> list[str]:
-        guarded_by = guard(retry=STEADY, breaker=Breaker("api", consecutive=1, open_for=30))
-
-        @guarded_by
-        async def call() -> str:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0)
-            running -= 1
-            return "ok"
-
-        guarded_by.cell.open()
-        return await asyncio.gather(*(call() for _ in range(5)))
-
-    with virtual_time():
-        assert asyncio.run(scene()) == ["ok"] * 5
-    assert most == 1
-
-
-def test_bare_guard_keeps_name_signature_and_kind() -> None:
-    @guard
-    def plain(x: int, *, y: str = "") -> str:
-        """Say it."""
-        return y * x
-
-    @guard
-    async def spoken() -> None: ...
-
-    assert plain(2, y="a") == "aa"
-    assert (plain.__name__, plain.__doc__) == ("plain", "Say it.")
-    assert str(inspect.signature(plain)) == str(inspect.signature(plain.__wrapped__))  # type: ignore[attr-defined]
-    assert inspect.iscoroutinefunction(spoken)
-
-
-def test_methods_partials_and_callable_objects_can_be_guarded() -> None:
-    class Client:
-        @guard
-        def get(self, n: int) -> int:
-            return n
-
-        @classmethod
-        @guard
-        def make(cls) -> str:
-            return cls.__name__
-
-        async def __call__(self) -> str:
-            return "called"
-
-    assert Client().get(3) == 3
-    assert Client.make() == "Client"
-    called: Awaitable[str] = guard(Client())()  # type: ignore[assignment]
-    assert asyncio.run(called) == "called"  # type: ignore[arg-type]
-
-
-def test_virtual_time_touches_nothing_outside_its_context() -> None:
-    with virtual_time() as clock:
-        clock.advance(5)
-        assert redrive.engine.runtime.CURRENT.get() is not SYSTEM
-
-    assert redrive.engine.runtime.CURRENT.get() is SYSTEM
-    assert isinstance(clock, VirtualClock)

@@ -36,7 +36,11 @@ def test_a_status_below_400_that_was_raised_is_a_protocol_error() -> None:
     [
         (429, {"error": {"code": "rate_limit_exceeded", "type": "requests"}}, "RATE_LIMITED"),
         (429, {"error": {"code": "insufficient_quota", "type": "insufficient_quota"}}, "QUOTA_EXHAUSTED"),
-        (400, {"error": {"code": "context_length_exceeded", "type": "invalid_request_error"}}, "REQUEST_TOO_LARGE"),
+        (
+            400,
+            {"error": {"code": "context_length_exceeded", "type": "invalid_request_error"}},
+            "REQUEST_TOO_LARGE",
+        ),
         (400, {"error": {"code": "content_policy_violation"}}, "REJECTED_POLICY"),
         (401, {"error": {"code": "invalid_api_key", "type": "invalid_request_error"}}, "AUTH_INVALID"),
         (401, {"error": {"code": None, "type": "invalid_request_error"}}, "AUTH_INVALID"),
@@ -56,12 +60,16 @@ def test_a_status_below_400_that_was_raised_is_a_protocol_error() -> None:
         (418, {"code": "validation_error"}, "REQUEST_INVALID"),
     ],
 )
-def test_the_providers_own_word_wins_where_it_says_more_than_the_status(status: int, body: object, code: str) -> None:
+def test_the_providers_own_word_wins_where_it_says_more_than_the_status(
+    status: int, body: object, code: str
+) -> None:
     for form in (body, json.dumps(body), json.dumps(body).encode(), [body]):
         assert read_answer(status, AT, body=form).code.name == code
 
 
-@pytest.mark.parametrize("headers", [{"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"}, {"Retry-After": "60"}])
+@pytest.mark.parametrize(
+    "headers", [{"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"}, {"Retry-After": "60"}]
+)
 def test_a_403_with_a_spent_limit_is_a_rate_limit(headers: dict[str, str]) -> None:
     verdict = read_answer(403, AT, headers=headers)
 
@@ -69,7 +77,12 @@ def test_a_403_with_a_spent_limit_is_a_rate_limit(headers: dict[str, str]) -> No
 
 
 def test_retry_info_in_the_body_is_a_told_delay_and_the_header_wins_over_it() -> None:
-    body = {"error": {"status": "RESOURCE_EXHAUSTED", "details": [{"@type": "x/Help"}, {"@type": "x/RetryInfo", "retryDelay": "34s"}]}}
+    body = {
+        "error": {
+            "status": "RESOURCE_EXHAUSTED",
+            "details": [{"@type": "x/Help"}, {"@type": "x/RetryInfo", "retryDelay": "34s"}],
+        }
+    }
 
     assert read_answer(429, AT, body=body).retry_after == 34
     assert read_answer(429, AT, body=body, headers={"retry-after": "5"}).retry_after == 5
@@ -81,14 +94,34 @@ def test_the_request_id_is_kept_from_headers_or_body() -> None:
     assert len(read_answer(500, AT, headers={"request-id": "x" * 10_000}).request_id or "") == 200
 
 
-@pytest.mark.parametrize("body", [None, b"", "<html>oops</html>", b"\xff\xfe", "[]", "7", "[" * 100_000, "x" * (BODY_MAX + 1), {"error": 5}, 5])
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        b"",
+        "<html>oops</html>",
+        b"\xff\xfe",
+        "[]",
+        "7",
+        "[" * 100_000,
+        "x" * (BODY_MAX + 1),
+        {"error": 5},
+        5,
+    ],
+)
 def test_an_unreadable_body_says_nothing(body: object) -> None:
     assert read_body(body).words == ()
     assert read_answer(503, AT, body=body).code.name == "NETWORK_UNAVAILABLE"
 
 
 def test_words_are_read_in_any_case_and_punctuation() -> None:
-    for word in ("rate_limit_exceeded", "rateLimitExceeded", "RATE_LIMIT_EXCEEDED", "rate-limit-exceeded", "RateLimitExceededException"):
+    for word in (
+        "rate_limit_exceeded",
+        "rateLimitExceeded",
+        "RATE_LIMIT_EXCEEDED",
+        "rate-limit-exceeded",
+        "RateLimitExceededException",
+    ):
         meaning = meaning_of(word)
         assert meaning is not None
         assert meaning.name == "RATE_LIMITED"
@@ -96,7 +129,11 @@ def test_words_are_read_in_any_case_and_punctuation() -> None:
     assert read_body({"code": "strange_word"}).word == "strange_word"
 
 
-json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda c: st.lists(c, max_size=4) | st.dictionaries(st.text(max_size=8), c, max_size=4), max_leaves=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda c: st.lists(c, max_size=4) | st.dictionaries(st.text(max_size=8), c, max_size=4),
+    max_leaves=20,
+)
 
 
 @given(st.integers(100, 599), json_values)

@@ -36,7 +36,9 @@ def test_a_dead_letter_can_always_be_brought_to_an_end_and_a_discard_undone() ->
     assert not [arrow for arrow in arrows if arrow[0] == "resolved"]
 
 
-@pytest.mark.parametrize(("state", "verb"), list(itertools.product([None, *JobState], sorted({move.verb for move in JOB_MOVES}))))
+@pytest.mark.parametrize(
+    ("state", "verb"), list(itertools.product([None, *JobState], sorted({move.verb for move in JOB_MOVES})))
+)
 def test_every_other_move_of_a_job_is_refused(state: JobState | None, verb: str) -> None:
     known = [move for move in JOB_MOVES if (move.source, move.verb) == (state, verb)]
 

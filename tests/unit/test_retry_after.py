@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive import classify
-from redrive.core.retry_after import TOLD_MAX, fold_headers, from_attributes, from_duration, from_headers, from_milliseconds
+from redrive.core.retry_after import (
+    TOLD_MAX,
+    fold_headers,
+    from_attributes,
+    from_duration,
+    from_headers,
+    from_milliseconds,
+)
 from redrive.core.retry_after import from_retry_after as read
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -130,7 +137,9 @@ def test_milliseconds_win_over_seconds() -> None:
         ({"x-ratelimit-limit": "12"}, None),
     ],
 )
-def test_reset_headers_tell_when_the_spent_limit_is_back(headers: dict[str, str], seconds: float | None) -> None:
+def test_reset_headers_tell_when_the_spent_limit_is_back(
+    headers: dict[str, str], seconds: float | None
+) -> None:
     assert from_headers(headers, NOW, is_limit=True) == (None if seconds is None else pytest.approx(seconds))
 
 
@@ -180,7 +189,9 @@ def test_headers_that_cannot_be_read_tell_nothing() -> None:
     assert fold_headers(Broken()) == {}
 
 
-values = st.one_of(st.text(max_size=60), st.integers(), st.floats(), st.none(), st.binary(max_size=20), st.timedeltas())
+values = st.one_of(
+    st.text(max_size=60), st.integers(), st.floats(), st.none(), st.binary(max_size=20), st.timedeltas()
+)
 
 
 @given(values, st.floats(0, 4e9))
@@ -189,7 +200,12 @@ def test_whatever_is_told_the_answer_is_none_or_a_sane_delay(value: object, now:
         assert told is None or 0 <= told <= TOLD_MAX
 
 
-@given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms", "date", "x-ratelimit-reset", "ratelimit-reset-x"]), st.text(max_size=40)))
+@given(
+    st.dictionaries(
+        st.sampled_from(["retry-after", "retry-after-ms", "date", "x-ratelimit-reset", "ratelimit-reset-x"]),
+        st.text(max_size=40),
+    )
+)
 def test_headers_never_crash(headers: dict[str, str]) -> None:
     told = from_headers(headers, NOW, is_limit=True)
 

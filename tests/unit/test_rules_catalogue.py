@@ -188,6 +188,8 @@ def test_exceptions_that_hold_each_other_come_to_an_end():
     wrapped.__cause__ = url_error
     own_reason = URLError("x")
     own_reason.reason = own_reason
+    own_orig = sqlalchemy.exc.OperationalError("select 1", {}, Exception("x"))
+    own_orig.orig = own_orig
 
-    for exc in (wrapped, url_error, own_reason):
+    for exc in (wrapped, url_error, own_reason, own_orig):
         assert isinstance(Classifier().classify(exc), Failure)

@@ -19,6 +19,8 @@ import lzma
 import pickle
 import plistlib
 import queue
+import socket
+import ssl
 import struct
 import subprocess
 import tarfile
@@ -250,3 +252,13 @@ def test_memory_and_streams():
     assert classify(MemoryError()).code == "OUT_OF_MEMORY"
     assert classify(EOFError()).code == "NETWORK_RESET"
     assert classify(asyncio.IncompleteReadError(b"", 5)).code == "NETWORK_PROTOCOL"
+
+
+def test_a_resolver_out_of_memory_and_a_certificate_refused_under_the_root_class():
+    refused = ssl.SSLError(1, "certificate verify failed")
+    refused.reason = "CERTIFICATE_VERIFY_FAILED"
+
+    assert classify(socket.gaierror(socket.EAI_MEMORY, "memory")).code == "OUT_OF_MEMORY"
+    assert classify(socket.gaierror(socket.EAI_AGAIN, "try again")).code == "NETWORK_DNS"
+    assert classify(socket.herror(1, "unknown host")).code == "NETWORK_DNS"
+    assert classify(refused).code == "TLS_CERTIFICATE"

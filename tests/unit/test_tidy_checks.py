@@ -85,7 +85,7 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
     (bounds.stray_prints, ENGINE, "print('x')", "print outside"),
     (bounds.asserts, ENGINE, "assert x", "assert is gone"),
     (words.licence_line, CORE, '"""No licence."""', "first line"),
-    (words.licence_line, CORE, "", "first line"),
+    (words.licence_line, CORE, f"\n{words.SPDX}\n", "first line"),
     (words.module_docstring, CORE, "x = 1", "no docstring"),
     (words.module_docstring, CORE, '"""' + "line\n" * 9 + '"""', "has 9 lines"),
     (words.module_docstring, CORE, '"""Short."""\n' + "x = 1\n" * 100, "should also say"),
@@ -156,6 +156,7 @@ TIDY: list[tuple[Check, str, str]] = [
     (bounds.stray_clocks, "src/redrive/config.py", "os.environ.get('REDRIVE_X')"),
     (bounds.stray_prints, "src/redrive/cli/app.py", "print('x')"),
     (words.licence_line, CORE, f"{words.SPDX}\n"),
+    (words.licence_line, "tests/unit/__init__.py", ""),
     (words.module_docstring, CORE, '"""A tree.\n\n' + "    |-- leaf\n" * 20 + 'No more.\n"""'),
     (words.name_docstrings, CORE, "def _f(): ...\nclass _C:\n    def m(self): ..."),
     (words.name_docstrings, CORE, "@overload\ndef f(x: int) -> int: ..."),
@@ -228,9 +229,7 @@ def test_ignored_rules_side_by_side_are_found() -> None:
     assert words.unexplained_rules('[tool.ruff.lint.per-file-ignores]\n"tests/**" = ["D105", "S101"]') != []
 
 
-@pytest.mark.parametrize(
-    "line", ["--index-url https://packages.example", "x @ file:///wheels/x.whl", "-f wheels"]
-)
+@pytest.mark.parametrize("line", ["-i https://packages.example", "x @ file:///wheels/x.whl", "-f wheels"])
 def test_a_host_in_a_pinned_file_is_found(tmp_path: Path, line: str) -> None:
     pinned = tmp_path / "run.txt"
     pinned.write_text(

@@ -23,6 +23,9 @@ from tests.wire.server import Behaviour, Listener, Refusing
 if TYPE_CHECKING:
     from pathlib import Path
 
+# gRPC's native code writes every broken connection to standard error; it reads this once, when it is first imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 Serve = Callable[..., Listener]
 
 

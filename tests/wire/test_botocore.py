@@ -3,45 +3,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import boto3
 import botocore.exceptions
 import pytest
-from botocore.config import Config
 
 from redrive.core.failure import Category
 from redrive.engine.classifier import classify
+from tests.wire.aws import make_client
 from tests.wire.clients import HASTY_S, PATIENT_S
 from tests.wire.server import answer, disconnect, garbage, reset, silence, truncated_body
 
 
-@cache
-def _session() -> boto3.session.Session:
-    """A session remembers the service descriptions, which take half a second to load."""
-    return boto3.session.Session()
-
-
-def _client(service: str, address: str, *, timeout: float = PATIENT_S, **more: object):
-    config = Config(
-        retries={"total_max_attempts": 1},
-        connect_timeout=timeout,
-        read_timeout=timeout,
-        s3={"addressing_style": "path"},
-        **more,
-    )
-    return _session().client(
-        service,
-        endpoint_url=address,
-        region_name="eu-central-1",
-        aws_access_key_id="made-up",
-        aws_secret_access_key="made-up",
-        config=config,
-    )
-
-
 def _s3_failure(address: str, **how: object):
-    client = _client("s3", address, **how)
+    client = make_client("s3", address, **how)
     with pytest.raises(Exception) as raised:  # noqa: PT011 - what is raised is what is tested
         client.get_object(Bucket="bucket", Key="key")
     client.close()
@@ -110,7 +84,7 @@ DYNAMODB_ERRORS = [
 def test_a_400_of_dynamodb_means_what_its_type_says(serve, kind, code, heals):
     body = {"__type": kind, "message": "as documented"}
     headers = {"content-type": "application/x-amz-json-1.0", "x-amzn-requestid": "ABC"}
-    client = _client("dynamodb", serve(answer(400, body, headers)).url)
+    client = make_client("dynamodb", serve(answer(400, body, headers)).url)
 
     with pytest.raises(botocore.exceptions.ClientError) as raised:
         client.get_item(TableName="table", Key={"id": {"S": "1"}})
@@ -125,7 +99,7 @@ def test_a_400_of_dynamodb_means_what_its_type_says(serve, kind, code, heals):
 @pytest.mark.req("CR-1.4")
 def test_a_failed_condition_heals_for_an_idempotent_stage(serve):
     body = {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "message": "no"}
-    client = _client("dynamodb", serve(answer(400, body)).url)
+    client = make_client("dynamodb", serve(answer(400, body)).url)
 
     with pytest.raises(botocore.exceptions.ClientError) as raised:
         client.put_item(TableName="table", Item={"id": {"S": "1"}})
@@ -141,7 +115,7 @@ def test_a_deleted_queue_of_sqs_is_not_found(serve):
     listener = serve(
         answer(400, body, {"x-amzn-query-error": "AWS.SimpleQueueService.NonExistentQueue;Sender"})
     )
-    client = _client("sqs", listener.url)
+    client = make_client("sqs", listener.url)
 
     with pytest.raises(botocore.exceptions.ClientError) as raised:
         client.send_message(QueueUrl=f"{listener.url}/1/queue", MessageBody="x")
@@ -152,7 +126,7 @@ def test_a_deleted_queue_of_sqs_is_not_found(serve):
 
 
 def test_the_answer_to_a_head_request_has_no_body_and_keeps_its_status(serve):
-    client = _client("s3", serve(answer(404)).url)
+    client = make_client("s3", serve(answer(404)).url)
 
     with pytest.raises(botocore.exceptions.ClientError) as raised:
         client.head_object(Bucket="bucket", Key="key")
@@ -189,7 +163,7 @@ def test_refused_and_unresolved_are_told_apart(refusing):
 
 @pytest.mark.req("CR-1.1")
 def test_a_body_that_ends_too_early_heals(serve):
-    client = _client("s3", serve(truncated_body).url)
+    client = make_client("s3", serve(truncated_body).url)
     body = client.get_object(Bucket="bucket", Key="key")["Body"]
 
     with pytest.raises(Exception) as raised:  # noqa: PT011
@@ -229,7 +203,7 @@ def test_missing_credentials_and_regions_are_wrong_configuration(monkeypatch, tm
 
 @pytest.mark.req("CR-1.5")
 def test_a_parameter_of_the_wrong_type_does_not_heal(refusing):
-    client = _client("s3", refusing.url)
+    client = make_client("s3", refusing.url)
 
     with pytest.raises(botocore.exceptions.ParamValidationError) as raised:
         client.get_object(Bucket="bucket", Key=7)
@@ -245,7 +219,7 @@ def test_a_parameter_of_the_wrong_type_does_not_heal(refusing):
 def test_a_failed_upload_is_what_the_call_beneath_it_says(serve, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"content")
-    client = _client("s3", serve(answer(403, _xml("AccessDenied"))).url)
+    client = make_client("s3", serve(answer(403, _xml("AccessDenied"))).url)
 
     with pytest.raises(boto3.exceptions.S3UploadFailedError) as raised:
         client.upload_file(str(source), "bucket", "key")
@@ -255,7 +229,7 @@ def test_a_failed_upload_is_what_the_call_beneath_it_says(serve, tmp_path):
 
 
 def test_a_waiter_that_ran_out_of_attempts_is_not_ready_yet(serve):
-    client = _client("s3", serve(answer(404)).url)
+    client = make_client("s3", serve(answer(404)).url)
 
     with pytest.raises(botocore.exceptions.WaiterError) as raised:
         client.get_waiter("object_exists").wait(

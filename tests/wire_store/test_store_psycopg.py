@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -282,14 +282,12 @@ def test_a_backend_that_is_terminated_heals_and_so_does_the_lost_connection(data
     assert (afterwards.code, afterwards.retryable) == ("NETWORK_RESET", True)
 
 
-def test_a_server_that_stops_mid_connection_heals(postgres):
-    with connect(postgres.port) as survivor:
-        postgres.stop()
-        try:
-            broken = failure_of(survivor.execute, "select 1")
-            gone = failure_of(connect, postgres.port)
-        finally:
-            postgres.start()
+def test_a_server_that_stops_mid_connection_heals():
+    own = Postgres()
+    with closing(own), connect(own.port) as survivor:
+        own.stop()
+        broken = failure_of(survivor.execute, "select 1")
+        gone = failure_of(connect, own.port)
 
     # An immediate stop may still send its farewell before the connection breaks.
     assert broken.code in {"NETWORK_RESET", "NETWORK_UNAVAILABLE"}

@@ -34,7 +34,8 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with t
 def root(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Run work through stages and account for every failure."""

@@ -47,14 +47,16 @@ class Story:
     """What has been told so far."""
 
     console: Console
-    started_at: float = field(default_factory=lambda: CURRENT.get().clock.monotonic())
+    started_at: float
     counts: Counter[str] = field(default_factory=Counter)
     outcomes: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def tell(self, event: CallEvent) -> None:
         """Show one retry, hold or giving up as it happens."""
         self.counts[event.kind] += 1
-        what = f"{event.failure.code} ({event.failure.category})" if event.failure else "refused by the breaker"
+        what = (
+            f"{event.failure.code} ({event.failure.category})" if event.failure else "refused by the breaker"
+        )
         line = Text(f"  {self._elapsed():6.2f} s  ", style="dim")
         line.append(f"{_VERBS[event.kind]:9}", style=_STYLES[event.kind])
         line.append(f"{what:34}", style="bold")
@@ -76,7 +78,9 @@ class Story:
         steps = self.counts - before
         self.outcomes.append((title, ended, f"{steps['retry']} retried, {steps['hold']} held", reason))
         style = "green" if ended == "succeeded" else "red"
-        self.console.print(f"  {self._elapsed():6.2f} s  [{style}]{ended}[/] [dim]{reason}[/]", soft_wrap=True)
+        self.console.print(
+            f"  {self._elapsed():6.2f} s  [{style}]{ended}[/] [dim]{reason}[/]", soft_wrap=True
+        )
 
     def end(self) -> None:
         """Show the account of every call."""
@@ -89,8 +93,8 @@ class Story:
         self.console.print(table)
         ended = Counter(outcome for _, outcome, _, _ in self.outcomes)
         self.console.print(
-            f"{len(self.outcomes)} calls = {ended['succeeded']} succeeded + {ended['given up']} given up + {ended['refused']} refused; "
-            f"{self.counts['retry']} retries, {self.counts['hold']} holds."
+            f"{len(self.outcomes)} calls = {ended['succeeded']} succeeded + {ended['given up']} given up "
+            f"+ {ended['refused']} refused; {self.counts['retry']} retries, {self.counts['hold']} holds."
         )
 
     def _elapsed(self) -> float:
@@ -104,7 +108,7 @@ def play(console: Console, *, instant: bool = False) -> None:
             stack.enter_context(virtual_time())
         server = stack.enter_context(FlakyServer(_SCRIPTS).running())
         console.print(f"A flaky server runs on {server.url}; guard is put on calls to it.", highlight=False)
-        story = Story(console)
+        story = Story(console, CURRENT.get().clock.monotonic())
         _play_scenes(story, server.url)
         story.end()
 
@@ -115,7 +119,8 @@ def _play_scenes(story: Story, url: str) -> None:
             with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - always our own loopback server.
                 content: bytes = answer.read()
         except OSError as exc:
-            raise RuntimeError(f"GET {address}: {exc}") from exc
+            said = f"GET {address}: {exc}"
+            raise RuntimeError(said) from exc
         return content
 
     def bug() -> int:
@@ -127,12 +132,20 @@ def _play_scenes(story: Story, url: str) -> None:
     story.scene("A flaky service", "503, then a reset connection, then fine", lambda: fetch(f"{url}/flaky"))
     story.scene("A rate limit", "429 with Retry-After: 2, which is kept", lambda: fetch(f"{url}/limited"))
     story.scene("A spent quota", "402: no waiting heals that", lambda: fetch(f"{url}/quota"))
-    story.scene("Bad credentials", "401; the key in the URL stays out of sight", lambda: fetch(f"{url}/secret?api_key=demo-0123456789abcdef"))
+    story.scene(
+        "Bad credentials",
+        "401; the key in the URL stays out of sight",
+        lambda: fetch(f"{url}/secret?api_key=demo-0123456789abcdef"),
+    )
     story.scene("Something deleted", "404: not there, for good", lambda: fetch(f"{url}/orders/17"))
     story.scene("A bug of our own", "TypeError: trying again cannot help", retrying(bug))
     holding = _guard(story, Breaker("service", consecutive=2, open_for=2))
     held = holding(get)
-    story.scene("A service that is down", "the breaker opens; calls are held, no attempt is burned", lambda: held(f"{url}/down"))
+    story.scene(
+        "A service that is down",
+        "the breaker opens; calls are held, no attempt is burned",
+        lambda: held(f"{url}/down"),
+    )
     dead = failing_fast(get)
     nowhere = f"http://127.0.0.1:{_closed_port()}/"
     story.scene("A host that is gone", "refused twice: a fail-fast breaker opens", lambda: dead(nowhere))
@@ -142,7 +155,9 @@ def _play_scenes(story: Story, url: str) -> None:
 def _guard(story: Story, breaker: Breaker | None = None) -> Guard:
     retry = RetryPolicy(4, Backoff.exponential(0.5, cap=4, jitter=Jitter.ratio(0.2)))
     options = GuardOptions(retry=retry, on_retry=story.tell, on_hold=story.tell, on_dead=story.tell)
-    return guard(**options) if breaker is None else guard(**options, breaker=breaker)
+    if breaker is not None:
+        options["breaker"] = breaker
+    return guard(**options)
 
 
 def _closed_port() -> int:

@@ -11,7 +11,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,8 +22,8 @@ class Answer:
     """One scripted answer; status 0 breaks the connection instead."""
 
     status: int
-    body: Mapping[str, object] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, object] = field(default_factory=dict[str, object])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 RESET = Answer(0)
@@ -51,9 +51,11 @@ class FlakyServer:
             return script.pop(0) if len(script) > 1 else script[0]
 
     @contextmanager
-    def running(self) -> Iterator[FlakyServer]:
+    def running(self) -> Generator[FlakyServer]:
         """Serve until the block ends."""
-        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         thread.start()
         try:
             yield self

@@ -50,7 +50,10 @@ class Jitter:
     @classmethod
     def ratio(cls, ratio: float) -> Self:
         """Spread by a share to both sides: `delay * (1 - ratio + 2 * ratio * draw)`."""
-        return cls(JitterKind.RATIO, high=share("Jitter.ratio", ratio, fix="0.25 spreads by a quarter to both sides."))
+        return cls(
+            JitterKind.RATIO,
+            high=share("Jitter.ratio", ratio, fix="0.25 spreads by a quarter to both sides."),
+        )
 
     @classmethod
     def additive(cls, low: timedelta | float, high: timedelta | float) -> Self:
@@ -58,7 +61,10 @@ class Jitter:
         shortest, longest = seconds("Jitter.additive low", low), seconds("Jitter.additive high", high)
         if longest <= shortest:
             raise ConfigurationError(
-                field="Jitter.additive high", value=high, rule=f"must be more than low ({shortest:g})", fix="Give a wider range."
+                field="Jitter.additive high",
+                value=high,
+                rule=f"must be more than low ({shortest:g})",
+                fix="Give a wider range.",
             )
         return cls(JitterKind.ADDITIVE, shortest, longest)
 
@@ -119,14 +125,21 @@ class Backoff:
         first = seconds("Backoff.exponential initial", initial, above=True)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
             raise ConfigurationError(
-                field="Backoff.exponential factor", value=factor, rule="must be a number of at least 1", fix="2 doubles the delay."
+                field="Backoff.exponential factor",
+                value=factor,
+                rule="must be a number of at least 1",
+                fix="2 doubles the delay.",
             )
         lowest = seconds("Backoff.exponential floor", floor)
         return cls(Growth.EXPONENTIAL, (first,), float(factor), lowest, _cap(cap, max(first, lowest)), jitter)
 
     @classmethod
     def linear(
-        cls, step: timedelta | float, *, cap: timedelta | float = 60.0, jitter: Jitter = Jitter()  # noqa: B008 - a frozen value.
+        cls,
+        step: timedelta | float,
+        *,
+        cap: timedelta | float = 60.0,
+        jitter: Jitter = Jitter(),  # noqa: B008 - a frozen value.
     ) -> Self:
         """Grow by a step: `step * attempt`, up to `cap`."""
         first = seconds("Backoff.linear step", step, above=True)
@@ -140,13 +153,21 @@ class Backoff:
 
     @classmethod
     def schedule(
-        cls, delays: Iterable[timedelta | float], *, jitter: Jitter = Jitter()  # noqa: B008 - a frozen value.
+        cls,
+        delays: Iterable[timedelta | float],
+        *,
+        jitter: Jitter = Jitter(),  # noqa: B008 - a frozen value.
     ) -> Self:
         """Wait exactly these delays in order; the last one repeats."""
-        steps = tuple(seconds(f"Backoff.schedule delay {place}", delay) for place, delay in enumerate(delays, start=1))
+        steps = tuple(
+            seconds(f"Backoff.schedule delay {place}", delay) for place, delay in enumerate(delays, start=1)
+        )
         if not steps:
             raise ConfigurationError(
-                field="Backoff.schedule delays", value=steps, rule="must name at least one delay", fix="[5, 15, 45], for example."
+                field="Backoff.schedule delays",
+                value=steps,
+                rule="must name at least one delay",
+                fix="[5, 15, 45], for example.",
             )
         return cls(Growth.SCHEDULE, steps, 1.0, 0.0, max(steps), jitter)
 
@@ -154,7 +175,9 @@ class Backoff:
         """Return the seconds to wait after attempt number `attempt` (from 1) failed; `draw` in [0, 1) is the chance in it."""
         whole("attempt", attempt, minimum=1, fix="The first attempt is number 1.")
         if not 0 <= draw < 1:
-            raise ConfigurationError(field="draw", value=draw, rule="must be in [0, 1)", fix="Pass random.random().")
+            raise ConfigurationError(
+                field="draw", value=draw, rule="must be in [0, 1)", fix="Pass random.random()."
+            )
         return self.jitter.apply(self.nominal(attempt), draw)
 
     def nominal(self, attempt: int) -> float:

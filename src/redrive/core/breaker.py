@@ -33,8 +33,8 @@ class Breaker:
 
     It opens after `consecutive` counting failures in a row, or when at least `failure_rate` of at least `min_calls` calls within
     `window` seconds failed. `mode="hold"` makes work wait; `mode="fail_fast"` refuses it at once. `counts` says which failures
-    count: by default only those that say the dependency is unreachable or cannot serve; a 4xx proves it alive. Breakers are known by
-    name: two with one name share their state and must be configured alike.
+    count: by default only those that say the dependency is unreachable or cannot serve; a 4xx proves it alive. Breakers
+    are known by name: two with one name share their state and must be configured alike.
     """
 
     name: str
@@ -55,18 +55,33 @@ class Breaker:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise ConfigurationError(field="Breaker.name", value=self.name, rule="must be a name", fix='Breaker("openai", ...).')
+            raise ConfigurationError(
+                field="Breaker.name", value=self.name, rule="must be a name", fix='Breaker("openai", ...).'
+            )
         _check_thresholds(self)
         for field, above in (("window", True), ("open_for", True), ("probe_timeout", True), ("ramp", False)):
-            object.__setattr__(self, field, seconds(f"Breaker({self.name}).{field}", getattr(self, field), above=above))
-        whole(f"Breaker({self.name}).close_after", self.close_after, minimum=1, fix="1 closes after the first good probe.")
+            object.__setattr__(
+                self, field, seconds(f"Breaker({self.name}).{field}", getattr(self, field), above=above)
+            )
+        whole(
+            f"Breaker({self.name}).close_after",
+            self.close_after,
+            minimum=1,
+            fix="1 closes after the first good probe.",
+        )
         if self.mode not in {"hold", "fail_fast"}:
             raise ConfigurationError(
-                field=f"Breaker({self.name}).mode", value=self.mode, rule='must be "hold" or "fail_fast"', fix="Pick one."
+                field=f"Breaker({self.name}).mode",
+                value=self.mode,
+                rule='must be "hold" or "fail_fast"',
+                fix="Pick one.",
             )
         if self.probe is not None and not callable(self.probe):
             raise ConfigurationError(
-                field=f"Breaker({self.name}).probe", value=self.probe, rule="must be callable", fix="Pass a function of nothing."
+                field=f"Breaker({self.name}).probe",
+                value=self.probe,
+                rule="must be callable",
+                fix="Pass a function of nothing.",
             )
         object.__setattr__(self, "counts", _checked_counts(self.name, self.counts))
 
@@ -78,7 +93,9 @@ class Breaker:
 
     def _is_counted(self, failure: Failure) -> bool:
         if isinstance(self.counts, frozenset):
-            return not self.counts.isdisjoint((failure.code, failure.canonical, failure.category, failure.http_status))
+            return not self.counts.isdisjoint(
+                (failure.code, failure.canonical, failure.category, failure.http_status)
+            )
         return self.counts == "all" or failure.is_reachability
 
 
@@ -91,10 +108,24 @@ def _check_thresholds(breaker: Breaker) -> None:
             fix="Give consecutive=5, or failure_rate=0.5 with window= and min_calls=.",
         )
     if breaker.consecutive is not None:
-        whole(f"Breaker({breaker.name}).consecutive", breaker.consecutive, minimum=1, fix="5 is a common choice.")
+        whole(
+            f"Breaker({breaker.name}).consecutive",
+            breaker.consecutive,
+            minimum=1,
+            fix="5 is a common choice.",
+        )
     if breaker.failure_rate is not None:
-        share(f"Breaker({breaker.name}).failure_rate", breaker.failure_rate, fix="0.5 opens when half of the calls fail.")
-    whole(f"Breaker({breaker.name}).min_calls", breaker.min_calls, minimum=1, fix="A rate needs a minimum sample; 10 is common.")
+        share(
+            f"Breaker({breaker.name}).failure_rate",
+            breaker.failure_rate,
+            fix="0.5 opens when half of the calls fail.",
+        )
+    whole(
+        f"Breaker({breaker.name}).min_calls",
+        breaker.min_calls,
+        minimum=1,
+        fix="A rate needs a minimum sample; 10 is common.",
+    )
 
 
 def _checked_counts(name: str, counts: Counts) -> Counts:
@@ -107,7 +138,9 @@ def _checked_counts(name: str, counts: Counts) -> Counts:
                 fix=f"Write counts={{{counts!r}}} to count that code alone.",
             )
         return counts
-    if not counts or not all(isinstance(entry, str | int) and not isinstance(entry, bool) for entry in counts):
+    if not counts or not all(
+        isinstance(entry, str | int) and not isinstance(entry, bool) for entry in counts
+    ):
         raise ConfigurationError(
             field=f"Breaker({name}).counts",
             value=counts,

@@ -81,7 +81,9 @@ class Refused:
     reason: str
 
 
-def admit(breaker: Breaker, state: BreakerState, now: float, token: str) -> tuple[BreakerState, Admitted | Refused]:
+def admit(
+    breaker: Breaker, state: BreakerState, now: float, token: str
+) -> tuple[BreakerState, Admitted | Refused]:
     """Ask for one call; the caller that is admitted as the probe must `record` or `release` under the same token."""
     if state.phase is Phase.CLOSED:
         return state, Admitted(is_probe=False)
@@ -93,7 +95,9 @@ def admit(breaker: Breaker, state: BreakerState, now: float, token: str) -> tupl
         return state, Refused(retry_at, reason)
     successes = 0 if state.phase is Phase.OPEN else state.successes
     changed_at = now if state.phase is Phase.OPEN else state.changed_at
-    taken = BreakerState(phase=Phase.HALF_OPEN, changed_at=changed_at, successes=successes, probe=Probe(token, now))
+    taken = BreakerState(
+        phase=Phase.HALF_OPEN, changed_at=changed_at, successes=successes, probe=Probe(token, now)
+    )
     return taken, Admitted(is_probe=True)
 
 
@@ -105,13 +109,21 @@ def opens_at(breaker: Breaker, state: BreakerState) -> float | None:
         case Phase.OPEN:
             return (state.changed_at or 0.0) + _seconds(breaker.open_for)
         case Phase.HALF_OPEN:
-            return -math.inf if state.probe is None else state.probe.taken_at + _seconds(breaker.probe_timeout)
+            return (
+                -math.inf if state.probe is None else state.probe.taken_at + _seconds(breaker.probe_timeout)
+            )
         case Phase.ISOLATED:
             return None
 
 
 def record(
-    breaker: Breaker, state: BreakerState, now: float, *, ok: int = 0, failed: int = 0, token: str | None = None
+    breaker: Breaker,
+    state: BreakerState,
+    now: float,
+    *,
+    ok: int = 0,
+    failed: int = 0,
+    token: str | None = None,
 ) -> BreakerState:
     """Take in results: first `ok` calls that found the dependency alive, then `failed` ones that did not.
 
@@ -162,7 +174,11 @@ def next_start_at(breaker: Breaker, state: BreakerState, starts: int) -> float:
 
 def is_ramping(breaker: Breaker, state: BreakerState, now: float) -> bool:
     """Say whether the breaker closed so recently that work is still let go gradually."""
-    return state.phase is Phase.CLOSED and state.changed_at is not None and now < state.changed_at + _seconds(breaker.ramp)
+    return (
+        state.phase is Phase.CLOSED
+        and state.changed_at is not None
+        and now < state.changed_at + _seconds(breaker.ramp)
+    )
 
 
 def slice_end(breaker: Breaker, now: float) -> float:
@@ -179,7 +195,9 @@ def window_totals(breaker: Breaker, state: BreakerState, now: float) -> tuple[in
 
 def _recorded_closed(breaker: Breaker, state: BreakerState, now: float, ok: int, failed: int) -> BreakerState:
     failures = (0 if ok else state.failures) + failed
-    samples = state.samples if breaker.failure_rate is None else _sampled(breaker, state.samples, now, ok, failed)
+    samples = (
+        state.samples if breaker.failure_rate is None else _sampled(breaker, state.samples, now, ok, failed)
+    )
     if failures == state.failures and samples is state.samples:
         return state
     after = replace(state, failures=failures, samples=samples)
@@ -195,7 +213,9 @@ def _is_tripped(breaker: Breaker, state: BreakerState, now: float) -> bool:
     return ok + failed >= breaker.min_calls and failed >= breaker.failure_rate * (ok + failed)
 
 
-def _sampled(breaker: Breaker, samples: tuple[Sample, ...], now: float, ok: int, failed: int) -> tuple[Sample, ...]:
+def _sampled(
+    breaker: Breaker, samples: tuple[Sample, ...], now: float, ok: int, failed: int
+) -> tuple[Sample, ...]:
     bucket = _bucket(breaker, now)
     kept = tuple(sample for sample in samples if sample.bucket > bucket - BUCKETS)
     if kept and kept[-1].bucket >= bucket:

@@ -42,7 +42,10 @@ class Tally:
             whole(f"Tally.{name}", getattr(self, name), minimum=0, fix="Count from the store.")
         if self.open < 0:
             raise ConfigurationError(
-                field="Tally.total", value=self.total, rule=f"must be at least the {self.finished} finished jobs", fix="Recount."
+                field="Tally.total",
+                value=self.total,
+                rule=f"must be at least the {self.finished} finished jobs",
+                fix="Recount.",
             )
 
     @property
@@ -108,12 +111,17 @@ class FailureBudget:
     on_exceeded: Literal["abort", "pause"] = "abort"
 
     def __post_init__(self) -> None:
-        share("FailureBudget.max_rate", self.max_rate, fix="0.10 stops a run of which more than a tenth failed.")
+        share(
+            "FailureBudget.max_rate", self.max_rate, fix="0.10 stops a run of which more than a tenth failed."
+        )
         whole("FailureBudget.check_every", self.check_every, minimum=1, fix="1000 is the default.")
         whole("FailureBudget.min_finished", self.min_finished, minimum=1, fix="A rate needs a sample.")
         if self.on_exceeded not in {"abort", "pause"}:
             raise ConfigurationError(
-                field="FailureBudget.on_exceeded", value=self.on_exceeded, rule='must be "abort" or "pause"', fix="Pick one."
+                field="FailureBudget.on_exceeded",
+                value=self.on_exceeded,
+                rule='must be "abort" or "pause"',
+                fix="Pick one.",
             )
 
     def is_due(self, finished_before: int, finished_now: int) -> bool:

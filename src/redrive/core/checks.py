@@ -28,7 +28,9 @@ def seconds(field: str, value: timedelta | float, *, minimum: float = 0.0, above
 def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
     """Return a whole number that is at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ConfigurationError(field=field, value=value, rule=f"must be a whole number of at least {minimum}", fix=fix)
+        raise ConfigurationError(
+            field=field, value=value, rule=f"must be a whole number of at least {minimum}", fix=fix
+        )
     return value
 
 

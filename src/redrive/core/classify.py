@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -110,7 +110,7 @@ class _Reader:
         while current is not None and id(current) not in self.seen and len(self.seen) < VISITS_MAX:
             self.seen.add(id(current))
             if isinstance(current, BaseExceptionGroup):
-                return self._worst(exc, current)
+                return self._worst(exc, cast("BaseExceptionGroup[BaseException]", current))
             known = self._known(exc, current)
             if known is not None:
                 return known
@@ -135,9 +135,13 @@ class _Reader:
         if not failures:
             return self._unknown(outer)
         worst = max(failures, key=lambda failure: (not failure.retryable, _SEVERITIES[failure.severity]))
-        told = max((failure.retry_after for failure in failures if failure.retry_after is not None), default=None)
+        told = max(
+            (failure.retry_after for failure in failures if failure.retry_after is not None), default=None
+        )
         rule = f"{worst.rule} (the worst of {class_name(type(group))})"
-        return replace(worst, retry_after=told, rule=rule, error_class=class_name(type(outer)), message=message_of(outer))
+        return replace(
+            worst, retry_after=told, rule=rule, error_class=class_name(type(outer)), message=message_of(outer)
+        )
 
     def _unknown(self, exc: BaseException) -> Failure:
         if type(exc) is ValueError:

@@ -47,12 +47,20 @@ class OwnCode:
     def __post_init__(self) -> None:
         if isinstance(self.takes, str):
             raise ConfigurationError(
-                field=f"OwnCode({self.name}).takes", value=self.takes, rule="must be a list", fix=f"Write takes=[{self.takes!r}]."
+                field=f"OwnCode({self.name}).takes",
+                value=self.takes,
+                rule="must be a list",
+                fix=f"Write takes=[{self.takes!r}].",
             )
         for source in self.takes:
             _check_source(self.name, source)
         if self.max_attempts is not None:
-            whole(f"OwnCode({self.name}).max_attempts", self.max_attempts, minimum=1, fix="Leave it out for no limit of its own.")
+            whole(
+                f"OwnCode({self.name}).max_attempts",
+                self.max_attempts,
+                minimum=1,
+                fix="Leave it out for no limit of its own.",
+            )
 
     def takes_failure(self, failure: Failure, stage: str | None) -> bool:
         """Say whether this entry names the failure when it happened in this stage."""
@@ -98,7 +106,10 @@ class CodeSet:
         for entry in (*self.codes, otherwise):
             if not isinstance(entry, OwnCode):
                 raise ConfigurationError(
-                    field=f"CodeSet({name}).codes", value=entry, rule="must hold OwnCode entries", fix='Write OwnCode("NAME", [...]).'
+                    field=f"CodeSet({name}).codes",
+                    value=entry,
+                    rule="must hold OwnCode entries",
+                    fix='Write OwnCode("NAME", [...]).',
                 )
 
     def __getitem__(self, name: str) -> OwnCode:
@@ -107,7 +118,10 @@ class CodeSet:
             if entry.name == name:
                 return entry
         raise ConfigurationError(
-            field=f"code of {self.name}", value=name, rule="must be one of its codes", fix=f"Known: {', '.join(self.names)}."
+            field=f"code of {self.name}",
+            value=name,
+            rule="must be one of its codes",
+            fix=f"Known: {', '.join(self.names)}.",
         )
 
     @property
@@ -124,7 +138,9 @@ class CodeSet:
 
 
 def _check_source(name: str, source: Source) -> None:
-    if isinstance(source, Category | range) or (isinstance(source, type) and issubclass(source, BaseException)):
+    if isinstance(source, Category | range) or (
+        isinstance(source, type) and issubclass(source, BaseException)
+    ):
         return
     if isinstance(source, str):
         if source not in set(Category):

@@ -39,7 +39,7 @@ class History:
 
     attempt: int = 1
     """The number of the attempt that failed; holds, snoozes and crashes do not move it."""
-    failures_by_code: Mapping[str, int] = field(default_factory=dict)
+    failures_by_code: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many *earlier* attempts failed with each code."""
     snoozes: int = 0
     deadline_at: float | None = None
@@ -101,7 +101,12 @@ Decision = RetryAt | Hold | DeadLetter | Cancel
 
 
 def decide(
-    policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float, breaker: Standing | None = None
+    policy: RetryPolicy,
+    failure: Failure,
+    history: History,
+    now: float,
+    draw: float,
+    breaker: Standing | None = None,
 ) -> Decision:
     """Decide what to do about a failure; `draw` in [0, 1) is the chance in the backoff."""
     if failure.asked is Asked.CANCEL:
@@ -123,7 +128,9 @@ def _snooze(policy: RetryPolicy, failure: Failure, history: History, now: float)
         sentence = f"the stage snoozed {history.snoozes} times, which is the limit"
         return DeadLetter(reason=Reason.SNOOZES_EXHAUSTED, sentence=sentence)
     delay = failure.retry_after or 0.0
-    return Hold(until=now + delay, reason=Reason.ASKED, sentence=f"the stage asked to be run again in {delay:.3g} s")
+    return Hold(
+        until=now + delay, reason=Reason.ASKED, sentence=f"the stage asked to be run again in {delay:.3g} s"
+    )
 
 
 def _stop(policy: RetryPolicy, failure: Failure, history: History) -> DeadLetter | None:
@@ -145,7 +152,9 @@ def _stop(policy: RetryPolicy, failure: Failure, history: History) -> DeadLetter
     return None
 
 
-def _retry(policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float) -> RetryAt | DeadLetter:
+def _retry(
+    policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float
+) -> RetryAt | DeadLetter:
     delay = policy.backoff.delay(history.attempt, draw)
     reason, why = Reason.RETRYABLE, "backoff"
     if failure.asked is Asked.RETRY and failure.retry_after is not None:

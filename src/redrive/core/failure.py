@@ -80,11 +80,17 @@ class Code(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("_", "").isalnum() or self.name != self.name.upper():
             raise ConfigurationError(
-                field="Code.name", value=self.name, rule="must be UPPER_CASE letters, digits and underscores", fix="Rename the code."
+                field="Code.name",
+                value=self.name,
+                rule="must be UPPER_CASE letters, digits and underscores",
+                fix="Rename the code.",
             )
         if not self.line.strip():
             raise ConfigurationError(
-                field=f"Code({self.name}).line", value=self.line, rule="must say something", fix="Write one short sentence."
+                field=f"Code({self.name}).line",
+                value=self.line,
+                rule="must say something",
+                fix="Write one short sentence.",
             )
         if self.max_attempts is not None and self.max_attempts < 1:
             raise ConfigurationError(

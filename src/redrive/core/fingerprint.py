@@ -74,7 +74,13 @@ def frames_of(exc: BaseException) -> tuple[Frame, ...]:
 
 def fingerprint(failure: Failure, stage: str, frames: Sequence[Frame] = ()) -> str:
     """Return the fingerprint of a failure in a stage, such as `v1:3f2a90c1d4e5b687`."""
-    parts = [stage, failure.code, failure.error_class, failure.provider_code or "", str(failure.http_status or "")]
+    parts = [
+        stage,
+        failure.code,
+        failure.error_class,
+        failure.provider_code or "",
+        str(failure.http_status or ""),
+    ]
     parts += _place(frames)
     parts.append(normalise(failure.message))
     digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an HTTP answer means: status, headers and error body together, for every client library alike."""
+"""What an HTTP answer means: status, headers and error body together, for every client library alike.
+
+It is given what a rule found on the exception and never does I/O: a body that was not read yet is no body.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,13 @@ class Move(Generic[State]):
     why: str
 
 
-_Q, _P, _C, _F, _X = JobState.QUEUED, JobState.PROCESSING, JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED
+_Q, _P, _C, _F, _X = (
+    JobState.QUEUED,
+    JobState.PROCESSING,
+    JobState.COMPLETE,
+    JobState.FAILED,
+    JobState.CANCELLED,
+)
 
 JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
     Move("submit", None, _Q, "the job is durable and waits for a worker"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, TypeGuard, cast
 
 from redrive.core.backoff import Backoff
 from redrive.core.checks import seconds, whole
@@ -42,7 +42,7 @@ class RetryPolicy:
     _: KW_ONLY
     retry_on: RetryOn = "classified"
     give_up_on: Collection[Trigger] = ()
-    per_code_max_attempts: Mapping[str, int] = field(default_factory=dict)
+    per_code_max_attempts: Mapping[str, int] = field(default_factory=dict[str, int])
     respect_retry_after: bool = True
     retry_after_cap: timedelta | float = 300.0
     snooze_max: int = 1000
@@ -52,7 +52,10 @@ class RetryPolicy:
         whole("RetryPolicy.max_attempts", self.max_attempts, minimum=1, fix="1 means: try once, never again.")
         if not isinstance(self.backoff, Backoff):
             raise ConfigurationError(
-                field="RetryPolicy.backoff", value=self.backoff, rule="must be a Backoff", fix="Use Backoff.exponential(1, cap=60)."
+                field="RetryPolicy.backoff",
+                value=self.backoff,
+                rule="must be a Backoff",
+                fix="Use Backoff.exponential(1, cap=60).",
             )
         if not isinstance(self.retry_on, str) or self.retry_on not in {"classified", "all", "none"}:
             object.__setattr__(self, "retry_on", _triggers("RetryPolicy.retry_on", self.retry_on))
@@ -60,7 +63,9 @@ class RetryPolicy:
         object.__setattr__(self, "per_code_max_attempts", dict(self.per_code_max_attempts))
         for code, limit in self.per_code_max_attempts.items():
             whole(f"RetryPolicy.per_code_max_attempts[{code!r}]", limit, minimum=1, fix="2 is one retry.")
-        object.__setattr__(self, "retry_after_cap", seconds("RetryPolicy.retry_after_cap", self.retry_after_cap))
+        object.__setattr__(
+            self, "retry_after_cap", seconds("RetryPolicy.retry_after_cap", self.retry_after_cap)
+        )
         whole("RetryPolicy.snooze_max", self.snooze_max, minimum=0, fix="0 forbids snoozing.")
 
     def allows(self, failure: Failure) -> bool:
@@ -90,17 +95,27 @@ class RetryPolicy:
 def _triggers(field_name: str, given: object) -> tuple[Trigger, ...]:
     fix = 'Write a list such as [429, "NETWORK_TIMEOUT", ConnectionError].'
     if isinstance(given, str) or not isinstance(given, Collection):
-        rule = 'must be "classified", "all", "none" or a list' if field_name.endswith("retry_on") else "must be a list"
+        rule = (
+            'must be "classified", "all", "none" or a list'
+            if field_name.endswith("retry_on")
+            else "must be a list"
+        )
         raise ConfigurationError(field=field_name, value=given, rule=rule, fix=fix)
     triggers: list[Trigger] = []
-    for trigger in given:
-        is_class = isinstance(trigger, type) and issubclass(trigger, BaseException)
-        is_status = isinstance(trigger, int) and not isinstance(trigger, bool) and 100 <= trigger <= 599
-        if not (is_class or is_status or (isinstance(trigger, str) and trigger)):
+    for trigger in cast("Collection[object]", given):
+        if not _is_trigger(trigger):
             rule = "must hold HTTP statuses, codes or exception classes"
             raise ConfigurationError(field=field_name, value=trigger, rule=rule, fix=fix)
         triggers.append(trigger)
     return tuple(triggers)
+
+
+def _is_trigger(value: object) -> TypeGuard[Trigger]:
+    if isinstance(value, type):
+        return issubclass(value, BaseException)
+    if isinstance(value, str):
+        return bool(value)
+    return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
 
 
 def _names(trigger: Trigger, failure: Failure) -> bool:

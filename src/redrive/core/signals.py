@@ -15,7 +15,9 @@ class Signal(Exception):  # noqa: N818 - a signal is a wish of the stage, not an
 class Retry(Signal):
     """Try this stage again; burns an attempt. Without a delay the policy's backoff applies."""
 
-    def __init__(self, delay: timedelta | float | None = None, *, message: str = "the stage asked to be tried again") -> None:
+    def __init__(
+        self, delay: timedelta | float | None = None, *, message: str = "the stage asked to be tried again"
+    ) -> None:
         self.delay = None if delay is None else seconds("Retry.delay", delay)
         self.message = message
         super().__init__(self.delay)

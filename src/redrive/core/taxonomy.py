@@ -19,7 +19,13 @@ _WARNING, _ERROR, _CRITICAL = Severity.WARNING, Severity.ERROR, Severity.CRITICA
 def _down(name: str, line: str, hint: str, *, category: Category = Category.NETWORK) -> Code:
     """Build a code that heals by itself and that counts against the dependency's reachability."""
     return Code(
-        name=name, category=category, retryable=_YES, severity=_WARNING, line=line, hint=hint, is_reachability=True
+        name=name,
+        category=category,
+        retryable=_YES,
+        severity=_WARNING,
+        line=line,
+        hint=hint,
+        is_reachability=True,
     )
 
 
@@ -38,25 +44,42 @@ _CHECK_UPSTREAM = "Check the dependency's status page and capacity, then replay.
 NETWORK_ERROR: Final = _down("NETWORK_ERROR", "The connection failed.", _CHECK_NETWORK)
 NETWORK_TIMEOUT: Final = _down("NETWORK_TIMEOUT", "The other side took too long to answer.", _CHECK_NETWORK)
 NETWORK_DNS: Final = _down(
-    "NETWORK_DNS", "The host name could not be resolved.", "Check the host name and the resolver, then replay."
+    "NETWORK_DNS",
+    "The host name could not be resolved.",
+    "Check the host name and the resolver, then replay.",
 )
 NETWORK_REFUSED: Final = _down("NETWORK_REFUSED", "The other side refused the connection.", _CHECK_NETWORK)
 NETWORK_RESET: Final = _down("NETWORK_RESET", "The connection broke off.", _CHECK_NETWORK)
 NETWORK_UNREACHABLE: Final = _down("NETWORK_UNREACHABLE", "There is no way to the host.", _CHECK_NETWORK)
 NETWORK_TLS: Final = _down("NETWORK_TLS", "The encrypted connection could not be set up.", _CHECK_NETWORK)
-NETWORK_PROXY: Final = _down("NETWORK_PROXY", "The proxy failed.", "Check the proxy's address and health, then replay.")
-NETWORK_PROTOCOL: Final = _down(
-    "NETWORK_PROTOCOL", "The answer was cut short or made no sense.", "Look for a proxy that cuts answers, then replay."
+NETWORK_PROXY: Final = _down(
+    "NETWORK_PROXY", "The proxy failed.", "Check the proxy's address and health, then replay."
 )
-NETWORK_BAD_GATEWAY: Final = _down("NETWORK_BAD_GATEWAY", "A gateway got no good answer (502).", _CHECK_UPSTREAM)
-NETWORK_UNAVAILABLE: Final = _down("NETWORK_UNAVAILABLE", "The service is unavailable (503).", _CHECK_UPSTREAM)
-NETWORK_GATEWAY_TIMEOUT: Final = _down("NETWORK_GATEWAY_TIMEOUT", "A gateway got no answer in time (504).", _CHECK_UPSTREAM)
+NETWORK_PROTOCOL: Final = _down(
+    "NETWORK_PROTOCOL",
+    "The answer was cut short or made no sense.",
+    "Look for a proxy that cuts answers, then replay.",
+)
+NETWORK_BAD_GATEWAY: Final = _down(
+    "NETWORK_BAD_GATEWAY", "A gateway got no good answer (502).", _CHECK_UPSTREAM
+)
+NETWORK_UNAVAILABLE: Final = _down(
+    "NETWORK_UNAVAILABLE", "The service is unavailable (503).", _CHECK_UPSTREAM
+)
+NETWORK_GATEWAY_TIMEOUT: Final = _down(
+    "NETWORK_GATEWAY_TIMEOUT", "A gateway got no answer in time (504).", _CHECK_UPSTREAM
+)
 TIMEOUT: Final = _down(
-    "TIMEOUT", "The attempt took longer than allowed.", "Find out what is slow, or raise the stage's timeout, then replay."
+    "TIMEOUT",
+    "The attempt took longer than allowed.",
+    "Find out what is slow, or raise the stage's timeout, then replay.",
 )
 
 RATE_LIMITED: Final = _heals(
-    "RATE_LIMITED", Category.RATE_LIMIT, "The service asks us to slow down.", "Lower the concurrency or ask for a higher limit."
+    "RATE_LIMITED",
+    Category.RATE_LIMIT,
+    "The service asks us to slow down.",
+    "Lower the concurrency or ask for a higher limit.",
 )
 QUOTA_EXHAUSTED: Final = _stays(
     "QUOTA_EXHAUSTED",
@@ -91,7 +114,10 @@ CONFLICT: Final = Code(
 )
 
 SCHEMA_INVALID: Final = _stays(
-    "SCHEMA_INVALID", Category.VALIDATION, "The content does not have the expected form.", "Correct the payload, then replay."
+    "SCHEMA_INVALID",
+    Category.VALIDATION,
+    "The content does not have the expected form.",
+    "Correct the payload, then replay.",
 )
 REQUEST_INVALID: Final = _stays(
     "REQUEST_INVALID",
@@ -100,7 +126,10 @@ REQUEST_INVALID: Final = _stays(
     "Read the service's message, correct the payload or the mapping, then replay.",
 )
 REQUEST_TOO_LARGE: Final = _stays(
-    "REQUEST_TOO_LARGE", Category.VALIDATION, "The request is too large.", "Split or shorten the payload, then replay."
+    "REQUEST_TOO_LARGE",
+    Category.VALIDATION,
+    "The request is too large.",
+    "Split or shorten the payload, then replay.",
 )
 
 AUTH_INVALID: Final = _stays(
@@ -119,7 +148,10 @@ AUTH_DENIED: Final = _stays(
 )
 
 NOT_FOUND: Final = _stays(
-    "NOT_FOUND", Category.NOT_FOUND, "It is not there.", "Check the reference in the payload; restore the target, then replay."
+    "NOT_FOUND",
+    Category.NOT_FOUND,
+    "It is not there.",
+    "Check the reference in the payload; restore the target, then replay.",
 )
 REJECTED_POLICY: Final = _stays(
     "REJECTED_POLICY",
@@ -136,10 +168,18 @@ BUG_UNKNOWN: Final = _stays(
     severity=_CRITICAL,
 )
 BUG_CODE: Final = _stays(
-    "BUG_CODE", Category.BUG, "The program made a mistake.", "Fix the code, deploy, then replay.", severity=_CRITICAL
+    "BUG_CODE",
+    Category.BUG,
+    "The program made a mistake.",
+    "Fix the code, deploy, then replay.",
+    severity=_CRITICAL,
 )
 CONFIG_INVALID: Final = _stays(
-    "CONFIG_INVALID", Category.BUG, "The program is set up wrongly.", "Fix the configuration, then replay.", severity=_CRITICAL
+    "CONFIG_INVALID",
+    Category.BUG,
+    "The program is set up wrongly.",
+    "Fix the configuration, then replay.",
+    severity=_CRITICAL,
 )
 TLS_CERTIFICATE: Final = _stays(
     "TLS_CERTIFICATE",
@@ -156,20 +196,31 @@ WORKER_CRASH: Final = _stays(
     severity=_CRITICAL,
 )
 STAGE_FAILED: Final = _stays(
-    "STAGE_FAILED", Category.REJECTED, "The stage gave it up.", "Read the stage's own message; correct its cause, then replay."
+    "STAGE_FAILED",
+    Category.REJECTED,
+    "The stage gave it up.",
+    "Read the stage's own message; correct its cause, then replay.",
 )
 RETRY_ASKED: Final = _heals(
     "RETRY_ASKED", Category.UPSTREAM, "The stage asked to be run again.", "Look at what the stage waits for."
 )
 CANCELLED: Final = _stays(
-    "CANCELLED", Category.REJECTED, "It was cancelled.", "Nothing to do, unless it was cancelled by mistake.", severity=_WARNING
+    "CANCELLED",
+    Category.REJECTED,
+    "It was cancelled.",
+    "Nothing to do, unless it was cancelled by mistake.",
+    severity=_WARNING,
 )
 
-IO_ERROR: Final = _heals("IO_ERROR", Category.IO, "Reading or writing failed.", "Check the disk and its permissions, then replay.")
+IO_ERROR: Final = _heals(
+    "IO_ERROR", Category.IO, "Reading or writing failed.", "Check the disk and its permissions, then replay."
+)
 IO_NOT_FOUND: Final = _stays(
     "IO_NOT_FOUND", Category.IO, "A file is missing.", "Restore the file or correct its path, then replay."
 )
-IO_DENIED: Final = _stays("IO_DENIED", Category.IO, "A file may not be used.", "Correct the file's permissions, then replay.")
+IO_DENIED: Final = _stays(
+    "IO_DENIED", Category.IO, "A file may not be used.", "Correct the file's permissions, then replay."
+)
 
 DISK_FULL: Final = _stays(
     "DISK_FULL", Category.CAPACITY, "The disk is full.", "Free space, then replay.", severity=_CRITICAL
@@ -185,10 +236,15 @@ QUEUE_FULL: Final = _heals(
     "QUEUE_FULL", Category.CAPACITY, "Too much is waiting already.", "Wait, or add capacity behind the queue."
 )
 RESOURCE_EXHAUSTED: Final = _heals(
-    "RESOURCE_EXHAUSTED", Category.CAPACITY, "The machine ran out of a resource.", "Raise the limit (files, threads, connections)."
+    "RESOURCE_EXHAUSTED",
+    Category.CAPACITY,
+    "The machine ran out of a resource.",
+    "Raise the limit (files, threads, connections).",
 )
 
-CODES: Final[dict[str, Code]] = {value.name: value for value in list(globals().values()) if isinstance(value, Code)}
+CODES: Final[dict[str, Code]] = {
+    value.name: value for value in list(globals().values()) if isinstance(value, Code)
+}
 """Every canonical code by name, in the order above."""
 
 
@@ -197,7 +253,9 @@ def code_named(name: str) -> Code:
     try:
         return CODES[name]
     except KeyError:
-        near = ", ".join(known for known in CODES if known.split("_")[0] == name.split("_")[0]) or ", ".join(CODES)
+        near = ", ".join(
+            known for known in CODES if known.split("_")[0] == name.split("_", maxsplit=1)[0]
+        ) or ", ".join(CODES)
         raise ConfigurationError(
             field="code", value=name, rule="must be one of the canonical codes", fix=f"Known codes: {near}."
         ) from None

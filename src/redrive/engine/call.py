@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
@@ -38,6 +38,9 @@ NOTE_START: Final = "redrive gave up on"
 _TOKENS: Final = itertools.count(1)
 
 
+Kind = Literal["retry", "hold", "dead"]
+
+
 class Step(Enum):
     """What a call has to do next, other than wait."""
 
@@ -50,7 +53,7 @@ class Step(Enum):
 class CallEvent:
     """What a hook sees: one retry, hold or giving up of one guarded call."""
 
-    kind: Literal["retry", "hold", "dead"]
+    kind: Kind
     name: str
     """The guarded function."""
     attempt: int
@@ -77,9 +80,7 @@ class CallPlan:
     idempotent: bool
     codes: CodeSet | None
     classifier: Classifier
-    on_retry: Hook | None
-    on_hold: Hook | None
-    on_dead: Hook | None
+    hooks: Mapping[Kind, Hook]
 
 
 class Call:
@@ -167,24 +168,33 @@ class Call:
         """Take in a failure; answer how many seconds to wait before the next attempt, or that it is over."""
         plan = self.plan
         try:
-            failure = plan.classifier.classify(exc, idempotent=plan.idempotent, codes=plan.codes, stage=plan.name)
+            failure = plan.classifier.classify(
+                exc, idempotent=plan.idempotent, codes=plan.codes, stage=plan.name
+            )
         except Exception:  # A broken rule is reported as such; the probe must be given back all the same.
             self.abandoned()
             raise
         if self._cell is not None:
             self._cell.record(self._evidence(failure), self._token)
         history = History(
-            attempt=self.attempt, failures_by_code=self._codes, snoozes=self._snoozes, deadline_at=self.deadline_at
+            attempt=self.attempt,
+            failures_by_code=self._codes,
+            snoozes=self._snoozes,
+            deadline_at=self.deadline_at,
         )
         now = self.clock.monotonic()
         standing = None if self._cell is None else self._cell.standing
         decision = decide(plan.policy, failure, history, now, self._runtime.chance.random(), standing)
-        return self._carry_out(self._quick(decision, now), failure, exc, now)
+        return self._carry_out(self._quick(decision), failure, exc, now)
 
     def _evidence(self, failure: Failure) -> Evidence:
-        return Evidence.NOTHING if self._cell is None or failure.asked else self._cell.breaker.evidence_of(failure)
+        return (
+            Evidence.NOTHING
+            if self._cell is None or failure.asked
+            else self._cell.breaker.evidence_of(failure)
+        )
 
-    def _quick(self, decision: Decision, now: float) -> Decision:
+    def _quick(self, decision: Decision) -> Decision:
         """Do not wait for a retry that a fail-fast breaker is bound to refuse."""
         cell = self._cell
         if cell is None or cell.breaker.mode != "fail_fast" or not isinstance(decision, RetryAt):
@@ -192,30 +202,35 @@ class Call:
         opens = opens_at(cell.breaker, cell.state)
         if cell.state.phase is Phase.CLOSED or (opens is not None and opens <= decision.at):
             return decision
-        return DeadLetter(reason=Reason.BREAKER, sentence=f"breaker {cell.breaker.name!r} is {cell.state.phase}: no use trying again")
+        return DeadLetter(
+            reason=Reason.BREAKER,
+            sentence=f"breaker {cell.breaker.name!r} is {cell.state.phase}: no use trying again",
+        )
 
-    def _carry_out(self, decision: Decision, failure: Failure, exc: BaseException, now: float) -> Step | float:
+    def _carry_out(
+        self, decision: Decision, failure: Failure, exc: BaseException, now: float
+    ) -> Step | float:
         self._note(failure, decision)
         self._last = exc
         match decision:
             case RetryAt():
                 self._codes[failure.code] = self._codes.get(failure.code, 0) + 1
-                self._tell(self.plan.on_retry, "retry", failure, decision.delay, decision.reason, decision.sentence)
+                self._tell("retry", failure, decision.delay, decision.reason, decision.sentence)
                 self.attempt += 1
                 return decision.delay
             case Hold():
                 if failure.asked is Asked.SNOOZE:
                     self._snoozes += 1
-                    self._tell(self.plan.on_hold, "hold", failure, failure.retry_after, decision.reason, decision.sentence)
+                    self._tell("hold", failure, failure.retry_after, decision.reason, decision.sentence)
                     return failure.retry_after or 0.0
                 # The breaker says for how long, and `before` waits for it in slices.
                 self._held_since = now
                 delay = None if decision.until is None else max(0.0, decision.until - now)
-                self._tell(self.plan.on_hold, "hold", failure, delay, decision.reason, decision.sentence)
+                self._tell("hold", failure, delay, decision.reason, decision.sentence)
                 return 0.0
             case DeadLetter() | Cancel():
                 self._end(exc, decision, now)
-                self._tell(self.plan.on_dead, "dead", failure, None, decision.reason, decision.sentence)
+                self._tell("dead", failure, None, decision.reason, decision.sentence)
                 return Step.OVER
 
     def _note(self, failure: Failure, decision: Decision) -> None:
@@ -239,7 +254,7 @@ class Call:
         error = BreakerOpenError(breaker=name, retry_at=instant, reason=reason)
         if self._notes:
             error.add_note("\n".join(self._notes))
-        self._tell(self.plan.on_dead, "dead", None, None, Reason.BREAKER, str(error))
+        self._tell("dead", None, None, Reason.BREAKER, str(error))
         return error
 
     def _tell_held(self, now: float, until: float, reason: str) -> None:
@@ -247,23 +262,24 @@ class Call:
         if self._held_since is None:
             self._held_since = now
             sentence = f"breaker refuses: {reason}; waiting {max(0.0, until - now):.3g} s, no attempt burned"
-            self._tell(self.plan.on_hold, "hold", None, max(0.0, until - now), Reason.BREAKER, sentence)
+            self._tell("hold", None, max(0.0, until - now), Reason.BREAKER, sentence)
 
     def _tell(
-        self,
-        hook: Hook | None,
-        kind: Literal["retry", "hold", "dead"],
-        failure: Failure | None,
-        delay: float | None,
-        reason: Reason,
-        sentence: str,
+        self, kind: Kind, failure: Failure | None, delay: float | None, reason: Reason, sentence: str
     ) -> None:
         # Never louder than INFO: whoever called gets the exception itself, and decides how loud that is.
         logger.info("%s: %s", self.plan.name, sentence)
+        hook = self.plan.hooks.get(kind)
         if hook is None:
             return
         event = CallEvent(
-            kind=kind, name=self.plan.name, attempt=self.attempt, failure=failure, delay=delay, reason=reason, sentence=sentence
+            kind=kind,
+            name=self.plan.name,
+            attempt=self.attempt,
+            failure=failure,
+            delay=delay,
+            reason=reason,
+            sentence=sentence,
         )
         try:
             hook(event)

@@ -72,7 +72,10 @@ class Rule:
         if answer is None or isinstance(answer, Code | Verdict):
             return answer
         raise ConfigurationError(
-            field=self.label, value=answer, rule="must return a code, the name of one, a Verdict or None", fix="Correct the rule."
+            field=self.label,
+            value=answer,
+            rule="must return a code, the name of one, a Verdict or None",
+            fix="Correct the rule.",
         )
 
     @property
@@ -113,17 +116,27 @@ class Classifier:
     def add(self, rule: Rule) -> None:
         """Put a rule before all others."""
         if not isinstance(rule, Rule):
-            raise ConfigurationError(field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...)).")
+            raise ConfigurationError(
+                field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...))."
+            )
         self._rules = (rule, *self._rules)
         self._known = {}
 
     def classify(
-        self, exc: BaseException, *, idempotent: bool = False, codes: CodeSet | None = None, stage: str | None = None
+        self,
+        exc: BaseException,
+        *,
+        idempotent: bool = False,
+        codes: CodeSet | None = None,
+        stage: str | None = None,
     ) -> Failure:
         """Return what this exception is; see `redrive.classify`."""
         if not isinstance(exc, BaseException):
             raise ConfigurationError(
-                field="exc", value=exc, rule="must be an exception", fix="Pass the exception itself, as caught by `except`."
+                field="exc",
+                value=exc,
+                rule="must be an exception",
+                fix="Pass the exception itself, as caught by `except`.",
             )
         failure = core.classify(exc, self._lookup, Moment(self._clock.wall()), idempotent=idempotent)
         if failure.is_unknown:

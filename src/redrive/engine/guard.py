@@ -18,7 +18,7 @@ from redrive.core.checks import seconds
 from redrive.core.codeset import CodeSet
 from redrive.core.policy import RetryPolicy
 from redrive.engine.breakers import BreakerCell
-from redrive.engine.call import CallPlan, Hook
+from redrive.engine.call import CallPlan, Hook, Kind
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.loops import guard_async, guard_sync
 from redrive.engine.runtime import CURRENT
@@ -86,11 +86,18 @@ class Guard:
     def cell(self) -> BreakerCell:
         """The breaker in this process: its `state`, and `open()`, `close()`, `isolate()` for an operator's hand."""
         if self.breaker is None:
-            raise ConfigurationError(field="guard(breaker)", value=None, rule="is not set", fix="Give the guard a breaker first.")
+            raise ConfigurationError(
+                field="guard(breaker)", value=None, rule="is not set", fix="Give the guard a breaker first."
+            )
         return CURRENT.get().breakers.cell(self.breaker)
 
     def _plan(self, fn: Callable[..., object]) -> CallPlan:
         options = self._options
+        hooks: dict[Kind, Hook | None] = {
+            "retry": options.get("on_retry"),
+            "hold": options.get("on_hold"),
+            "dead": options.get("on_dead"),
+        }
         return CallPlan(
             name=_name_of(fn),
             policy=self.retry,
@@ -100,9 +107,7 @@ class Guard:
             idempotent=options.get("idempotent", False),
             codes=options.get("codes"),
             classifier=options.get("classifier", DEFAULT),
-            on_retry=options.get("on_retry"),
-            on_hold=options.get("on_hold"),
-            on_dead=options.get("on_dead"),
+            hooks={kind: hook for kind, hook in hooks.items() if hook is not None},
         )
 
     def _check_sync(self, fn: object) -> None:
@@ -129,9 +134,9 @@ def guard(**options: Unpack[GuardOptions]) -> Guard: ...
 def guard(fn: Callable[P, R] | None = None, /, **options: Unpack[GuardOptions]) -> Callable[P, R] | Guard:
     """Put a retry policy and a breaker on a callable; use it as `@guard` or `@guard(...)`.
 
-    `retry` defaults to three attempts at what the classifier says can heal. `breaker` holds or refuses calls while the dependency is
-    down: in mode "hold" a call waits until the breaker lets it probe, or until the deadline, then raises BreakerOpenError; in mode
-    "fail_fast" it raises at once. `timeout` limits each attempt (async only), `deadline` the call as a whole, waits included.
+    `retry` defaults to three attempts at what the classifier says can heal. `breaker` holds or refuses calls while the dependency
+    is down: in mode "hold" a call waits until the breaker lets it probe, or until the deadline, then raises BreakerOpenError; in
+    mode "fail_fast" it raises at once. `timeout` limits each attempt (async only), `deadline` the call as a whole, waits included.
     `idempotent` says that running the function twice does no harm, which makes conflicts retryable. `codes` names failures by an
     application's own codes. The hooks get a `CallEvent` each; their failures are logged and change nothing.
 
@@ -144,14 +149,24 @@ def _check_options(options: dict[str, object]) -> None:
     for name, value in options.items():
         if name not in GuardOptions.__annotations__:
             known = ", ".join(GuardOptions.__annotations__)
-            raise ConfigurationError(field=f"guard({name})", value=value, rule="is no option of guard", fix=f"There are {known}.")
+            raise ConfigurationError(
+                field=f"guard({name})", value=value, rule="is no option of guard", fix=f"There are {known}."
+            )
         if name in _KINDS and value is not None and not isinstance(value, _KINDS[name][0]):
             kind, example = _KINDS[name]
             raise ConfigurationError(
-                field=f"guard({name})", value=value, rule=f"must be a {kind.__name__}", fix=f"Write {example}, for example."
+                field=f"guard({name})",
+                value=value,
+                rule=f"must be a {kind.__name__}",
+                fix=f"Write {example}, for example.",
             )
         if name.startswith("on_") and value is not None and not callable(value):
-            raise ConfigurationError(field=f"guard({name})", value=value, rule="must be callable", fix="Pass a function of one event.")
+            raise ConfigurationError(
+                field=f"guard({name})",
+                value=value,
+                rule="must be callable",
+                fix="Pass a function of one event.",
+            )
 
 
 def _limit(value: timedelta | float | None, name: str) -> float | None:
@@ -165,12 +180,17 @@ def _name_of(fn: object) -> str:
 def _is_async(fn: object) -> bool:
     """Say whether a callable is async, and refuse what cannot be guarded."""
     if isinstance(fn, classmethod | staticmethod):
-        kind = type(fn).__name__
+        kind = "classmethod" if isinstance(fn, classmethod) else "staticmethod"
         raise ConfigurationError(
-            field="guard", value=fn, rule=f"cannot be put on a {kind} object", fix=f"Write @{kind} above @guard, not below it."
+            field="guard",
+            value=cast("object", fn),
+            rule=f"cannot be put on a {kind} object",
+            fix=f"Write @{kind} above @guard, not below it.",
         )
     if not callable(fn):
-        raise ConfigurationError(field="guard", value=fn, rule="can only be put on a callable", fix="Guard a function or a method.")
+        raise ConfigurationError(
+            field="guard", value=fn, rule="can only be put on a callable", fix="Guard a function or a method."
+        )
     call = getattr(fn, "__call__", None)  # noqa: B004 - an instance with an async __call__ is an async callable.
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise ConfigurationError(

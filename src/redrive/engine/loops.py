@@ -120,7 +120,9 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
             wait = call.after(exc)
             if wait is Step.OVER:
                 raise
-        except BaseException:  # An interrupt says nothing about the dependency, but the probe must be given back.
+        except (
+            BaseException
+        ):  # An interrupt says nothing about the dependency, but the probe must be given back.
             call.abandoned()
             raise
         else:
@@ -147,7 +149,9 @@ async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[
             wait = call.after(exc)
             if wait is Step.OVER:
                 raise
-        except BaseException:  # A cancellation says nothing about the dependency, but the probe must be given back.
+        except (
+            BaseException
+        ):  # A cancellation says nothing about the dependency, but the probe must be given back.
             call.abandoned()
             raise
         else:
@@ -181,7 +185,7 @@ def _probe(call: Call) -> None:
     """Ask the breaker's own probe instead of risking the call."""
     try:
         call.run_probe()
-    except Exception:  # Whatever the probe raises means that the dependency is not back.
+    except Exception:  # noqa: BLE001 - whatever the probe raises means that the dependency is not back.
         call.probed(is_alive=False)
     else:
         call.probed(is_alive=True)
@@ -192,7 +196,7 @@ async def _aprobe(call: Call) -> None:
         answer = call.run_probe()
         if inspect.isawaitable(answer):
             await answer
-    except Exception:  # Whatever the probe raises means that the dependency is not back.
+    except Exception:  # noqa: BLE001 - whatever the probe raises means that the dependency is not back.
         call.probed(is_alive=False)
     except BaseException:
         call.abandoned()

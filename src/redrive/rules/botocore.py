@@ -41,7 +41,9 @@ def _waiter(exc: BaseException, moment: Moment) -> Verdict | Code:
 
 def _last_of_many(exc: BaseException, moment: Moment) -> Verdict | Code:
     last = attribute(exc, "last_exception")
-    answer = consult(RULES, last, moment) if isinstance(last, BaseException) and last is not exc else None
+    # Another one of the same kind is not asked, because two of them could hold each other.
+    is_same = type(last).__name__ == "RetriesExceededError"
+    answer = consult(RULES, last, moment) if isinstance(last, BaseException) and not is_same else None
     return answer or trouble_in(exc) or taxonomy.NETWORK_ERROR
 
 

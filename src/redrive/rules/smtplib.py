@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules.inside import network_trouble
-from redrive.rules.reading import attribute
+from redrive.rules.reading import attribute, listed
 from redrive.rules.replies import read_reply
 
 _RECIPIENTS_MAX: Final = 1000
@@ -76,12 +76,11 @@ def _recipients(exc: BaseException, _moment: Moment) -> Verdict | Code:
 
 
 def _refusals(recipients: object) -> Iterator[Verdict]:
-    replies = list(recipients.values())[:_RECIPIENTS_MAX] if isinstance(recipients, dict) else []
-    for reply in replies:
-        if isinstance(reply, tuple) and len(reply) == 2:
-            verdict = _read(reply[0], reply[1], _ADDRESS_REPLIES)
-            if verdict is not None:
-                yield verdict
+    replies = list(cast("dict[object, object]", recipients).values()) if isinstance(recipients, dict) else []
+    for reply in map(listed, replies[:_RECIPIENTS_MAX]):
+        verdict = _read(reply[0], reply[1], _ADDRESS_REPLIES) if len(reply) == 2 else None
+        if verdict is not None:
+            yield verdict
 
 
 RULES: Final[RuleTable] = {

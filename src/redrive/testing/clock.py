@@ -12,7 +12,7 @@ import heapq
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -60,7 +60,7 @@ class VirtualClock:
         heapq.heappush(self._sleepers, mine)
         try:
             await asyncio.sleep(0)
-            while self._sleepers[0] is not mine:
+            while self._sleepers[0] is not mine:  # noqa: ASYNC110 - nobody signals the passing of virtual time.
                 await asyncio.sleep(0)
             with self._lock:
                 self._now = max(self._now, mine[0])
@@ -70,7 +70,7 @@ class VirtualClock:
 
 
 @contextmanager
-def virtual_time(*, seed: int = 0, clock: VirtualClock | None = None) -> Iterator[VirtualClock]:
+def virtual_time(*, seed: int = 0, clock: VirtualClock | None = None) -> Generator[VirtualClock]:
     """Put a virtual clock, seeded chance and fresh breakers under every guard called in this context.
 
     It holds for this thread, or this task and the tasks it starts; nothing else in the process is touched.

@@ -24,6 +24,30 @@ TRACEBACKS = r"""
 
 TEXTS = r"""
 raise AuthenticationError("No api_key provided")
+cookies=cookies,
+cookies=self.cookies,
+cookies: CookieTypes | None = None,
+def update(self, cookies: CookieTypes | None = None) -> None:  # type: ignore
+quote_cookie=self._quote_cookie,
+cookie = "cookie"
+expected_authorization: str | None,
+assert len(creds) == 2
+A user in the organization, identified by tagged id and email address.
+SECRET_KEY = 'aws_secret_access_key'
+apiKey = "apiKey"
+def unix_getpass(prompt='Password: ', stream=None):
+print("shlex: raw token=" + repr(result))
+print("Token: " + repr(tt))
+if token == "@":
+if token == "-":
+token = b64encode(userpass).decode()
+headers = {"X-aws-ec2-metadata-token": imdsv2_session_token}
+request.headers["Authorization"] = f"Bearer {self._get_token()}"
+ensure the token is **removed** from the path
+__all__ = ['Cookie', 'CookieJar', 'CookiePolicy', 'DefaultCookiePolicy',
+HEADERS = ("authorization", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token")
+credentials = f"{client_id}:{client_secret}"
+internal_logger.warning("Can not load cookies: Illegal cookie name %r", key)
 raise ConfigurationError(f"unknown key: {key}")
 logger.debug("token refreshed for %s", user)
 logger.info("password updated", extra={"user": user})

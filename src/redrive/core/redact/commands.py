@@ -40,7 +40,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
         ("mongo", r"\bmongo\w*+(?=[ \t])", _FLAG_P),
         ("ldap", r"\bldap\w++(?=[ \t])", rf"(?<=\s)-w ?({_WORD})"),
         ("IDENTIFIED", r"\bIDENTIFIED\b", rf"\b(?:BY|AS)[ \t]+({_WORD})"),
-        ("identified by", r"\bidentified by", rf"\bby[ \t]+({_WORD})"),
+        ("identified by", r"\bidentified by", r"\bby[ \t]+('[^'\n]{1,256}+')"),
         ("machine ", r"\bmachine \S{1,128}\s+login\b", rf"\bpassword\s+({_WORD})"),
     )
 )

@@ -8,11 +8,10 @@ the secret stands and of what kind it is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from redrive.core.redact.carriers import Carrier
-from redrive.core.redact.names import Telling
+from redrive.core.redact.names import Telling, telling
 from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span
 from redrive.core.redact.values import (
     is_expression,
@@ -28,12 +27,19 @@ SOURCE_LINE_MAX: Final = 400
 """How far back the start of a line, and the line before it, are looked for."""
 
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
+_CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"']\s{0,8}[)\]]")
+_COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
+_TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
+# Tokens of a parser are small numbers; a card's security code has at least three digits.
+_SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
 _NEXT_WORD: Final = re.compile(r" [a-z]{2,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A telling name in a text, and how a value follows it."""
+class Named(NamedTuple):
+    """A telling name in a text, and how a value follows it.
+
+    A named tuple, not a dataclass, because one is made for every telling name of every text.
+    """
 
     text: str
     start: int
@@ -55,32 +61,43 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
     text, position, said = named.text, named.after.end(), named.said
     if named.carrier is Carrier.BLOCK:
         return block_span(text, position), said.kind
+    if _closes_string(named):
+        return None
     span = quoted_span(text, position)
-    if said.kind in ("authorization", "cookie") and named.carrier is not Carrier.PROSE:
-        span = _header_span(named, span)
-    elif span is None:
+    if named.carrier is Carrier.PAIR and not (span and _CLOSED_PAIR.match(text, span.end)):
+        return None
+    if said.kind == "authorization" and named.carrier is not Carrier.PROSE:
+        span = _authorization(named, span)
+    elif span is not None:
+        span = span if _is_quoted_secret(named, text[span.start : span.end]) else None
+    elif said.kind == "cookie" and _COOKIE_PAIR.match(text, position):
+        span = line_span(text, position, named.quote)
+    else:
         span = _bare_value(named)
-    elif not _is_quoted_secret(named, text[span.start : span.end]):
-        span = None
     return None if span is None else (span, said.kind)
 
 
-def _header_span(named: Named, span: Span | None) -> Span | None:
-    """Return the credentials of an Authorization or Cookie header."""
+def _closes_string(named: Named) -> bool:
+    """Tell whether the quote after the separator ends a string in which the name stands: `print("token=" + x)`."""
+    text, position = named.text, named.after.end()
+    quote = text[position : position + 1]
+    if quote not in ("'", '"') or named.after["close"] or not named.after["sep"]:
+        return False
+    line = _line_start(text, named.start)
+    is_whole = line > named.start - SOURCE_LINE_MAX
+    return is_whole and text.count(quote, line, named.start) % 2 == 1
+
+
+def _authorization(named: Named, span: Span | None) -> Span | None:
+    """Return the credentials of an Authorization header."""
     text, position = named.text, named.after.end()
     if span is None and text.startswith(("{", "[", "(", "<"), position):
         return None
-    if named.said.kind == "authorization":
-        span = authorization_span(text, span or Span(position, position, quoted=False), named.quote)
-    elif span is None:
-        span = line_span(text, position, named.quote)
+    span = authorization_span(text, span or Span(position, position, quoted=False), named.quote)
     value = text[span.start : span.end]
-    if is_inert(value) or is_prose(value):
+    if _TYPE.match(text, position) or is_inert(value) or is_prose(value):
         return None
-    is_code = not span.quoted and (
-        is_expression(value) or (named.said.kind == "cookie" and is_identifier(value))
-    )
-    return None if is_code else span
+    return None if not span.quoted and is_expression(value) else span
 
 
 def _is_quoted_secret(named: Named, value: str) -> bool:
@@ -91,8 +108,17 @@ def _is_quoted_secret(named: Named, value: str) -> bool:
         return False
     if named.carrier is Carrier.PROSE:
         return is_guarded(value) or len(value) > 3
-    # Two names in a row are a list of fields, not a name and its value.
-    return not (named.carrier is Carrier.PAIR and is_identifier(value))
+    if named.after["sep"] in ("==", "===") or (named.said.kind == "cookie" and "=" not in value):
+        return is_guarded(value)
+    return not (is_identifier(value) and _is_field_name(named, value))
+
+
+def _is_field_name(named: Named, value: str) -> bool:
+    """Tell whether a quoted word is the name of a field: in a list of names, or as the value of a constant."""
+    if named.carrier is Carrier.PAIR or (named.said.kind == "cookie" and "cookie" in value.lower()):
+        return True
+    name = named.text[named.start : named.after.end("tail")]
+    return ("_" in value and telling(value) is not None) or (named.said.kind == "secret" and value == name)
 
 
 def _bare_value(named: Named) -> Span | None:
@@ -108,8 +134,8 @@ def _bare_value(named: Named) -> Span | None:
     value = text[span.start : span.end]
     if is_inert(value):
         return None
-    if named.carrier is Carrier.PROSE:
-        return span if is_guarded(value) else None
+    if named.carrier is Carrier.PROSE or named.said.kind == "cookie":
+        return span if is_guarded(value) and not is_expression(value) else None
     return span if _is_bare_secret(named, span, value) else None
 
 
@@ -121,7 +147,7 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
         return False
     if named.carrier is Carrier.FLAG:
         return True
-    if "://" in value or value[0] in "{[(":
+    if "://" in value or value[0] in "{[(" or (named.said.kind == "secret" and _SMALL.fullmatch(value)):
         return False
     if not is_identifier(value):
         return is_random(value) or not _in_source(text, named.start) or any(sign.isdigit() for sign in value)

@@ -8,9 +8,8 @@ the caller, so that a text without a closing quote still costs linear time.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from redrive.core.redact.marks import MARK
 
@@ -41,9 +40,8 @@ _LINE_REST: Final = re.compile(rf"[^\n\r\\{MARK}]*+(?>(?:(?:\\(?![nr])|[{MARK}])
 _BLOCK_LINE: Final = re.compile(r"[ \t]++[^\n]*+(?:\n|\Z)")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where a value stands, and whether quotes hold it."""
+class Span(NamedTuple):
+    """Where a value stands, and whether quotes hold it; a named tuple because many are made and few are kept."""
 
     start: int
     end: int

@@ -24,7 +24,7 @@ RANDOM_MAX: Final = 96
 """Randomness shows in this many characters."""
 
 _NOTHING: Final = re.compile(
-    rf"(?>(?:[{MARK}]|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
+    rf"(?>(?:[{MARK}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
 )
 _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
@@ -45,7 +45,7 @@ _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])
 def is_inert(value: str) -> bool:
     """Tell whether there is nothing to hide: empty, masked, a placeholder, a type or a word such as `required`."""
     looked_at = value[:LOOKED_AT_MAX].strip()
-    if looked_at.rstrip(".,;:!)").lower() in words.INERT_WORDS:
+    if looked_at.rstrip(".,;:!)`'\"").lower() in words.INERT_WORDS:
         return True
     return bool(_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at))
 
@@ -55,11 +55,12 @@ def is_expression(value: str) -> bool:
     looked_at = value[:LOOKED_AT_MAX]
     called = _CALLED.match(looked_at)
     if called:
-        return not _is_mixed(called[0])
+        return len(called[0]) < RANDOM_MIN or not _is_mixed(called[0])
     if _DOTTED.fullmatch(looked_at):
         return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
     # A bare name such as `password` or `new_token` on the right-hand side is a variable.
-    return bool(_IDENTIFIER.fullmatch(looked_at)) and telling(looked_at) is not None
+    is_name = _IDENTIFIER.fullmatch(looked_at) or ("_" in looked_at and looked_at.isidentifier())
+    return bool(is_name) and telling(looked_at) is not None and not is_random(looked_at)
 
 
 def is_identifier(value: str) -> bool:
@@ -87,7 +88,7 @@ def is_guarded(value: str) -> bool:
     if len(looked_at) < 6 or looked_at.lower() in words.HASH_WORDS or _UUID.fullmatch(looked_at):
         return False
     letters = sum(character.isalpha() for character in looked_at)
-    odd = sum(character.isdigit() or character in "!@#$%^&*+=~?" for character in looked_at)
+    odd = sum(character.isdigit() or character in "!@#$%^&+=~?" for character in looked_at)
     return letters > 0 and odd > 0
 
 

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+# The one entry point: `make help` lists the targets. CI runs `make test` and nothing else.
+# Needs make, git and Python 3.11 or newer with venv and pip; everything else goes into .venv.
+
+SHELL := /bin/sh
+.SHELLFLAGS := -euc
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+# Twice quiet: errors are shown, progress and warnings are not.
+PIP := $(PY) -m pip --disable-pip-version-check --quiet --quiet
+# How many tests run at the same time.
+JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# Where one test run leaves what the requirement table is made from.
+RESULTS := build/requirement-results.json
+# `make test` runs the same Hypothesis examples everywhere; `make test-fast` looks for new ones.
+export HYPOTHESIS_PROFILE ?= dev
+
+UV_COMPILE := pip compile --quiet --universal --python-version 3.11 \
+	--custom-compile-command "make lock"
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- Environments ---------------------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.run-ready ## Build .venv with what redrive needs to run
+
+.PHONY: setup-dev
+setup-dev: $(VENV)/.dev-ready ## Build .venv with what tests, checks and benchmarks need too
+
+# A venv that works is kept; one left half-built by an interrupted run is built again.
+$(VENV)/.created:
+	@command -v "$(PYTHON)" >/dev/null || { echo "error: no '$(PYTHON)' found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: redrive needs Python 3.11 or newer, and '$(PYTHON)' is $$("$(PYTHON)" -V 2>&1); name another: make PYTHON=python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "error: '$(PYTHON)' comes without venv or pip; on Debian and Ubuntu install them with: apt-get install python3-venv" >&2; exit 1; }
+	@$(PY) -c 'import pip' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.run-pins: requirements/run.txt | $(VENV)/.created
+	@echo "setup: installing what redrive needs into $(VENV)"
+	@$(PIP) install -r requirements/run.txt
+	@touch $@
+
+# dev.txt holds every pin of run.txt, so one installation serves both.
+$(VENV)/.dev-pins: requirements/dev.txt requirements/run.txt | $(VENV)/.created
+	@echo "setup: installing what redrive and its development need into $(VENV) (a minute or two the first time)"
+	@$(PIP) install -r requirements/dev.txt
+	@touch $(VENV)/.run-pins $@
+
+# The package itself is installed in place, so only a change of its metadata asks for it again.
+$(VENV)/.run-ready: $(VENV)/.run-pins pyproject.toml
+	@$(PIP) install --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev-ready: $(VENV)/.dev-pins pyproject.toml
+	@$(PIP) install --no-deps -e .
+	@touch $(VENV)/.run-ready $@
+
+# --- Use ------------------------------------------------------------------------------------------------------------
+
+.PHONY: run
+run: setup ## Set up and show redrive at work: redrive demo
+	@$(VENV)/bin/redrive demo
+
+.PHONY: bench
+bench: setup-dev ## Measure redrive beside its peers
+	@$(PY) -m bench
+
+# --- Tests ----------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: export HYPOTHESIS_PROFILE = ci
+test: check ## Everything CI needs: check, all tests, coverage, requirements
+	@mkdir -p build && rm -f $(RESULTS) .coverage .coverage.*
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS) $(PY) -m coverage run -m pytest -q -n $(JOBS)
+	@$(PY) -m coverage combine --quiet
+	@echo "coverage of the core: all of it"
+	@$(PY) -m coverage report --include='src/redrive/core/*' --fail-under=100
+	@echo "coverage of the rest: at least 95 %"
+	@$(PY) -m coverage report --omit='src/redrive/core/*' --fail-under=95
+	@$(PY) -m tools.requirements --results $(RESULTS) --open docs/requirements-open.txt
+
+.PHONY: test-fast
+test-fast: setup-dev ## The unit tests alone
+	@$(PY) -m pytest -q -n $(JOBS) tests/unit
+
+.PHONY: requirements
+requirements: setup-dev ## Print which requirement is proved by which tests
+	@$(PY) -m tools.requirements -- -q -n $(JOBS)
+
+# --- Checks ---------------------------------------------------------------------------------------------------------
+
+.PHONY: check check-format check-lint check-types check-imports check-spelling check-tidy
+check: check-format check-lint check-types check-imports check-spelling check-tidy ## Format, lint, types, import direction, spelling, tidiness
+
+check-format: setup-dev
+	@$(PY) -m ruff format --quiet --diff .
+
+check-lint: setup-dev
+	@$(PY) -m ruff check --quiet .
+
+check-types: setup-dev
+	@$(PY) -m mypy --no-error-summary src tools $(wildcard tests/typing/*.py)
+	@$(PY) -m basedpyright
+
+check-imports: setup-dev
+	@$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()' --no-logo --no-cache
+
+check-spelling: setup-dev
+	@$(PY) -m codespell_lib .
+
+check-tidy: setup-dev
+	@$(PY) -m pytest -q tests/test_tidy.py tests/test_exports.py tests/test_docs.py
+
+.PHONY: fmt
+fmt: setup-dev ## Format the code and apply the safe fixes
+	@$(PY) -m ruff check --quiet --fix-only .
+	@$(PY) -m ruff format --quiet .
+
+# --- Generated files ------------------------------------------------------------------------------------------------
+
+.PHONY: docs
+docs: setup-dev ## Write the generated pages under docs/ anew
+	@$(PY) -m tools.docs
+
+.PHONY: lock
+lock: setup-dev ## Pin requirements/*.txt anew from pyproject.toml
+	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP) install uv
+	@$(PY) -m uv $(UV_COMPILE) pyproject.toml --output-file requirements/run.txt
+	@$(PY) -m uv $(UV_COMPILE) pyproject.toml --extra dev --extra bench --constraint requirements/run.txt --output-file requirements/dev.txt
+	@! grep -nE '^(--|-i )|https?://|file:' requirements/*.txt || { echo "error: a pinned file names a host or an option" >&2; exit 1; }
+
+.PHONY: clean
+clean: ## Remove everything that can be made again, .venv included
+	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
