@@ -58,6 +58,8 @@ def test_a_status_below_400_that_was_raised_is_a_protocol_error() -> None:
         (503, {"error": {"status": "RESOURCE_EXHAUSTED"}}, "RATE_LIMITED"),
         (422, {"code": "validation_error"}, "SCHEMA_INVALID"),
         (418, {"code": "validation_error"}, "REQUEST_INVALID"),
+        (504, {"error": {"type": "timeout_error"}}, "NETWORK_GATEWAY_TIMEOUT"),
+        (429, {"code": "GenerateRequestsPerDayPerProject"}, "QUOTA_EXHAUSTED"),
     ],
 )
 def test_the_providers_own_word_wins_where_it_says_more_than_the_status(

@@ -59,6 +59,19 @@ def test_what_is_no_state_has_no_meaning(state):
     assert verdict_for(state) is None
 
 
+def test_psycopg2_is_read_like_its_successor_by_the_name_it_gives_the_state():
+    """psycopg2 is not installed here; its errors have the same names, and `pgcode` for the state."""
+    root = type("Error", (Exception,), {"__module__": "psycopg2", "pgcode": None})
+    operational = type("OperationalError", (root,), {"__module__": "psycopg2"})
+    interface = type("InterfaceError", (root,), {"__module__": "psycopg2"})
+    duplicate = type("UniqueViolation", (root,), {"__module__": "psycopg2.errors", "pgcode": "23505"})
+
+    assert classify(operational("connection to server failed: Connection refused")).code == "NETWORK_REFUSED"
+    assert classify(duplicate("duplicate key")).code == "CONFLICT"
+    assert classify(interface("connection already closed")).code == "NETWORK_RESET"
+    assert classify(interface("only protocol 3 supported")).code == "BUG_CODE"
+
+
 def test_the_pools_errors_are_known_by_their_module_and_name():
     """psycopg_pool is not installed here; its errors are OperationalErrors of its own module."""
 

@@ -192,9 +192,10 @@ def stalled_body(connection: socket.socket, _request: Request, over: threading.E
     over.wait(LONGEST_S)
 
 
-def truncated_body(connection: socket.socket, _request: Request, _over: threading.Event) -> None:
+def truncated_body(connection: socket.socket, request: Request, _over: threading.Event) -> None:
     """Promise a thousand bytes, send a few, close."""
-    connection.sendall(head(200, {"content-length": "1000"}) + b"only the start")
+    start = b"" if request.line.startswith("HEAD") else b"only the start"
+    connection.sendall(head(200, {"content-length": "1000", "connection": "close"}) + start)
     connection.shutdown(socket.SHUT_WR)
 
 

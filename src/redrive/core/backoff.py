@@ -70,15 +70,12 @@ class Jitter:
 
     def apply(self, delay: float, draw: float) -> float:
         """Return the delay with chance applied."""
-        match self.kind:
-            case JitterKind.NONE:
-                return delay
-            case JitterKind.FULL:
-                return delay * draw
-            case JitterKind.RATIO:
-                return delay * (1.0 - self.high + 2.0 * self.high * draw)
-            case JitterKind.ADDITIVE:
-                return delay + self.low + (self.high - self.low) * draw
+        if self.kind is JitterKind.FULL:
+            return delay * draw
+        if self.kind is JitterKind.RATIO:
+            return delay * (1.0 - self.high + 2.0 * self.high * draw)
+        # What is left is additive, or none, whose range is empty.
+        return delay + self.low + (self.high - self.low) * draw
 
 
 class Growth(StrEnum):
@@ -182,15 +179,12 @@ class Backoff:
 
     def nominal(self, attempt: int) -> float:
         """Return the delay after this attempt before jitter."""
-        match self.growth:
-            case Growth.EXPONENTIAL:
-                return min(max(self._grown(attempt), self.floor), self.cap)
-            case Growth.LINEAR:
-                return min(self.steps[0] * attempt, self.cap)
-            case Growth.FIXED:
-                return self.steps[0]
-            case Growth.SCHEDULE:
-                return self.steps[min(attempt, len(self.steps)) - 1]
+        if self.growth is Growth.EXPONENTIAL:
+            return min(max(self._grown(attempt), self.floor), self.cap)
+        if self.growth is Growth.LINEAR:
+            return min(self.steps[0] * attempt, self.cap)
+        # A fixed delay is a schedule of one step.
+        return self.steps[min(attempt, len(self.steps)) - 1]
 
     def _grown(self, attempt: int) -> float:
         try:

@@ -103,17 +103,12 @@ def admit(
 
 def opens_at(breaker: Breaker, state: BreakerState) -> float | None:
     """Return the instant from which one call may be admitted again; None for never by itself."""
-    match state.phase:
-        case Phase.CLOSED:
-            return -math.inf
-        case Phase.OPEN:
-            return (state.changed_at or 0.0) + _seconds(breaker.open_for)
-        case Phase.HALF_OPEN:
-            return (
-                -math.inf if state.probe is None else state.probe.taken_at + _seconds(breaker.probe_timeout)
-            )
-        case Phase.ISOLATED:
-            return None
+    if state.phase is Phase.ISOLATED:
+        return None
+    if state.phase is Phase.OPEN:
+        return (state.changed_at or 0.0) + _seconds(breaker.open_for)
+    # Closed has no probe; half open waits for the one that is out.
+    return -math.inf if state.probe is None else state.probe.taken_at + _seconds(breaker.probe_timeout)
 
 
 def record(

@@ -69,9 +69,7 @@ class RetryPolicy:
         whole("RetryPolicy.snooze_max", self.snooze_max, minimum=0, fix="0 forbids snoozing.")
 
     def allows(self, failure: Failure) -> bool:
-        """Say whether this failure may be tried again at all, leaving attempts aside."""
-        if self.gives_up_on(failure):
-            return False
+        """Say whether `retry_on` lets this failure be tried again; `give_up_on` and the limits are other questions."""
         if isinstance(self.retry_on, str):
             return self.retry_on == "all" or (self.retry_on == "classified" and failure.retryable)
         return any(_retries(trigger, failure) for trigger in self.retry_on)

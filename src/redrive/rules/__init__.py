@@ -45,6 +45,7 @@ LIBRARIES: Final[dict[str, str]] = {
     "openai": "openai",
     "poplib": "imap_pop",
     "psycopg": "psycopg",
+    "psycopg2": "psycopg",
     "psycopg_pool": "psycopg",
     "pydantic": "pydantic",
     "pydantic_core": "pydantic",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""psycopg and psycopg_pool: by SQLSTATE where there is one, else by class.
+"""psycopg, psycopg2 and psycopg_pool: by SQLSTATE where there is one, else by class.
 
 While a connection is being made there is neither: libpq hands over a text and keeps the server's SQLSTATE to itself, so a wrong
 password, a missing database and a closed port are all one OperationalError. Only for those are words looked for, the ones libpq
@@ -66,6 +66,12 @@ def _or(fallback: Code) -> Read:
     return lambda exc, _moment: verdict_in(exc) or fallback
 
 
+def _interface(exc: BaseException, _moment: Moment) -> Verdict | Code:
+    """Wrong use of the driver, except that psycopg2 calls a connection that was lost earlier by this name."""
+    was_lost = "connection already closed" in text_of(exc)
+    return verdict_in(exc) or (taxonomy.NETWORK_RESET if was_lost else taxonomy.BUG_CODE)
+
+
 RULES: Final[RuleTable] = {
     "ConnectionTimeout": taxonomy.NETWORK_TIMEOUT,
     "CancellationTimeout": taxonomy.NETWORK_TIMEOUT,
@@ -76,7 +82,7 @@ RULES: Final[RuleTable] = {
     "IntegrityError": _or(taxonomy.SCHEMA_INVALID),
     "DataError": _or(taxonomy.SCHEMA_INVALID),
     "InternalError": _or(taxonomy.UPSTREAM_ERROR),
-    "InterfaceError": _or(taxonomy.BUG_CODE),
+    "InterfaceError": _interface,
     "ProgrammingError": _or(taxonomy.BUG_CODE),
     "NotSupportedError": _or(taxonomy.BUG_CODE),
     "Error": _or(taxonomy.BUG_CODE),

@@ -42,6 +42,10 @@ _CARD: Final = re.compile(
     r"[0-9]{12,19}|[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
     r"|(?:[0-9]{4}[ -]){4}[0-9]{3}"
 )
+_SSN: Final = re.compile(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}")
+# The word must stand right before the number: no other number, and nothing already hidden, in between.
+_SSN_WORD: Final = re.compile(rf"(?:ssn|social.{{0,3}}security)[^0-9{MARK}]{{0,20}}\Z")
+_RRN_WORD: Final = re.compile(rf"(?:rrn|resident|주민)[^0-9{MARK}]{{0,20}}\Z")
 # Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
 _GLUED: Final = re.compile(r"(?:[\w.$#+-]|[0-9][/:])\Z")
 _CORSICA: Final = re.compile(
@@ -139,15 +143,14 @@ def kind_of_number(whole: str, before: str) -> str | None:
 
 def _is_national_id(whole: str, digits: str, near: str) -> bool:
     if len(digits) == 9:
-        told = re.search(r"ssn|social.{0,3}security", near)
-        shaped = re.fullmatch(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}", whole)
-        return bool((shaped and ("-" in whole or told)) or (told and digits == whole)) and numbers.is_ssn(
-            digits
-        )
+        is_told = _SSN_WORD.search(near) is not None
+        shaped = _SSN.fullmatch(whole)
+        is_written = is_told if shaped is None or shaped[1] == " " else True
+        return is_written and (shaped is not None or digits == whole) and numbers.is_ssn(digits)
     if len(digits) == 13 and re.fullmatch(r"[0-9]{6}-[1-8][0-9]{6}", whole):
         return numbers.is_rrn(digits)
     if len(digits) == 13 and digits == whole:
-        return bool(re.search(r"rrn|resident|주민", near)) and numbers.is_rrn(digits)
+        return _RRN_WORD.search(near) is not None and numbers.is_rrn(digits)
     if len(digits) == 11 and re.fullmatch(r"[0-9]{11}|[0-9]{2} [0-9]{3} [0-9]{3} [0-9]{3}", whole):
         return numbers.is_german_tax_id(digits)
     if len(digits) == 15 and re.fullmatch(r"[12] ?(?:[0-9]{2} ?){3}[0-9]{3} ?[0-9]{3} ?[0-9]{2}", whole):
@@ -164,13 +167,9 @@ def _lettered(found: re.Match[str], marks: Marks) -> str:
     length = numbers.iban_length(compact[:2])
     if length is None or len(compact) < length or not numbers.is_iban(compact[:length]):
         return whole
-    taken = 0
-    for place, sign in enumerate(whole):
-        taken += sign not in " -"
-        if taken == length:
-            rest = whole[place + 1 :]
-            return whole if rest[:1].isalnum() else marks.redacted("iban") + rest
-    return whole
+    last = [place for place, sign in enumerate(whole) if sign not in " -"][length - 1]
+    rest = whole[last + 1 :]
+    return whole if rest[:1].isalnum() else marks.redacted("iban") + rest
 
 
 def _corsican(found: re.Match[str], marks: Marks) -> str:

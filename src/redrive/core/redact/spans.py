@@ -81,9 +81,11 @@ def bare_span(text: str, start: int) -> Span:
 
 def whole_span(text: str, span: Span) -> Span:
     """Return a value that is known to be secret in full, however long it is."""
-    if span.end - span.start < BARE_MAX:
+    length = span.end - span.start
+    if length < BARE_MAX or text.startswith(('"', "'", "`", "\\", "&"), span.end):
         return span
-    rest = _CREDENTIAL.match(text, span.end)
+    # A line that was cut while it was read goes on to its end, a word to the end of the word.
+    rest = (_CREDENTIAL if length < LINE_MAX // 2 else _LINE_REST).match(text, span.end)
     return Span(span.start, rest.end() if rest else span.end, quoted=span.quoted)
 
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the public API reads to a type checker; never run, only checked by mypy and basedpyright."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import assert_type
+
+from redrive import (
+    Backoff,
+    Breaker,
+    CallEvent,
+    Category,
+    CodeSet,
+    Failure,
+    Guard,
+    Jitter,
+    OwnCode,
+    RetryPolicy,
+    Rule,
+    Verdict,
+    classify,
+    guard,
+    redact,
+    redact_mapping,
+)
+from redrive.core.taxonomy import RATE_LIMITED
+from redrive.testing import VirtualClock, virtual_time
+
+
+@guard
+def bare(x: int, *, y: str = "") -> bytes:
+    return (y * x).encode()
+
+
+assert_type(bare(1, y="a"), bytes)
+
+
+@guard(
+    retry=RetryPolicy(
+        5,
+        Backoff.exponential(timedelta(seconds=1), factor=2, cap=60, jitter=Jitter.full()),
+        retry_on=[429, "NETWORK_TIMEOUT", ConnectionError],
+        give_up_on=[PermissionError],
+        per_code_max_attempts={"IO_ERROR": 2},
+    ),
+    breaker=Breaker("api", failure_rate=0.5, window=timedelta(minutes=2), counts={"GW_5XX", Category.IO, 503}),
+    timeout=30,
+    deadline=timedelta(minutes=5),
+)
+async def fetch(url: str) -> int:
+    return len(url)
+
+
+async def caller() -> None:
+    assert_type(await fetch("http://127.0.0.1/"), int)
+
+
+def on_retry(event: CallEvent) -> None:
+    assert_type(event.failure, Failure | None)
+    assert_type(event.delay, float | None)
+
+
+shared = guard(on_retry=on_retry, idempotent=True)
+assert_type(shared, Guard)
+
+
+class Client:
+    @shared
+    def get(self, key: str) -> str:
+        return key
+
+
+assert_type(Client().get("a"), str)
+
+codes = CodeSet("app", [OwnCode("GW_5XX", [range(500, 600), "NETWORK_TIMEOUT", OSError])], otherwise=OwnCode("UNKNOWN"))
+failure = classify(OSError(), idempotent=True, codes=codes, stage="convert")
+assert_type(failure.retry_after, float | None)
+assert_type(failure.category, Category)
+
+
+def read(exc: BaseException) -> Verdict | str | None:
+    return Verdict(code=RATE_LIMITED, retry_after=3.0) if exc.args else None
+
+
+rules = [Rule(OSError, "CONFLICT"), Rule("package.Error", RATE_LIMITED), Rule(ValueError, read)]
+
+assert_type(redact("text"), str)
+redact_mapping({"password": "x"})
+
+with virtual_time(seed=1) as clock:
+    assert_type(clock, VirtualClock)
+    clock.advance(3.0)
