@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real redis client against a server on a real socket that answers in Redis' own words.
 
-The answers were copied from a Redis 6.2; the server here only repeats them, since many (LOADING, CLUSTERDOWN, a failover) take a
-whole cluster in trouble to provoke.
+Most answers were seen from a Redis 6.2; those that take a whole cluster in trouble to provoke (LOADING, CLUSTERDOWN, NOREPLICAS,
+TRYAGAIN, MOVED, MISCONF and the like) follow its documentation. The server here only repeats them.
 """
 
 from __future__ import annotations

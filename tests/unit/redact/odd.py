@@ -153,9 +153,16 @@ create_engine(URL.create('postgresql', password='{}'))
 Redis<ConnectionPool<Connection<host=h,port=1,password={}>>>
 <Config password='{}' user='x'>
 <Token: {}> token={}
+password → {}
+jdbc:oracle:thin:scott/{}@db.example.com:1521:orcl
+sqlplus scott/{}@db
+DRIVER=x;UID=u;PWD={{{}}};
 """
 
 RANDOM = r"""
+Incorrect API key provided: {}.
+token {} was rejected
+.dockerconfigjson: {}
 "auth": "{}"
 _auth={}
 key={}

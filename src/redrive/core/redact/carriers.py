@@ -21,6 +21,7 @@ class Carrier(Enum):
     ELEMENT = "element"
     BLOCK = "block"
     PROSE = "prose"
+    NEXT_TO = "next to"
 
 
 AFTER_NAME: Final = re.compile(
@@ -44,7 +45,7 @@ AFTER_NAME: Final = re.compile(
       | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s]))
       | (?P<prose>[ \t]+
             (?: (?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
-              | -> | \| )
+              | (?:provided|given|received)[ ]?: | -> | → | \| )
             [ \t]+)
       | (?P<space>[ \t]+)(?=\S)
     )
@@ -77,5 +78,8 @@ def carrier_of(after: re.Match[str], before: str, name: str) -> Carrier | None:
         if name.startswith("-"):
             return Carrier.FLAG
         # `PASSWORD 'x'` of SQL and `password x` of a sentence; what follows must look like a password there.
-        return Carrier.PROSE if name.lower() in ("password", "passwd", "pwd", "passphrase") else None
+        word = name.lower()
+        if word in ("password", "passwd", "pwd", "passphrase"):
+            return Carrier.PROSE
+        return Carrier.NEXT_TO if word.endswith(("token", "apikey", "api_key", "secret")) else None
     return _BY_GROUP.get(group)

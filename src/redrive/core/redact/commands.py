@@ -34,6 +34,8 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
         (" -a ", r"\b(?:https?|xh)(?= )", _USER),
         ("mysql", r"\bmysql\w*+(?=[ \t])", rf"(?<=\s)-p({_WORD})"),
         ("mariadb", r"\bmariadb[\w-]*+(?=[ \t])", rf"(?<=\s)-p({_WORD})"),
+        ("jdbc:oracle", r"\bjdbc:oracle:", r":[\w.$-]{1,64}/([^\s@/'\"]{1,128})@"),
+        ("sqlplus", r"\bsqlplus\b", r"(?<=[\s'\"])[\w.$-]{1,64}/([^\s@/'\"]{1,128})@"),
         ("sshpass", r"\bsshpass\b", _FLAG_P),
         ("redis-cli", r"\bredis-cli\b", rf"(?<=\s)(?:-a|--pass)[ =]({_WORD})"),
         (" login ", r"\b(?:docker|podman|helm|az|oc|nerdctl|crane|skopeo)\b(?=[^\n]{0,40} login )", _FLAG_P),

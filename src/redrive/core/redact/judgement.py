@@ -102,7 +102,7 @@ def _authorization(named: Named, span: Span | None) -> Span | None:
 
 def _is_quoted_secret(named: Named, value: str) -> bool:
     """Decide for a value in quotes."""
-    if not named.said.certain:
+    if not named.said.certain or named.carrier is Carrier.NEXT_TO:
         return is_random(value)
     if is_inert(value) or is_verdict(value):
         return False
@@ -127,7 +127,7 @@ def _bare_value(named: Named) -> Span | None:
     if text.startswith(_TEMPLATES, position):
         return None
     span = bare_span(text, position)
-    if not named.said.certain:
+    if not named.said.certain or named.carrier is Carrier.NEXT_TO:
         return span if is_random(text[span.start : span.end]) else None
     if named.carrier is Carrier.ASSIGNED:
         span = _phrase(named, span)
@@ -147,14 +147,16 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
         return False
     if named.carrier is Carrier.FLAG:
         return True
+    if value[0] == "{" and following == "}" and named.said.kind == "password":
+        # ODBC puts a password with odd signs in braces; a template holds a plain name.
+        return is_guarded(value)
     if "://" in value or value[0] in "{[(" or (named.said.kind == "secret" and _SMALL.fullmatch(value)):
         return False
     if not is_identifier(value):
         return is_random(value) or not _in_source(text, named.start) or any(sign.isdigit() for sign in value)
-    if following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit()):
-        return False
+    is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
     is_sentence = value.isalpha() and _NEXT_WORD.match(text, span.end)
-    return not (is_sentence or _in_source(text, named.start))
+    return not (is_code or is_sentence or _in_source(text, named.start))
 
 
 def _phrase(named: Named, span: Span) -> Span:

@@ -20,11 +20,10 @@ LOCAL_MAX: Final = 64
 NEAR_MAX: Final = 40
 """How far before a number a word may stand that says what it is."""
 
-_LOCAL: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
+_LOCAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+'-")
 _DOMAIN: Final = re.compile(
     rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{MARK}])"
 )
-_LOCAL_SET: Final = frozenset(_LOCAL)
 _NOT_PEOPLE: Final = frozenset({"git", "svn", "hg", "gitlab", "gitea"})
 _NOT_DOMAINS: Final = frozenset(
     "png jpg jpeg gif svg webp ico css js ts tsx jsx mjs json yaml yml html xml toml service socket target timer mount slice"
@@ -82,15 +81,20 @@ def _redact_emails(text: str, marks: Marks) -> str:
     done = 0
     for domain in _DOMAIN.finditer(text):
         at = domain.start()
-        if at == done or text[at - 1] not in _LOCAL_SET:
-            continue
-        left = text[max(done, at - LOCAL_MAX) : at]
-        local = left[len(left.rstrip(_LOCAL)) :].lstrip(".-%+")
+        local = _local_before(text, max(done, at - LOCAL_MAX), at)
         if local and _is_address(text, at - len(local), local, domain):
             pieces += (text[done : at - len(local)], marks.redacted("email"))
             done = domain.end() if domain.lastindex else at
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def _local_before(text: str, floor: int, at: int) -> str:
+    """Return the local part of an address whose `@` stands at `at`."""
+    start = at
+    while start > floor and (text[start - 1] in _LOCAL or text[start - 1].isalnum()):
+        start -= 1
+    return text[start:at].lstrip(".-%+'")
 
 
 def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> bool:

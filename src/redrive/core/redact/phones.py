@@ -19,17 +19,20 @@ _NATIONAL: Final = re.compile(
     # North America, with the area code in brackets, or dashes, or points throughout.
     r"(?:1[ .-])?\([2-9][0-9]{2}\) ?[0-9]{3}[ .-][0-9]{4}"
     r"|(?:1-)?[2-9][0-9]{2}-[0-9]{3}-[0-9]{4}|(?:1\.)?[2-9][0-9]{2}\.[0-9]{3}\.[0-9]{4}"
-    # Korea: mobile and area codes.
+    # Korea: mobile and area codes, also with the country code but no plus sign.
+    r"|82-10-[0-9]{4}-[0-9]{4}"
     r"|0(?:1[016-9]|2|[3-6][1-5]|70|50[0-9])([-. ])[0-9]{3,4}\1[0-9]{4}"
     # France: five pairs with one separator.
     r"|0[1-9](?:([ .-])[0-9]{2})(?:\2[0-9]{2}){3}"
     # Britain: spaced groups after a leading zero, the area code perhaps in brackets.
-    r"|0[1-9][0-9]{2,4} [0-9]{3,4} ?[0-9]{3,4}|\(0[1-9][0-9]{1,4}\) ?[0-9]{3,4}[ -]?[0-9]{3,5}"
+    r"|0[1-9][0-9]{2,4} [0-9]{3,4} ?[0-9]{3,4}|\(0[1-9][0-9]{0,4}\) ?[0-9]{3,4}[ -]?[0-9]{3,5}"
     r"|02[0-9] [0-9]{4} [0-9]{4}|07[0-9]{3} [0-9]{3} ?[0-9]{3}"
     # Germany: area code, then one separator, then the number in one or more groups.
     r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{5,8}"
     r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{2,4}(?:[ -][0-9]{2,4}){1,3}"
 )
+# Two zeros stand for the plus sign, before the codes of the countries above and some neighbours.
+_DIALLED: Final = re.compile(r"00(?:1|3[1-9]|4[0-9]|6[1-5]|8[126]|91)[ -]")
 _TOLD: Final = re.compile(
     r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[:=(]?\s{0,2}"
     r"[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$"
@@ -41,11 +44,13 @@ def is_phone(whole: str, digits: str, near: str) -> bool:
     count = len(digits)
     if not 9 <= count <= 15:
         return False
+    if _DIALLED.match(whole):
+        whole = "+" + whole[2:]
     if whole.startswith(("+", "(+")):
         return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _is_decimal(whole)
     if _NATIONAL.fullmatch(whole):
         # Nine digits are enough only in Seoul, or where a slash sets the area code apart.
-        return count >= 10 or whole.startswith(("02-", "02 ", "02.")) or "/" in whole
+        return count >= 10 or whole.startswith(("02-", "02 ", "02.", "(02)")) or "/" in whole
     return bool(_TOLD.search(near))
 
 

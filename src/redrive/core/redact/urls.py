@@ -71,6 +71,8 @@ def _secret_span(text: str, start: int) -> tuple[int, int] | None:
     end = found.end() - 1
     user, colon, password = text[start:end].partition(":")
     if colon:
-        return None if is_inert(password) else (end - len(password), end)
+        # A random user name, as in older Sentry addresses, is half of the secret.
+        secret = start if is_random(user) else end - len(password)
+        return None if is_inert(password) else (secret, end)
     is_token = len(user) >= LONE_USER_MIN or is_random(user)
     return (start, end) if is_token and not is_inert(user) else None
