@@ -29,6 +29,10 @@ _STEMS: Final = tuple(
 )
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
+# Most uncertain names are followed by something short; this look costs less than a judgement.
+_LONG_AHEAD: Final = re.compile(
+    r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:-]{16}"
+)
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 
@@ -86,6 +90,8 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
         # In running text the words of a name are set apart: `API key: ...`.
         said = telling(f"{text[floor : start - 1].rpartition(' ')[2]}_{name}")
     if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
+        return None
+    if not said.certain and not _LONG_AHEAD.match(text, after.end()):
         return None
     return secret_of(Named(text, start, after, carrier, said))
 
