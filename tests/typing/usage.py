@@ -44,7 +44,9 @@ assert_type(bare(1, y="a"), bytes)
         give_up_on=[PermissionError],
         per_code_max_attempts={"IO_ERROR": 2},
     ),
-    breaker=Breaker("api", failure_rate=0.5, window=timedelta(minutes=2), counts={"GW_5XX", Category.IO, 503}),
+    breaker=Breaker(
+        "api", failure_rate=0.5, window=timedelta(minutes=2), counts={"GW_5XX", Category.IO, 503}
+    ),
     timeout=30,
     deadline=timedelta(minutes=5),
 )
@@ -73,7 +75,9 @@ class Client:
 
 assert_type(Client().get("a"), str)
 
-codes = CodeSet("app", [OwnCode("GW_5XX", [range(500, 600), "NETWORK_TIMEOUT", OSError])], otherwise=OwnCode("UNKNOWN"))
+codes = CodeSet(
+    "app", [OwnCode("GW_5XX", [range(500, 600), "NETWORK_TIMEOUT", OSError])], otherwise=OwnCode("UNKNOWN")
+)
 failure = classify(OSError(), idempotent=True, codes=codes, stage="convert")
 assert_type(failure.retry_after, float | None)
 assert_type(failure.category, Category)

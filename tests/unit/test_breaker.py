@@ -31,7 +31,6 @@ def tripped(breaker: Breaker, *, at: float = 0.0) -> BreakerState:
 THREE = Breaker("api", consecutive=3, open_for=30, close_after=2, probe_timeout=10)
 
 
-@pytest.mark.req("CQ-4.2")
 def test_failures_in_a_row_open_it_and_a_success_starts_the_count_again() -> None:
     state = step.record(THREE, BreakerState(), 0, failed=2)
     state = step.record(THREE, state, 0, ok=1)
@@ -70,7 +69,6 @@ def test_enough_good_probes_in_a_row_close_it() -> None:
     assert step.record(THREE, state, 32, ok=1, token="b") == step.closed(32)
 
 
-@pytest.mark.req("CQ-4.2")
 def test_a_bad_probe_opens_it_for_another_full_time() -> None:
     state, _ = step.admit(THREE, tripped(THREE), 30, "a")
 
@@ -126,7 +124,6 @@ def test_an_isolated_breaker_refuses_until_it_is_closed_by_hand() -> None:
 RATE = Breaker("rate", failure_rate=0.5, window=120, min_calls=10)
 
 
-@pytest.mark.req("PX-5.1")
 def test_a_rate_needs_its_minimum_sample() -> None:
     gateway = Breaker("gateway", failure_rate=0.5, window=120, min_calls=3)
     state = step.record(gateway, BreakerState(), 0, failed=2)

@@ -63,7 +63,6 @@ def test_what_nobody_knows_is_a_bug_is_not_retried_and_is_warned_of_once_per_typ
     assert "redrive.Rule(Odd" in caplog.text
 
 
-@pytest.mark.req("CR-1.9")
 @pytest.mark.parametrize(
     "exc",
     [TypeError("x"), KeyError("x"), ZeroDivisionError(), AssertionError(), ValueError("x"), NameError("n")],

@@ -74,7 +74,6 @@ def test_a_told_delay_may_be_ignored_on_purpose() -> None:
     assert decided(deaf, failure(retry_after=30)).delay == 1.0  # type: ignore[union-attr]
 
 
-@pytest.mark.req("FG-3.1")
 def test_retry_on_all_and_none_overrule_the_classifier() -> None:
     bug = failure(taxonomy.BUG_CODE)
 
@@ -82,7 +81,6 @@ def test_retry_on_all_and_none_overrule_the_classifier() -> None:
     assert isinstance(decided(RetryPolicy(retry_on="none")), DeadLetter)
 
 
-@pytest.mark.req("FG-3.1")
 @pytest.mark.parametrize(
     ("triggers", "what", "retries"),
     [

@@ -16,7 +16,6 @@ from redrive.core.verdict import Moment
 AT = Moment(1_800_000_000.0)
 
 
-@pytest.mark.req("FB-3.2")
 @pytest.mark.parametrize("status", range(400, 500))
 def test_of_the_4xx_only_408_425_429_and_499_heal_by_themselves(status: int) -> None:
     assert (code_for_status(status).retryable == "yes") == (status in {408, 425, 429, 499})

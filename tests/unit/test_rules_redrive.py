@@ -56,6 +56,5 @@ def test_an_open_breaker_heals_at_the_time_it_names(retry_at, told):
         ),
     ],
 )
-@pytest.mark.req("CR-1.9")
 def test_our_own_errors_say_what_they_are(exc, code, retryable):
     assert (classify(exc).code, classify(exc).retryable) == (code, retryable)

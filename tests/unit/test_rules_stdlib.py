@@ -82,7 +82,6 @@ def test_content_that_does_not_parse_is_a_validation_failure(parse):
     assert (failure.code, failure.category, failure.retryable) == ("SCHEMA_INVALID", "validation", False)
 
 
-@pytest.mark.req("CR-1.9")
 @pytest.mark.parametrize(
     ("call", "code"),
     [

@@ -55,7 +55,6 @@ def test_content_that_does_not_fit_is_not_retried(read):
     assert (failure.code, failure.category, failure.retryable) == ("SCHEMA_INVALID", "validation", False)
 
 
-@pytest.mark.req("CR-1.9")
 @pytest.mark.parametrize(
     ("call", "code"),
     [

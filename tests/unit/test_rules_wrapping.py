@@ -55,7 +55,6 @@ def test_a_wrapper_raised_while_handling_a_failure_is_that_failure(wrapper):
     assert failure_of(work).code == "NETWORK_REFUSED"
 
 
-@pytest.mark.req("CR-1.9")
 def test_a_mistake_made_while_handling_a_failure_is_a_bug_all_the_same():
     def work() -> None:
         try:

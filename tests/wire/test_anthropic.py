@@ -130,7 +130,6 @@ def test_refused_and_unresolved_are_told_apart(refusing):
     assert _failure("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
-@pytest.mark.req("CR-1.9")
 def test_a_mistake_in_our_own_hook_is_a_bug_although_the_sdk_calls_it_a_connection_error(serve):
     def broken(_request: object) -> None:
         raise TypeError("our mistake")

@@ -186,7 +186,6 @@ def test_a_proxy_that_refuses_the_tunnel_is_the_proxys_failure(serve, status, co
     assert _s3_failure("https://nowhere.invalid", proxies={"https": proxy.url}).code == code
 
 
-@pytest.mark.req("CR-1.9")
 def test_missing_credentials_and_regions_are_wrong_configuration(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))

@@ -91,7 +91,6 @@ def test_credentials_without_a_way_to_refresh_do_not_heal():
     assert (classify(raised.value).code, classify(raised.value).retryable) == ("AUTH_INVALID", False)
 
 
-@pytest.mark.req("CR-1.9")
 def test_a_credentials_file_that_is_missing_is_wrong_configuration(monkeypatch, tmp_path):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
 

@@ -252,7 +252,6 @@ def test_an_untrusted_certificate_does_not_heal(serve, certificates, failure_at)
     assert (failure.code, failure.retryable) == ("TLS_CERTIFICATE", False)
 
 
-@pytest.mark.req("CR-1.9")
 def test_an_api_that_does_not_exist_is_wrong_configuration():
     with pytest.raises(googleapiclient.errors.UnknownApiNameOrVersion) as raised:
         googleapiclient.discovery.build("nothing", "v0", static_discovery=True, developerKey="made-up")

@@ -243,7 +243,6 @@ def test_a_name_that_does_not_resolve_heals(call):
     assert (failure.code, failure.retryable) == ("NETWORK_DNS", True)
 
 
-@pytest.mark.req("CR-1.9")
 def test_a_target_that_is_none_is_wrong_configuration(call):
     failure = _failure(call, "dns:///")
 

@@ -50,7 +50,7 @@ def get(request):
     return RAISING[request.param]
 
 
-@pytest.mark.req("CR-1.1", "CR-1.3", "FB-3.2")
+@pytest.mark.req("CR-1.1", "CR-1.3")
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_status_says_what_failed_and_whether_it_heals(get, serve, status):
     failure = classify(failure_of(get, Call(serve(answer(status, b"sorry")).url)))
@@ -176,7 +176,7 @@ BODIES = [
 ]
 
 
-@pytest.mark.req("CR-1.2", "CR-1.5", "CR-1.8")
+@pytest.mark.req("CR-1.2", "CR-1.5")
 @pytest.mark.parametrize(("status", "body", "code", "heals", "word"), BODIES)
 @pytest.mark.parametrize("name", [name for name in RAISING if name != "aiohttp"])
 def test_the_providers_own_word_wins_over_the_status(serve, name, status, body, code, heals, word):

@@ -70,7 +70,6 @@ def test_a_name_that_does_not_resolve_heals(get):
     assert (failure.code, failure.retryable) == ("NETWORK_DNS", True)
 
 
-@pytest.mark.req("CR-1.9")
 @pytest.mark.parametrize("which", ["untrusted", "wrong_host", "expired"])
 def test_a_certificate_that_cannot_be_trusted_does_not_heal(get, serve, certificates, which):
     listener = serve(server.answer(200, b"ok"), tls=getattr(certificates, which))
@@ -112,14 +111,12 @@ def test_a_proxy_that_wants_other_credentials_does_not_heal(get, serve):
     assert (failure.code, failure.retryable) == ("AUTH_INVALID", False)
 
 
-@pytest.mark.req("FB-3.2")
 def test_a_redirect_loop_fails_at_once(get, serve):
     failure = classify(failure_of(get, Call(serve(server.redirect_loop).url + "/x")))
 
     assert (failure.code, failure.retryable) == ("REQUEST_INVALID", False)
 
 
-@pytest.mark.req("FB-3.2")
 @pytest.mark.parametrize("url", ["foo://127.0.0.1/", "http://", "http://[::1"])
 def test_an_address_that_is_none_fails_at_once(get, url):
     failure = classify(failure_of(get, Call(url)))

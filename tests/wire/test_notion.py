@@ -92,7 +92,6 @@ def test_a_connection_that_fails_heals(serve, behave, code):
     assert (failure.code, failure.retryable) == (code, True)
 
 
-@pytest.mark.req("FB-3.2")
 def test_a_path_that_leaves_the_api_fails_at_once():
     with notion_client.Client(auth="made-up") as client, pytest.raises(Exception) as raised:  # noqa: PT011
         client.pages.retrieve("../../secrets")

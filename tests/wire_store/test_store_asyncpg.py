@@ -113,7 +113,7 @@ def test_too_many_connections_heal(port):
         ("set transaction read only; create table never (id int)", "NETWORK_UNAVAILABLE"),
     ],
 )
-@pytest.mark.req("CR-1.4", "CR-1.5", "CR-1.9")
+@pytest.mark.req("CR-1.4", "CR-1.5")
 def test_the_servers_errors_are_read_by_sqlstate(port, statement, code):
     assert executing(port, statement).code == code
 

@@ -103,7 +103,6 @@ def test_a_child_process_that_takes_too_long_is_a_timeout():
     assert failure_of(shell, "sleep 5", timeout=0.05).code == "TIMEOUT"
 
 
-@pytest.mark.req("CR-1.9")
 def test_a_program_that_is_missing_or_may_not_run_is_wrong_configuration(tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
@@ -188,7 +187,7 @@ def test_a_snapshot_that_another_writer_overtook_heals(file, db):
         ("select ?", "BUG_CODE"),
     ],
 )
-@pytest.mark.req("CR-1.4", "CR-1.5", "CR-1.9")
+@pytest.mark.req("CR-1.4", "CR-1.5")
 def test_sqlite_statements_that_fail(db, statement, code):
     assert failure_of(db.execute, statement).code == code
 

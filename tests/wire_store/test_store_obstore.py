@@ -128,7 +128,6 @@ def test_a_certificate_of_an_unknown_authority_is_not_retried(server_tls):
     assert (failure.code, failure.retryable) == ("TLS_CERTIFICATE", False)
 
 
-@pytest.mark.req("CR-1.9")
 def test_wrong_configuration_is_not_retried(s3_port):
     assert reading(s3_port, allow_http=False).code == "CONFIG_INVALID"
     assert failure_of(S3Store, "bucket", no_such_option=1).code == "CONFIG_INVALID"

@@ -111,7 +111,6 @@ def test_credentials_that_are_not_accepted_are_not_retried(database, credentials
     assert (failure.code, failure.retryable) == ("AUTH_INVALID", False)
 
 
-@pytest.mark.req("CR-1.9")
 def test_an_unknown_database_is_wrong_configuration(database):
     failure = failure_of(connect, database.port, dbname="nowhere")
 
@@ -164,7 +163,6 @@ def test_a_text_that_postgresql_cannot_store_is_a_validation_failure(db):
     assert failure_of(db.execute, "select %s", ("a\0b",)).code == "SCHEMA_INVALID"
 
 
-@pytest.mark.req("CR-1.9")
 @pytest.mark.parametrize("statement", ["selec 1", "select * from nowhere", "select nothing from item"])
 def test_wrong_sql_is_a_bug(db, statement):
     failure = failure_of(db.execute, statement)

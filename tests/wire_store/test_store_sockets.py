@@ -101,7 +101,6 @@ def test_writing_to_a_socket_that_is_not_connected_or_closed_is_told_apart():
     assert failure_of(lonely.send, b"x").code == "BUG_CODE"
 
 
-@pytest.mark.req("CR-1.9")
 def test_a_certificate_of_an_unknown_authority_is_not_retried(serve, server_tls):
     failure = failure_of(secure, serve(securing(server_tls)), ssl.create_default_context())
 

@@ -51,7 +51,7 @@ def lite() -> Iterator[sqlalchemy.Engine]:
     engine.dispose()
 
 
-@pytest.mark.req("CR-1.4", "CR-1.5", "CR-1.9")
+@pytest.mark.req("CR-1.4", "CR-1.5")
 @pytest.mark.parametrize(
     ("statement", "code", "state"),
     [
