@@ -9,12 +9,14 @@ touched.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 from redrive.core.redact.carriers import AFTER_NAME, Carrier, carrier_of
 from redrive.core.redact.judgement import Named, secret_of
 from redrive.core.redact.marks import Marks
 from redrive.core.redact.names import telling
+from redrive.core.redact.repeats import REPEATS_FROM, Judged, Repeats
 from redrive.core.redact.spans import Span, bare_span, whole_span
 from redrive.core.redact.values import is_guarded
 
@@ -38,26 +40,35 @@ _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 def redact_assignments(text: str, marks: Marks) -> str:
     """Put a mark in place of every literal value whose name announces a secret."""
+    hits = _hits(text)
+    judge = Repeats(text, _judge).judge if len(hits) >= REPEATS_FROM else partial(_judge, text)
     pieces: list[str] = []
     done = 0
     looked_at = 0
-    for hit in _hits(text):
+    for hit in hits:
         if hit < looked_at:
             continue
-        after = AFTER_NAME.match(text, hit)
-        if after is None:
+        judged = judge(max(done, hit - NAME_MAX), hit)
+        if judged is None:
             continue
-        looked_at = after.end("tail")
-        found = _secret_at(text, max(done, hit - NAME_MAX), hit, after)
-        if found is None:
+        looked_at = judged.looked_at
+        if judged.found is None:
             continue
-        span = whole_span(text, found[0])
-        pieces += (text[done : span.start], marks.redacted(found[1]))
+        span = whole_span(text, judged.found[0])
+        pieces += (text[done : span.start], marks.redacted(judged.found[1]))
         looked_at = done = span.end
     if not pieces:
         return text
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+def _judge(text: str, floor: int, hit: int) -> Judged | None:
+    """Say what stands around a stem; None when nothing that could be a name does."""
+    after = AFTER_NAME.match(text, hit)
+    if after is None:
+        return None
+    return Judged(after.end("tail"), after.end(), _secret_at(text, floor, hit, after))
 
 
 def _hits(text: str) -> list[int]:

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from redrive.core.redact.marks import Marks
-from redrive.core.redact.values import is_inert, is_random
+from redrive.core.redact.values import RANDOM_MIN, is_inert, is_random
 
 USERINFO_MAX: Final = 1024
 """User name and password of a URL are looked for in this many characters."""
@@ -72,7 +72,7 @@ def _secret_span(text: str, start: int) -> tuple[int, int] | None:
     user, colon, password = text[start:end].partition(":")
     if colon:
         # A random user name, as in older Sentry addresses, is half of the secret.
-        secret = start if is_random(user) else end - len(password)
+        secret = start if len(user) >= RANDOM_MIN and is_random(user) else end - len(password)
         return None if is_inert(password) else (secret, end)
     is_token = len(user) >= LONE_USER_MIN or is_random(user)
     return (start, end) if is_token and not is_inert(user) else None

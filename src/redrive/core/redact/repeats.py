@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging many telling names in one long text, each repetition only once.
+
+A text made to be slow repeats itself: `password: ` a hundred thousand times. Each name is judged within a window around it, and
+what was decided for a window is kept for the next one that reads the same. The window is wider than anything a judgement looks
+back at; where a value reaches its end, the whole text is read instead. Nothing is kept beyond one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from redrive.core.redact.spans import BARE_MAX, Span
+
+REPEATS_FROM: Final = 1_000
+"""With fewer names than this in a text, remembering them costs more than judging them."""
+
+BACK: Final = 512
+"""More than a judgement ever looks back: a name, and the start of its line and of the line above."""
+
+AHEAD: Final = 768
+"""As much of a value as is judged within a window; longer ones are read in the text itself."""
+
+_QUOTES: Final = ('"', "'", "`")
+
+
+class Judged(NamedTuple):
+    """What was found at a name."""
+
+    looked_at: int
+    """Where the name ends, so that the stems inside it need not be looked at again."""
+    value: int
+    """Where a value could start."""
+    found: tuple[Span, str] | None
+
+
+Judge = Callable[[str, int, int], Judged | None]
+"""Judges the name around a hit: text, how far back the name may reach, hit."""
+
+
+class Repeats:
+    """A judge that remembers, for one text."""
+
+    __slots__ = ("_judge", "_seen", "_text")
+
+    def __init__(self, text: str, judge: Judge) -> None:
+        self._text = text
+        self._judge = judge
+        self._seen: dict[tuple[str, int, int], Judged | None] = {}
+
+    def judge(self, floor: int, hit: int) -> Judged | None:
+        """Return what the judge says about this hit, in positions of the whole text."""
+        low = max(0, hit - BACK)
+        window = self._text[low : hit + AHEAD]
+        key = (window, floor - low, hit - low)
+        if key in self._seen:
+            judged = self._seen[key]
+        else:
+            judged = self._judge(window, floor - low, hit - low)
+            if judged is not None and self._is_cut(window, judged, hit + AHEAD):
+                return self._judge(self._text, floor, hit)
+            self._seen[key] = judged
+        return None if judged is None else _moved(judged, low)
+
+    def _is_cut(self, window: str, judged: Judged, end: int) -> bool:
+        """Tell whether the end of the window, rather than of the text, may have decided."""
+        if end >= len(self._text):
+            return False
+        reach = judged.value if judged.found is None else judged.found[0].end
+        if reach > len(window) - BARE_MAX - 2:
+            return True
+        opening = window[judged.value : judged.value + 1]
+        return judged.found is None and opening in _QUOTES and opening not in window[judged.value + 1 : -2]
+
+
+def _moved(judged: Judged, by: int) -> Judged:
+    found = judged.found
+    if found is not None:
+        span, kind = found
+        found = (Span(span.start + by, span.end + by, span.quoted), kind)
+    return Judged(judged.looked_at + by, judged.value + by, found)
