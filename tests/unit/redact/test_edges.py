@@ -179,3 +179,40 @@ def test_numbers_side_by_side_are_judged_one_by_one() -> None:
 )
 def test_single_cases(text: str, expected: str) -> None:
     assert redact_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "user=bob password={} host=db",
+        "PGPASSWORD={} psql -h db",
+        "host=db dbname=x password={}",
+    ],
+)
+def test_a_password_that_is_a_plain_word_is_hidden_among_settings(line: str) -> None:
+    assert "letmein" not in redact_text(line.format("letmein"))
+
+
+@pytest.mark.parametrize(
+    "line", ["lexer: token=IDENT line=3", "password is required when x", "the password must match"]
+)
+def test_a_plain_word_of_a_sentence_or_a_lexer_stays(line: str) -> None:
+    assert redact_text(line) == line
+
+
+def test_credentials_after_a_scheme_are_hidden_without_a_header_name() -> None:
+    basic = base64.b64encode(b"bob:letmein1").decode()
+
+    assert redact_text(f"sent Basic {basic} to proxy") == "sent Basic <redacted:authorization> to proxy"
+    assert redact_text("sent Bearer abc.def.ghi") == "sent Bearer <redacted:authorization>"
+    for line in ("HTTP Basic authentication required", "Bearer token missing", "Basic auth"):
+        assert redact_text(line) == line
+
+
+@pytest.mark.parametrize("line", ["phone: 030 901820", "Tel. 030 901820", "mobile=202 555 0143"])
+def test_a_short_number_is_a_phone_number_after_a_telling_word(line: str) -> None:
+    assert redact_text(line).endswith("<redacted:phone>")
+
+
+def test_a_pre_shared_key_is_a_secret() -> None:
+    assert redact_text("psk=abcd1234efgh") == "psk=<redacted:secret>"

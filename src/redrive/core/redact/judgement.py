@@ -33,6 +33,8 @@ _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 # Tokens of a parser are small numbers; a card's security code has at least three digits.
 _SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
 _NEXT_WORD: Final = re.compile(r" [a-z]{2,}")
+# A word that has a value of its own belongs to a list of settings, not to a sentence.
+_NEXT_SETTING: Final = re.compile(r" [\w.-]{1,40}[=:]")
 
 
 class Named(NamedTuple):
@@ -155,8 +157,16 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
     if not is_identifier(value):
         return is_random(value) or not _in_source(text, named.start) or any(sign.isdigit() for sign in value)
     is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
-    is_sentence = value.isalpha() and _NEXT_WORD.match(text, span.end)
-    return not (is_code or is_sentence or _in_source(text, named.start))
+    return not (is_code or _is_word_of_sentence(named, span, value) or _in_source(text, named.start))
+
+
+def _is_word_of_sentence(named: Named, span: Span, value: str) -> bool:
+    """Tell whether a plain word after a name goes on as a sentence. A password may be a plain word; a token is none."""
+    text = named.text
+    if not value.isalpha() or not _NEXT_WORD.match(text, span.end):
+        return False
+    is_setting = text[span.start - 1] == "=" or _NEXT_SETTING.match(text, span.end) is not None
+    return not (named.said.kind == "password" and is_setting)
 
 
 def _phrase(named: Named, span: Span) -> Span:

@@ -34,7 +34,7 @@ _NATIONAL: Final = re.compile(
 # Two zeros stand for the plus sign, before the codes of the countries above and some neighbours.
 _DIALLED: Final = re.compile(r"00(?:1|3[1-9]|4[0-9]|6[1-5]|8[126]|91)[ -]")
 _TOLD: Final = re.compile(
-    r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[:=(]?\s{0,2}"
+    r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
     r"[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$"
 )
 
@@ -48,10 +48,9 @@ def is_phone(whole: str, digits: str, near: str) -> bool:
         whole = "+" + whole[2:]
     if whole.startswith(("+", "(+")):
         return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _is_decimal(whole)
-    if _NATIONAL.fullmatch(whole):
-        # Nine digits are enough only in Seoul, or where a slash sets the area code apart.
-        return count >= 10 or whole.startswith(("02-", "02 ", "02.", "(02)")) or "/" in whole
-    return bool(_TOLD.search(near))
+    # Nine digits are enough only in Seoul, where a slash sets the area code apart, or after a telling word.
+    is_clear = count >= 10 or whole.startswith(("02-", "02 ", "02.", "(02)")) or "/" in whole
+    return (is_clear and _NATIONAL.fullmatch(whole) is not None) or _TOLD.search(near) is not None
 
 
 def _is_decimal(whole: str) -> bool:

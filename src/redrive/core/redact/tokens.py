@@ -81,6 +81,7 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             r"gsk_[A-Za-z0-9]{40,}+",
             r"r8_[A-Za-z0-9]{30,}+",
             r"pplx-[A-Za-z0-9]{32,}+",
+            r"nvapi-[\w-]{32,}+",
             r"xai-[A-Za-z0-9_-]{40,}+",
             rf"fw_{_DIGIT}[A-Za-z0-9]{{20,}}+",
             r"nvapi-[\w-]{40,}+",
@@ -167,5 +168,12 @@ LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
         rf"(?<!\+){_FREE}AQE[A-Za-z0-9+/]{{40,}}+=*+(?:-[A-Za-z0-9+/=]{{20,}}+(?:-[\w+/=*.&%()<>-]{{8,40}})?)?",
     ),
     ("~", "openshift", r"(?<!\w)sha256~[\w-]{40,}+"),
-    ("earer ", "authorization", r"(?<=\b[Bb]earer )(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{16,}+=*+"),
+    ("earer ", "authorization", r"(?<=\b[Bb]earer )(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{10,}+=*+"),
+    ("earer ", "authorization", r"(?<=\b[Bb]earer )[\w-]{3,}+\.[\w-]{3,}+\.[\w-]{3,}+"),
+    # The credentials of basic authentication are base64: both cases, and a digit or the padding.
+    (
+        "asic ",
+        "authorization",
+        r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
+    ),
 )
