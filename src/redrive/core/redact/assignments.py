@@ -27,7 +27,10 @@ QUERY_VALUE_MIN: Final = 8
 """A query parameter such as `key` or `code` is a secret from this length on."""
 
 _STEMS: Final = tuple(
-    "pass pwd secret token key auth cred cookie sess sig dsn jwt otp salt hmac nonce code cvv cvc mnemonic phrase dockerc psk".split()
+    (
+        "pass pwd secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
+        " dockerc"
+    ).split()
 )
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})

@@ -30,7 +30,8 @@ COOKIES: Final = _split(
 SECRETS: Final = _split(
     "secret secrets token apikey apikeys accesskey secretkey privatekey authkey encryptionkey signingkey accountkey"
     " masterkey sharedaccesskey credential credentials cred creds jwt otp totp cvv cvc csc dsn mnemonic connectionstring"
-    " connstr bearer dockerconfigjson dockercfg apitoken secretaccesskey sharedaccesssignature ssws webhooksecret privkey authtoken psk"
+    " connstr bearer dockerconfigjson dockercfg apitoken secretaccesskey sharedaccesssignature ssws webhooksecret privkey"
+    " authtoken psk"
 )
 SECRET_ENDINGS: Final = (
     "token",
