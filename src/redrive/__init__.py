@@ -22,9 +22,9 @@ from redrive.core.fingerprint import fingerprint, frames_of
 from redrive.core.policy import RetryPolicy
 from redrive.core.signals import Cancel, Fail, Retry, Snooze
 from redrive.core.verdict import Verdict
-from redrive.engine.call import CallEvent
 from redrive.engine.classifier import Classifier, Rule, add_rule, classify
 from redrive.engine.guard import Guard, guard
+from redrive.engine.story import CallEvent
 from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
 from redrive.redaction import redact, redact_mapping, register_secret
 

@@ -5,6 +5,7 @@
     |-- ConfigurationError (also ValueError)   a constructor, decorator or rule was given something it cannot use
     |-- BreakerOpenError                       a breaker refused the call; `retry_at` says when to come back
     |-- AttemptTimeoutError (also TimeoutError)   one attempt took longer than its `timeout`
+    |-- AttemptsSpentError                     a function asked to be tried again once more often than it may
     |-- DeadlineExceededError (also TimeoutError) the total deadline ended while the call ran or waited
     `-- IllegalTransitionError                 a job or dead letter was asked to make a move its lifecycle lacks
 
@@ -100,6 +101,19 @@ class AttemptTimeoutError(RedriveError, TimeoutError):
         super().__init__(
             f"the attempt took longer than its timeout of {timeout:g} s",
             hint="Raise timeout=, or find out why the dependency is slow.",
+        )
+
+
+class AttemptsSpentError(RedriveError):
+    """A function asked for another run by a signal, and the policy has none left; the signal is its cause."""
+
+    code = "attempts-spent"
+
+    def __init__(self, *, name: str, sentence: str) -> None:
+        self.name = name
+        self.sentence = sentence
+        super().__init__(
+            f"{name}: {sentence}", hint="Raise max_attempts= or snooze_max=, or find out what it waits for."
         )
 
 

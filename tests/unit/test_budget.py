@@ -78,11 +78,17 @@ def test_a_minimum_sample_is_kept() -> None:
     assert budget.check(Tally(total=100, dead=49)) is None
     assert budget.check(Tally(total=100, dead=50)) is not None
     assert FailureBudget().check(Tally(total=100)) is None
+    assert FailureBudget(check_every=100).check(Tally(total=100, dead=99)) is None
+    assert FailureBudget(check_every=100).check(Tally(total=100, dead=100)) is not None
+
+
+def test_a_budget_of_nothing_stops_at_the_first_failure() -> None:
+    assert FailureBudget(max_rate=0, min_finished=1).check(Tally(total=9, succeeded=4, dead=1)) is not None
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000))
 def test_one_more_failure_never_heals_a_budget(succeeded: int, dead: int) -> None:
-    budget = FailureBudget()
+    budget = FailureBudget(min_finished=1)
     before = budget.check(Tally(total=5000, succeeded=succeeded, dead=dead))
 
     assert before is None or budget.check(Tally(total=5000, succeeded=succeeded, dead=dead + 1)) is not None
@@ -95,7 +101,9 @@ def test_one_more_failure_never_heals_a_budget(succeeded: int, dead: int) -> Non
         lambda: Tally(total=1, succeeded=2),
         lambda: RunThresholds(completed=0),
         lambda: RunThresholds(completed=0.4, partial_success=0.5),
-        lambda: FailureBudget(max_rate=0),
+        lambda: FailureBudget(max_rate=-0.1),
+        lambda: FailureBudget(max_rate=1.1),
+        lambda: FailureBudget(max_rate="0.1"),
         lambda: FailureBudget(check_every=0),
         lambda: FailureBudget(min_finished=0),
         lambda: FailureBudget(on_exceeded="explode"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
 import pytest
 
@@ -20,7 +21,7 @@ from redrive import (
     classify,
 )
 from redrive.core import taxonomy
-from redrive.core.classify import MESSAGE_MAX, VISITS_MAX
+from redrive.core.classify import CHAIN_MAX, DEPTH_MAX, MEMBERS_MAX, MESSAGE_MAX
 from redrive.core.failure import Asked
 from redrive.engine import classifier as classifier_module
 
@@ -148,11 +149,42 @@ def test_exceptions_that_contain_each_other_come_to_an_end() -> None:
 
 def test_an_endless_chain_is_read_up_to_a_limit() -> None:
     outer = inner = RuntimeError("0")
-    for _ in range(VISITS_MAX + 10):
+    for _ in range(CHAIN_MAX + 10):
         inner.__cause__ = inner = RuntimeError("n")
     inner.__cause__ = TimeoutError()
 
     assert classify(outer).is_unknown
+
+
+def test_members_that_share_objects_are_no_riddle() -> None:
+    reset = ConnectionResetError(104, "reset")
+    wrappers = [raised(Wrapped(str(n)), cause=reset) for n in range(2)]
+
+    assert classify(ExceptionGroup("g", [reset, reset])).code == "NETWORK_RESET"
+    assert classify(ExceptionGroup("g", wrappers)).code == "NETWORK_RESET"  # type: ignore[type-var]
+
+
+def test_very_many_members_and_very_deep_groups_are_read_as_far_as_they_matter() -> None:
+    many = ExceptionGroup("g", [ConnectionResetError(104, str(n)) for n in range(MEMBERS_MAX * 2)])
+    deep: Exception = ConnectionResetError(104, "reset")
+    for _ in range(2_000):
+        deep = ExceptionGroup("g", [deep])
+    beneath: Exception = ConnectionResetError(104, "reset")
+    for _ in range(DEPTH_MAX + 5):
+        wrapper = Wrapped()
+        wrapper.__cause__ = ExceptionGroup("g", [beneath])
+        beneath = wrapper
+
+    assert classify(many).code == "NETWORK_RESET"
+    assert classify(deep).code == "NETWORK_RESET"
+    assert classify(beneath).is_unknown
+
+
+def test_an_unknown_member_of_a_group_is_what_the_warning_names(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="redrive.classify"):
+        Classifier().classify(ExceptionGroup("g", [Odd()]))
+
+    assert "redrive.Rule(Odd" in caplog.text
 
 
 def test_a_broken_message_does_not_hide_the_failure() -> None:
@@ -185,6 +217,10 @@ def test_signals_are_read_as_what_the_stage_asked_for() -> None:
     assert (cancel.asked, cancel.retryable, cancel.message) == (Asked.CANCEL, False, "enough")
     assert (fail.code, fail.canonical, fail.retryable) == ("NOT_FOUND", "NOT_FOUND", False)
     assert (own.code, own.canonical, own.message) == ("NOT_PDF", "STAGE_FAILED", "no PDF")
+
+
+def test_a_stages_own_delay_is_taken_as_it_is() -> None:
+    assert classify(Snooze(timedelta(days=400))).retry_after == 400 * 86_400
 
 
 def test_retry_without_a_delay_leaves_it_to_the_policy() -> None:
@@ -232,9 +268,28 @@ def test_a_rule_may_name_a_class_by_its_dotted_name_and_covers_subclasses() -> N
     assert own.classify(Odder()).code == "RATE_LIMITED"
 
 
+def test_a_rule_added_while_another_thread_classifies_is_not_lost() -> None:
+    own = Classifier([Rule(Odd, "CONFLICT")])
+    rules, cache = own._found
+    own.add(Rule(Odd, "NOT_FOUND"))
+    cache[Odd] = own._lookup(
+        Odd
+    )  # What a slower thread would still write: into the cache that nobody reads any more.
+
+    assert own.classify(Odd()).code == "NOT_FOUND"
+    assert len(rules) == 1
+
+
+def test_a_verdict_may_name_its_code() -> None:
+    own = Classifier([Rule(Odd, lambda _exc: Verdict.of("RATE_LIMITED", retry_after=12))])
+    failure = own.classify(Odd())
+
+    assert (failure.code, failure.retry_after) == ("RATE_LIMITED", 12.0)
+    assert isinstance(failure.retry_after, float)
+
+
 def test_add_rule_teaches_the_default_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier_module.DEFAULT, "_rules", ())
-    monkeypatch.setattr(classifier_module.DEFAULT, "_known", {})
+    monkeypatch.setattr(classifier_module.DEFAULT, "_found", ((), {}))
 
     add_rule(Rule(Odd, "RATE_LIMITED"))
 
@@ -256,6 +311,15 @@ def test_a_rule_that_raises_is_reported_as_wrong_configuration_naming_the_rule()
     "act",
     [
         lambda: Rule(int, "CONFLICT"),
+        lambda: Classifier(Rule(Odd, "CONFLICT")),
+        lambda: Classifier([Odd]),
+        lambda: Classifier([Rule(Odd, lambda _exc: Verdict(code="NOPE"))]).classify(Odd()),
+        lambda: Classifier([Rule(Odd, lambda _exc: Verdict.of("CONFLICT", retry_after="12"))]).classify(
+            Odd()
+        ),
+        lambda: Verdict.of("NO_SUCH_CODE"),
+        lambda: Fail(""),
+        lambda: Fail(429),
         lambda: Rule("", "CONFLICT"),
         lambda: Rule(Odd, "NO_SUCH_CODE"),
         lambda: Rule(Odd, 42),
@@ -278,5 +342,5 @@ def test_the_cache_of_types_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(5):
         own.classify(type(f"E{n}", (Exception,), {})())
 
-    assert len(own._known) == 2
+    assert len(own._found[1]) == 2
     assert len(own._warned) == 2

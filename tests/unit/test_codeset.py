@@ -90,7 +90,9 @@ def test_classify_translates_when_given_a_code_set() -> None:
 def test_a_fail_signal_may_name_an_own_code() -> None:
     assert classify(Fail("NOT_PDF"), codes=GATEWAY).code == "NOT_PDF"
     assert classify(Fail("IO_ERROR"), codes=GATEWAY).retryable is False
-    assert classify(Fail("SOMETHING"), codes=GATEWAY).code == "UNKNOWN"
+    strange = classify(Fail("NOT_PFD"), codes=GATEWAY)
+    assert strange.code == "UNKNOWN"
+    assert "NOT_PFD is no code of pdf2xml" in strange.rule
 
 
 def test_retryable_may_depend_on_the_stage_being_idempotent() -> None:
@@ -118,6 +120,11 @@ def test_codes_are_found_by_name() -> None:
         lambda: OwnCode("X", [True]),
         lambda: OwnCode("X", [int]),
         lambda: OwnCode("X", max_attempts=0),
+        lambda: OwnCode(""),
+        lambda: OwnCode(5),
+        lambda: OwnCode("X", 429),
+        lambda: OwnCode("X", stages="convert"),
+        lambda: OwnCode("X", retryable="no"),
         lambda: CodeSet("app", ["X"], otherwise=OwnCode("Y")),
         lambda: CodeSet("app", [], otherwise="Y"),
         lambda: taxonomy.code_named("NETWORK_TIMEOOT"),

@@ -288,6 +288,8 @@ def test_a_longer_told_delay_never_shortens_the_wait(
         ({"give_up_on": "AUTH_DENIED"}, "give_up_on"),
         ({"give_up_on": [object()]}, "give_up_on"),
         ({"per_code_max_attempts": {"IO_ERROR": 0}}, "IO_ERROR"),
+        ({"per_code_max_attempts": 5}, "per_code_max_attempts"),
+        ({"respect_retry_after": "false"}, "respect_retry_after"),
         ({"retry_after_cap": -1}, "retry_after_cap"),
         ({"snooze_max": -1}, "snooze_max"),
     ],

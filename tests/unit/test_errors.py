@@ -17,6 +17,7 @@ ERRORS: list[RedriveError] = [
     errors.BreakerOpenError(breaker="api", retry_at=datetime(2026, 1, 1, tzinfo=UTC), reason="it is open"),
     errors.BreakerOpenError(breaker="api", retry_at=None, reason="it is isolated"),
     errors.AttemptTimeoutError(timeout=3),
+    errors.AttemptsSpentError(name="fetch", sentence="asked again"),
     errors.DeadlineExceededError(deadline=9),
     errors.IllegalTransitionError(subject="job", source="failed", verb="claim", allowed=("replay",)),
 ]

@@ -236,6 +236,7 @@ def test_a_breaker_can_be_opened_by_hand_and_comes_back_by_itself(run: Runner) -
 def test_after_a_hold_work_is_let_go_gradually(run: Runner) -> None:
     guarded_by = guard(breaker=Breaker("api", consecutive=1, open_for=30, ramp=10))
     with virtual_time() as clock:
+        guarded_by.cell.open()
         guarded_by.cell.close()
         ends = []
         for _ in range(20):

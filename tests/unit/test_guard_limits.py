@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from collections.abc import Awaitable
 
 import pytest
 
 import redrive
-from redrive import Backoff, Breaker, ConfigurationError, RetryPolicy, guard
+from redrive import Backoff, Breaker, BreakerOpenError, ConfigurationError, RetryPolicy, guard
 from redrive.engine.runtime import CURRENT, SYSTEM
 from redrive.testing import VirtualClock, virtual_time
 
@@ -175,10 +176,22 @@ async def agenerator() -> object:
 async def aprobe() -> None: ...
 
 
+class Generating:
+    def __call__(self) -> object:
+        yield 1
+
+
 @pytest.mark.parametrize(
     ("misuse", "field", "words"),
     [
         (lambda: guard(42), "guard", "callable"),
+        (lambda: guard(RetryPolicy(3)), "guard", "guard(retry=...)"),
+        (lambda: guard(Breaker("x", consecutive=1)), "guard", "guard(breaker=...)"),
+        (lambda: guard(Generating()), "guard", "generator"),
+        (lambda: guard(on_retry=aprobe), "guard(on_retry)", "sync function"),
+        (lambda: guard(hold_max=0), "guard(hold_max)", "more than 0"),
+        (lambda: guard(name=5), "guard(name)", "str"),
+        (lambda: guard(deadline=10**400), "guard(deadline)", "hundred years"),
         (lambda: guard(retry=RetryPolicy())("fetch"), "guard", "callable"),
         (lambda: guard(classmethod(lambda cls: 1)), "guard", "@classmethod above @guard"),
         (lambda: guard(staticmethod(lambda: 1)), "guard", "@staticmethod above @guard"),
@@ -208,20 +221,46 @@ def test_misuse_is_refused_by_name_with_a_fix(misuse: object, field: str, words:
     assert refused.value.fix
 
 
-def test_two_breakers_of_one_name_must_be_configured_alike() -> None:
-    first = guard(breaker=Breaker("shared", consecutive=3))(lambda: 1)
-    second = guard(breaker=Breaker("shared", consecutive=4))(lambda: 1)
-    with virtual_time():
-        assert first() == 1
-        with pytest.raises(ConfigurationError, match="two ways"):
-            second()
-
-
-def test_guards_with_equal_breakers_share_their_state() -> None:
-    first, second = (guard(breaker=Breaker("shared", consecutive=3)) for _ in range(2))
+def test_guards_share_a_breaker_by_sharing_the_object() -> None:
+    api = Breaker("api", consecutive=3)
+    first, second, other = (
+        guard(breaker=api),
+        guard(breaker=api),
+        guard(breaker=Breaker("api", consecutive=3)),
+    )
     with virtual_time():
         first.cell.isolate()
         assert second.cell is first.cell
+        assert other.cell is not first.cell
+
+
+def test_a_breaker_keeps_its_state_while_its_guard_lives_whatever_runs_on_virtual_time_meanwhile() -> None:
+    guarded_by = guard(breaker=Breaker("api", consecutive=3))
+    call = guarded_by(lambda: "ok")
+    guarded_by.cell.isolate()
+    with virtual_time():
+        assert call() == "ok"
+    gc.collect()
+
+    with pytest.raises(BreakerOpenError):
+        call()
+
+
+def test_breakers_of_guards_that_are_gone_leave_nothing_behind() -> None:
+    with virtual_time():
+        cells = CURRENT.get().breakers._cells
+        for _ in range(50):
+            guard(breaker=Breaker("api", consecutive=3))(lambda: 1)()
+        gc.collect()
+        assert len(cells) == 0
+
+
+def test_an_option_that_is_none_counts_as_left_out() -> None:
+    bare = guard(
+        retry=None, breaker=None, timeout=None, deadline=None, codes=None, classifier=None, on_retry=None
+    )
+
+    assert bare(lambda: 1)() == 1
 
 
 def test_a_guard_shows_its_options() -> None:

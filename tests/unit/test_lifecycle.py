@@ -49,6 +49,10 @@ def test_every_other_move_of_a_job_is_refused(state: JobState | None, verb: str)
             move_job(state, verb)
 
 
+def test_states_may_be_given_as_plain_text() -> None:
+    assert move_job("queued", "claim") is JobState.PROCESSING  # type: ignore[arg-type]
+
+
 def test_every_move_of_a_letter_has_one_target() -> None:
     for move in LETTER_MOVES:
         assert move_letter(move.source, move.verb) is move.target

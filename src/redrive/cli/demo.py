@@ -22,9 +22,9 @@ from redrive.cli.flaky import OK, RESET, Answer, FlakyServer
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
 from redrive.core.policy import RetryPolicy
-from redrive.engine.call import CallEvent
 from redrive.engine.guard import Guard, GuardOptions, guard
 from redrive.engine.runtime import CURRENT
+from redrive.engine.story import CallEvent
 from redrive.errors import BreakerOpenError
 from redrive.redaction import redact
 from redrive.testing import virtual_time

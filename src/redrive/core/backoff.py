@@ -14,10 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
-from redrive.core.checks import seconds, share, whole
+from redrive.core.checks import number, seconds, share, whole
 from redrive.errors import ConfigurationError
+
+_JITTERS: Final = "Use Jitter.none(), Jitter.full(), Jitter.ratio(0.25) or Jitter.additive(0, 2)."
 
 
 class JitterKind(StrEnum):
@@ -36,6 +38,12 @@ class Jitter:
     kind: JitterKind = JitterKind.NONE
     low: float = 0.0
     high: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, JitterKind):
+            raise ConfigurationError(
+                field="Jitter", value=self.kind, rule="must be built by name", fix=_JITTERS
+            )
 
     @classmethod
     def none(cls) -> Self:
@@ -100,12 +108,19 @@ class Backoff:
     jitter: Jitter
 
     def __post_init__(self) -> None:
+        if not isinstance(self.growth, Growth):
+            raise ConfigurationError(
+                field="Backoff",
+                value=self.growth,
+                rule="must be built by name",
+                fix="Use Backoff.exponential(1), .linear(1), .fixed(1) or .schedule([1, 5]).",
+            )
         if not isinstance(self.jitter, Jitter):
             raise ConfigurationError(
                 field="Backoff.jitter",
                 value=self.jitter,
                 rule="must be a Jitter",
-                fix="Use Jitter.none(), Jitter.full(), Jitter.ratio(0.25) or Jitter.additive(0, 2).",
+                fix=_JITTERS,
             )
 
     @classmethod
@@ -120,7 +135,8 @@ class Backoff:
     ) -> Self:
         """Grow by a factor: `initial * factor ** (attempt - 1)`, kept between `floor` and `cap`."""
         first = seconds("Backoff.exponential initial", initial, above=True)
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
+        grows = number(factor)
+        if grows is None or grows < 1:
             raise ConfigurationError(
                 field="Backoff.exponential factor",
                 value=factor,
@@ -128,7 +144,7 @@ class Backoff:
                 fix="2 doubles the delay.",
             )
         lowest = seconds("Backoff.exponential floor", floor)
-        return cls(Growth.EXPONENTIAL, (first,), float(factor), lowest, _cap(cap, max(first, lowest)), jitter)
+        return cls(Growth.EXPONENTIAL, (first,), grows, lowest, _cap(cap, max(first, lowest)), jitter)
 
     @classmethod
     def linear(
@@ -156,6 +172,13 @@ class Backoff:
         jitter: Jitter = Jitter(),  # noqa: B008 - a frozen value.
     ) -> Self:
         """Wait exactly these delays in order; the last one repeats."""
+        if isinstance(delays, str) or not isinstance(delays, Iterable):
+            raise ConfigurationError(
+                field="Backoff.schedule delays",
+                value=delays,
+                rule="must be a list of delays",
+                fix="[5, 15, 45], for example.",
+            )
         steps = tuple(
             seconds(f"Backoff.schedule delay {place}", delay) for place, delay in enumerate(delays, start=1)
         )

@@ -33,8 +33,8 @@ class Breaker:
 
     It opens after `consecutive` counting failures in a row, or when at least `failure_rate` of at least `min_calls` calls within
     `window` seconds failed. `mode="hold"` makes work wait; `mode="fail_fast"` refuses it at once. `counts` says which failures
-    count: by default only those that say the dependency is unreachable or cannot serve; a 4xx proves it alive. Breakers
-    are known by name: two with one name share their state and must be configured alike.
+    count: by default only those that say the dependency is unreachable or cannot serve; a 4xx proves it alive. Guards share
+    a breaker by sharing the object; the name is what logs, errors and operators call it.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Breaker:
             minimum=1,
             fix="1 closes after the first good probe.",
         )
-        if self.mode not in {"hold", "fail_fast"}:
+        if self.mode not in ("hold", "fail_fast"):
             raise ConfigurationError(
                 field=f"Breaker({self.name}).mode",
                 value=self.mode,
@@ -148,3 +148,9 @@ def _checked_counts(name: str, counts: Counts) -> Counts:
             fix='Write counts={"GW_5XX", "GW_TIMEOUT"}, for example.',
         )
     return frozenset(counts)
+
+
+def _is_countable(entry: object) -> bool:
+    if isinstance(entry, str):
+        return bool(entry)
+    return isinstance(entry, int) and not isinstance(entry, bool) and 100 <= entry <= 599

@@ -101,21 +101,25 @@ class BudgetExceeded:
 class FailureBudget:
     """How much failure a run may see before it stops itself.
 
-    The rate is cumulative, and is looked at each time another `check_every` jobs have finished, so first after one full interval;
-    never before `min_finished` jobs have finished.
+    The rate is cumulative, and is looked at each time another `check_every` jobs have finished; never before `min_finished` jobs
+    have, which is one full interval unless said otherwise. A `max_rate` of 0 stops at the first failure.
     """
 
     max_rate: float = 0.10
     check_every: int = 1000
-    min_finished: int = 1
+    min_finished: int | None = None
     on_exceeded: Literal["abort", "pause"] = "abort"
 
     def __post_init__(self) -> None:
         share(
-            "FailureBudget.max_rate", self.max_rate, fix="0.10 stops a run of which more than a tenth failed."
+            "FailureBudget.max_rate",
+            self.max_rate,
+            fix="0.10 stops a run of which more than a tenth failed.",
+            least=0.0,
         )
         whole("FailureBudget.check_every", self.check_every, minimum=1, fix="1000 is the default.")
-        whole("FailureBudget.min_finished", self.min_finished, minimum=1, fix="A rate needs a sample.")
+        if self.min_finished is not None:
+            whole("FailureBudget.min_finished", self.min_finished, minimum=1, fix="A rate needs a sample.")
         if self.on_exceeded not in {"abort", "pause"}:
             raise ConfigurationError(
                 field="FailureBudget.on_exceeded",
@@ -130,7 +134,7 @@ class FailureBudget:
 
     def check(self, tally: Tally) -> BudgetExceeded | None:
         """Return why the run has to stop, or None if it may go on."""
-        if tally.finished < max(self.min_finished, 1):
+        if tally.finished < (self.min_finished or self.check_every):
             return None
         rate = tally.dead / tally.finished
         if rate <= self.max_rate:

@@ -8,21 +8,41 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from typing import Final
 
 from redrive.errors import ConfigurationError
 
+SECONDS_MAX: Final = 100 * 365 * 86_400.0
+"""A hundred years; a longer time is a mistake, and no calendar could show its end."""
+
+
+def number(value: object) -> float | None:
+    """Return a finite number as a float; None for anything else, booleans and numbers beyond a float's range included."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
 
 def seconds(field: str, value: timedelta | float, *, minimum: float = 0.0, above: bool = False) -> float:
-    """Return a length of time as float seconds, or refuse what is not finite, too small or no length of time at all."""
-    rule = f"must be {'more than' if above else 'at least'} {minimum:g} seconds"
-    fix = "Give seconds as a number, or a timedelta."
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
-    if value < minimum or (above and value == minimum):
-        raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
-    return float(value)
+    """Return a length of time as float seconds, or refuse what is too short, absurdly long or no length of time at all."""
+    given = value.total_seconds() if isinstance(value, timedelta) else number(value)
+    is_enough = given is not None and (given > minimum if above else given >= minimum)
+    if given is None or not is_enough or given > SECONDS_MAX:
+        rule = f"must be {'more than' if above else 'at least'} {minimum:g} seconds, and less than a hundred years"
+        raise ConfigurationError(
+            field=field, value=value, rule=rule, fix="Give seconds as a number, or a timedelta."
+        )
+    return given
+
+
+def flag(field: str, value: object) -> bool:
+    """Return a bool; a string such as "false" is refused, because it would count as true."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(field=field, value=value, rule="must be True or False", fix="Pass a bool.")
+    return value
 
 
 def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
@@ -34,8 +54,11 @@ def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
     return value
 
 
-def share(field: str, value: float, *, fix: str) -> float:
-    """Return a share: above 0 and at most 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ConfigurationError(field=field, value=value, rule="must be above 0 and at most 1", fix=fix)
-    return float(value)
+def share(field: str, value: float, *, fix: str, least: float | None = None) -> float:
+    """Return a share: above 0 (or from `least` on) and at most 1."""
+    given = number(value)
+    is_enough = given is not None and (given > 0 if least is None else given >= least)
+    if given is None or not is_enough or given > 1:
+        low = "above 0" if least is None else f"at least {least:g}"
+        raise ConfigurationError(field=field, value=value, rule=f"must be {low} and at most 1", fix=fix)
+    return given

@@ -20,8 +20,12 @@ from redrive.core.retry_after import from_attributes, sane
 from redrive.core.signals import Fail, Retry, Signal, Snooze
 from redrive.core.verdict import Moment, Read, Verdict
 
-VISITS_MAX: Final = 500
-"""How many exceptions of a chain of causes and groups are read before the rest is left out."""
+CHAIN_MAX: Final = 100
+"""How many causes deep a rule is looked for."""
+MEMBERS_MAX: Final = 1000
+"""How many members of an exception group are read; the rest is left out."""
+DEPTH_MAX: Final = 20
+"""How many groups deep, each beneath a member of the one before, members are read."""
 MESSAGE_MAX: Final = 8_192
 
 BUG_TYPES: Final = (
@@ -71,7 +75,7 @@ Lookup = Callable[[type[BaseException]], Known]
 
 def classify(exc: BaseException, lookup: Lookup, moment: Moment, *, idempotent: bool = False) -> Failure:
     """Return the failure that this exception is; total: whatever is raised, there is an answer."""
-    return _Reader(lookup, moment, idempotent, set()).read(exc)
+    return _Reader(lookup, moment, idempotent, {}).read(exc)
 
 
 def message_of(exc: BaseException) -> str:
@@ -100,17 +104,18 @@ class _Reader:
     lookup: Lookup
     moment: Moment
     idempotent: bool
-    seen: set[int]
-    """The exceptions visited so far, so that causes and groups that contain each other come to an end."""
+    groups: dict[int, Failure]
+    """What the groups met so far are, so that none is read twice, however the exceptions refer to each other."""
 
-    def read(self, exc: BaseException) -> Failure:
+    def read(self, exc: BaseException, depth: int = 0) -> Failure:
         if isinstance(exc, Signal):
             return self._asked(exc)
         current: BaseException | None = exc
-        while current is not None and id(current) not in self.seen and len(self.seen) < VISITS_MAX:
-            self.seen.add(id(current))
+        seen: set[int] = set()
+        while current is not None and id(current) not in seen and len(seen) < CHAIN_MAX:
+            seen.add(id(current))
             if isinstance(current, BaseExceptionGroup):
-                return self._worst(exc, cast("BaseExceptionGroup[BaseException]", current))
+                return self._worst(exc, cast("BaseExceptionGroup[BaseException]", current), depth)
             known = self._known(exc, current)
             if known is not None:
                 return known
@@ -128,20 +133,22 @@ class _Reader:
             return self._failure(exc, current, _BUG, "a bug by its type")
         return None
 
-    def _worst(self, outer: BaseException, group: BaseExceptionGroup[BaseException]) -> Failure:
+    def _worst(self, outer: BaseException, group: BaseExceptionGroup[BaseException], depth: int) -> Failure:
         """Read a group as its worst member: what cannot heal before what can, then the more severe; first come on a tie."""
-        members = [member for member in group.exceptions if id(member) not in self.seen]
-        failures = [self.read(member) for member in members]
-        if not failures:
-            return self._unknown(outer)
-        worst = max(failures, key=lambda failure: (not failure.retryable, _SEVERITIES[failure.severity]))
-        told = max(
-            (failure.retry_after for failure in failures if failure.retry_after is not None), default=None
-        )
-        rule = f"{worst.rule} (the worst of {class_name(type(group))})"
-        return replace(
-            worst, retry_after=told, rule=rule, error_class=class_name(type(outer)), message=message_of(outer)
-        )
+        worst = self.groups.get(id(group))
+        if worst is None:
+            self.groups[id(group)] = self._unknown(
+                group
+            )  # What a member says that leads back to its own group.
+            members = _members_of(group) if depth < DEPTH_MAX else []
+            failures = [self.read(member, depth + 1) for member in members]
+            worst = max(failures, key=_badness, default=self._unknown(group))
+            told = max((f.retry_after for f in failures if f.retry_after is not None), default=None)
+            worst = replace(
+                worst, retry_after=told, rule=f"{worst.rule} (the worst of {class_name(type(group))})"
+            )
+            self.groups[id(group)] = worst
+        return replace(worst, error_class=class_name(type(outer)), message=message_of(outer))
 
     def _unknown(self, exc: BaseException) -> Failure:
         if type(exc) is ValueError:
@@ -159,11 +166,13 @@ class _Reader:
             asked, code, delay = Asked.SNOOZE, taxonomy.RETRY_ASKED, signal.delay
         elif isinstance(signal, Fail):
             asked, code = Asked.FAIL, taxonomy.CODES.get(signal.code, taxonomy.STAGE_FAILED)
-        verdict = Verdict(code=code, retry_after=delay)
+        verdict = Verdict(code=code)
         failure = self._failure(signal, signal, verdict, f"the stage asked for it: {type(signal).__name__}")
         named = signal.code if isinstance(signal, Fail) else failure.code
         can_heal = asked in {Asked.RETRY, Asked.SNOOZE}
-        return replace(failure, asked=asked, code=named, retryable=can_heal, is_reachability=False)
+        return replace(
+            failure, asked=asked, code=named, retryable=can_heal, is_reachability=False, retry_after=delay
+        )
 
     def _failure(self, exc: BaseException, known: BaseException, verdict: Verdict, rule: str) -> Failure:
         code = verdict.code
@@ -194,6 +203,23 @@ class _Reader:
             line=code.line,
             hint=code.hint,
         )
+
+
+def _badness(failure: Failure) -> tuple[bool, int]:
+    return not failure.retryable, _SEVERITIES[failure.severity]
+
+
+def _members_of(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the members of a group and of the groups in it, each once, in order."""
+    members: dict[int, BaseException] = {}
+    waiting: list[BaseException] = [group]
+    while waiting and len(members) < MEMBERS_MAX:
+        member = waiting.pop()
+        if isinstance(member, BaseExceptionGroup):
+            waiting.extend(reversed(cast("BaseExceptionGroup[BaseException]", member).exceptions))
+        else:
+            members.setdefault(id(member), member)
+    return list(members.values())
 
 
 def _beneath(exc: BaseException) -> BaseException | None:

@@ -45,22 +45,31 @@ class OwnCode:
     """The stages this entry speaks for; empty means all."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.takes, str):
+        if not isinstance(self.name, str) or not self.name:
             raise ConfigurationError(
-                field=f"OwnCode({self.name}).takes",
-                value=self.takes,
-                rule="must be a list",
-                fix=f"Write takes=[{self.takes!r}].",
+                field="OwnCode.name", value=self.name, rule="must be a name", fix='OwnCode("GW_5XX", [...]).'
             )
+        for field in ("takes", "stages"):
+            given = getattr(self, field)
+            if isinstance(given, str) or not isinstance(given, Collection):
+                raise ConfigurationError(
+                    field=f"OwnCode({self.name}).{field}",
+                    value=given,
+                    rule="must be a list",
+                    fix=f"Write {field}=[{given!r}].",
+                )
         for source in self.takes:
             _check_source(self.name, source)
-        if self.max_attempts is not None:
-            whole(
-                f"OwnCode({self.name}).max_attempts",
-                self.max_attempts,
-                minimum=1,
-                fix="Leave it out for no limit of its own.",
+        if self.retryable is not None and not isinstance(self.retryable, bool | Retryable):
+            raise ConfigurationError(
+                field=f"OwnCode({self.name}).retryable",
+                value=self.retryable,
+                rule="must be True, False or a Retryable",
+                fix="Leave it out to keep what the built-in code says.",
             )
+        if self.max_attempts is not None:
+            field = f"OwnCode({self.name}).max_attempts"
+            whole(field, self.max_attempts, minimum=1, fix="Leave it out for no limit of its own.")
 
     def takes_failure(self, failure: Failure, stage: str | None) -> bool:
         """Say whether this entry names the failure when it happened in this stage."""
@@ -133,8 +142,10 @@ class CodeSet:
         """Return the failure under this application's own code."""
         if failure.asked is Asked.FAIL and failure.code in self.names:
             return self[failure.code].applied_to(failure, idempotent=idempotent)
-        entry = next((entry for entry in self.codes if entry.takes_failure(failure, stage)), self.otherwise)
-        return entry.applied_to(failure, idempotent=idempotent)
+        if failure.asked is Asked.FAIL and failure.code != failure.canonical:
+            failure = replace(failure, rule=f"{failure.rule}, and {failure.code} is no code of {self.name}")
+        taking = (entry for entry in self.codes if entry.takes_failure(failure, stage))
+        return next(taking, self.otherwise).applied_to(failure, idempotent=idempotent)
 
 
 def _check_source(name: str, source: Source) -> None:

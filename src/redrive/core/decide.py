@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one decision about a failure: try again later, hold, dead-letter, or cancel.
 
-Total and pure. The order of the questions is the contract: what the stage asked for, then the breaker, then what is never
-retried, then what is spent, then when to come back.
+Total and pure. The order of the questions is the contract: what the stage asked for, then what is never retried, then the
+breaker, then what is spent, then when to come back. So a hold never keeps alive what the policy would not have tried again.
 """
 
 from __future__ import annotations
@@ -109,18 +109,37 @@ def decide(
     breaker: Standing | None = None,
 ) -> Decision:
     """Decide what to do about a failure; `draw` in [0, 1) is the chance in the backoff."""
+    if failure.asked is not None:
+        return _as_asked(policy, failure, history, now, draw)
+    if policy.gives_up_on(failure):
+        return DeadLetter(reason=Reason.GIVEN_UP, sentence=f"the policy gives up on {failure.code}")
+    if not policy.allows(failure):
+        return DeadLetter(reason=Reason.PERMANENT, sentence=f"{failure.code} is not retried ({failure.rule})")
+    if breaker is not None and breaker.holds(failure):
+        return _hold(policy, failure, breaker, now)
+    return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
+
+
+def _as_asked(policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float) -> Decision:
+    """Do what the stage asked for by a signal; only limits and the deadline stand above that."""
     if failure.asked is Asked.CANCEL:
         return Cancel(reason=Reason.ASKED, sentence="the stage asked to cancel")
+    if failure.asked is Asked.FAIL:
+        return DeadLetter(reason=Reason.ASKED, sentence=f"the stage gave up with {failure.code}")
     if failure.asked is Asked.SNOOZE:
         return _snooze(policy, failure, history, now)
-    if breaker is not None and breaker.holds(failure):
-        until = opens_at(breaker.breaker, breaker.state)
-        sentence = f"{failure.code} while breaker {breaker.breaker.name!r} is {breaker.state.phase}: held, no attempt burned"
-        return Hold(until=until, reason=Reason.BREAKER, sentence=sentence)
-    stop = _stop(policy, failure, history)
-    if stop is not None:
-        return stop
-    return _retry(policy, failure, history, now, draw)
+    return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
+
+
+def _hold(policy: RetryPolicy, failure: Failure, standing: Standing, now: float) -> Hold:
+    """Wait for the dependency: until its breaker lets a call through, and as long as it told us to."""
+    until = opens_at(standing.breaker, standing.state)
+    told = policy.told_delay(failure)
+    if until is not None and told is not None:
+        until = max(until, now + told)
+    phase = standing.state.phase
+    sentence = f"{failure.code} while breaker {standing.breaker.name!r} is {phase}: held, no attempt burned"
+    return Hold(until=until, reason=Reason.BREAKER, sentence=sentence)
 
 
 def _snooze(policy: RetryPolicy, failure: Failure, history: History, now: float) -> Hold | DeadLetter:
@@ -128,21 +147,20 @@ def _snooze(policy: RetryPolicy, failure: Failure, history: History, now: float)
         sentence = f"the stage snoozed {history.snoozes} times, which is the limit"
         return DeadLetter(reason=Reason.SNOOZES_EXHAUSTED, sentence=sentence)
     delay = failure.retry_after or 0.0
+    if _is_late(history, now + delay):
+        return DeadLetter(
+            reason=Reason.DEADLINE, sentence=f"the snooze of {delay:.3g} s ends after the deadline"
+        )
     return Hold(
-        until=now + delay, reason=Reason.ASKED, sentence=f"the stage asked to be run again in {delay:.3g} s"
+        until=now + delay,
+        reason=Reason.ASKED,
+        sentence=f"the stage asked to be run again in {delay:.3g} s",
     )
 
 
-def _stop(policy: RetryPolicy, failure: Failure, history: History) -> DeadLetter | None:
-    """Return why there is no next attempt, or None if there is one."""
+def _spent(policy: RetryPolicy, failure: Failure, history: History) -> DeadLetter | None:
+    """Say which limit is spent, or None if another attempt is left."""
     code = failure.code
-    if failure.asked is Asked.FAIL:
-        return DeadLetter(reason=Reason.ASKED, sentence=f"the stage gave up with {code}")
-    if failure.asked is not Asked.RETRY:
-        if policy.gives_up_on(failure):
-            return DeadLetter(reason=Reason.GIVEN_UP, sentence=f"the policy gives up on {code}")
-        if not policy.allows(failure):
-            return DeadLetter(reason=Reason.PERMANENT, sentence=f"{code} is not retried ({failure.rule})")
     if history.attempt >= policy.max_attempts:
         sentence = f"attempt {history.attempt} of {policy.max_attempts} failed with {code}: none is left"
         return DeadLetter(reason=Reason.EXHAUSTED, sentence=sentence)
@@ -164,8 +182,12 @@ def _retry(
         if told is not None and told >= delay:
             delay, reason, why = told, Reason.TOLD_DELAY, "as the dependency told us"
     at = now + delay
-    if history.deadline_at is not None and at >= history.deadline_at:
+    if _is_late(history, at):
         sentence = f"the next attempt would start in {delay:.3g} s, after the deadline"
         return DeadLetter(reason=Reason.DEADLINE, sentence=sentence)
     sentence = f"attempt {history.attempt} of {policy.max_attempts} failed with {failure.code}: again in {delay:.3g} s ({why})"
     return RetryAt(at=at, delay=delay, reason=reason, sentence=sentence)
+
+
+def _is_late(history: History, at: float) -> bool:
+    return history.deadline_at is not None and at >= history.deadline_at

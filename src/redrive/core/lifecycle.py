@@ -103,7 +103,7 @@ def move_letter(source: LetterState | None, verb: str) -> LetterState:
 
 def _moved(subject: str, moves: tuple[Move[State], ...], source: State | None, verb: str) -> State:
     for move in moves:
-        if move.verb == verb and move.source is source:
+        if move.verb == verb and move.source == source:
             return move.target
-    allowed = tuple(dict.fromkeys(move.verb for move in moves if move.source is source))
+    allowed = tuple(dict.fromkeys(move.verb for move in moves if move.source == source))
     raise IllegalTransitionError(subject=subject, source=str(source or "new"), verb=verb, allowed=allowed)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Literal, TypeGuard, cast
 
 from redrive.core.backoff import Backoff
-from redrive.core.checks import seconds, whole
+from redrive.core.checks import flag, seconds, whole
 from redrive.core.classify import class_name
 from redrive.core.failure import Failure
 from redrive.errors import ConfigurationError
@@ -60,7 +60,15 @@ class RetryPolicy:
         if not isinstance(self.retry_on, str) or self.retry_on not in {"classified", "all", "none"}:
             object.__setattr__(self, "retry_on", _triggers("RetryPolicy.retry_on", self.retry_on))
         object.__setattr__(self, "give_up_on", _triggers("RetryPolicy.give_up_on", self.give_up_on))
+        if not isinstance(self.per_code_max_attempts, Mapping):
+            raise ConfigurationError(
+                field="RetryPolicy.per_code_max_attempts",
+                value=self.per_code_max_attempts,
+                rule="must be a mapping of codes to attempts",
+                fix='{"IO_ERROR": 2} is one retry for that code.',
+            )
         object.__setattr__(self, "per_code_max_attempts", dict(self.per_code_max_attempts))
+        flag("RetryPolicy.respect_retry_after", self.respect_retry_after)
         for code, limit in self.per_code_max_attempts.items():
             whole(f"RetryPolicy.per_code_max_attempts[{code!r}]", limit, minimum=1, fix="2 is one retry.")
         object.__setattr__(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from redrive.core.checks import seconds
+from redrive.errors import ConfigurationError
 
 
 class Signal(Exception):  # noqa: N818 - a signal is a wish of the stage, not an error.
@@ -50,6 +51,13 @@ class Fail(Signal):
     """Give the job up at once with this code, whatever the policy says about retries."""
 
     def __init__(self, code: str, message: str = "") -> None:
+        if not isinstance(code, str) or not code:
+            raise ConfigurationError(
+                field="Fail.code",
+                value=code,
+                rule="must be the name of a code",
+                fix='Fail("NOT_FOUND"), for example.',
+            )
         self.code = code
         self.message = message or f"the stage gave up with {code}"
         super().__init__(code, message)

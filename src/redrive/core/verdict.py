@@ -8,10 +8,12 @@ never import the library whose errors they read: they are found by the name of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Self
 
 from msgspec import Struct
 
 from redrive.core.failure import Code
+from redrive.core.taxonomy import code_named
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -22,6 +24,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
     retry_after: float | None = None
     provider_code: str | None = None
     request_id: str | None = None
+
+    @classmethod
+    def of(cls, code: str, *, http_status: int | None = None, retry_after: float | None = None) -> Self:
+        """Build a verdict from the name of a canonical code, as rules of users do."""
+        return cls(code=code_named(code), http_status=http_status, retry_after=retry_after)
 
 
 class Moment(Struct, frozen=True):

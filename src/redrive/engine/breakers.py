@@ -13,30 +13,32 @@ import math
 import threading
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from redrive.core import breaker_state as step
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import Admitted, BreakerState, Phase, Refused
+from redrive.core.checks import seconds
 from redrive.core.decide import Standing
 from redrive.engine.clock import Clock
-from redrive.errors import ConfigurationError
 
 
 class BreakerCell:
     """One breaker's state in this process. Every method is safe to call from any thread."""
 
     __slots__ = (
+        "__weakref__",
         "_clock",
-        "_count_ok",
         "_counted",
         "_lock",
         "_slice_at",
-        "_slice_ends_at",
         "_starts",
         "_state",
         "breaker",
+        "count_ok",
         "is_calm",
         "is_sampled",
+        "slice_ends_at",
     )
 
     def __init__(self, breaker: Breaker, clock: Clock) -> None:
@@ -46,14 +48,15 @@ class BreakerCell:
         self._state = BreakerState()
         self._starts = 0
         self._counted = 0
-        # A C-level counter, so that threads that count without the lock lose nothing.
-        self._count_ok = itertools.count().__next__
+        self.count_ok = itertools.count().__next__
+        """Called for each success while the breaker is calm; a C-level counter, so that threads lose nothing without a lock."""
         self.is_calm = True
         """True while a success changes nothing but the count, so that the fast way is right."""
         self.is_sampled: Final = breaker.failure_rate is not None
         """True when successes have to be counted at all."""
         self._slice_at = clock.monotonic()
-        self._slice_ends_at = step.slice_end(breaker, self._slice_at)
+        self.slice_ends_at = step.slice_end(breaker, self._slice_at)
+        """From when on counted successes must be folded before the next one is counted."""
 
     @property
     def standing(self) -> Standing:
@@ -61,16 +64,19 @@ class BreakerCell:
         return Standing(self.breaker, self._state)
 
     @property
+    def probe_timeout(self) -> float:
+        """Seconds after which a probe that did not come back is void."""
+        return seconds("Breaker.probe_timeout", self.breaker.probe_timeout)
+
+    @property
     def state(self) -> BreakerState:
         """The present state."""
         return self._state
 
-    def count(self, now: float) -> None:
-        """Count one success of a calm breaker, without a lock unless a slice of the window has ended."""
-        if now >= self._slice_ends_at:
-            with self._lock:
-                self._fold(now)
-        self._count_ok()
+    def fold(self, now: float) -> None:
+        """Fold the successes counted since the last time into the slice of the window in which they ended."""
+        with self._lock:
+            self._fold(now)
 
     def admit(self, token: str) -> Admitted | Refused:
         """Ask for one call; while ramping after a hold, calls are let go one by one."""
@@ -102,8 +108,9 @@ class BreakerCell:
         self._force(step.opened)
 
     def close(self) -> None:
-        """Close it by hand, at once."""
-        self._force(step.closed)
+        """Close it by hand, at once; held work is let go gradually. A breaker that is closed stays as it is."""
+        if self._state.phase is not Phase.CLOSED:
+            self._force(step.closed)
 
     def isolate(self) -> None:
         """Refuse every call until it is closed by hand."""
@@ -113,17 +120,18 @@ class BreakerCell:
         with self._lock:
             now = self._clock.monotonic()
             self._fold(now)
+            self._starts = 0
             self._set(change(now), now)
 
     def _fold(self, now: float) -> None:
         if not self.is_sampled:
             return
         # The counter can only be read by counting once more, so each reading is left out of the next difference.
-        reached = self._count_ok()
+        reached = self.count_ok()
         ok, self._counted = reached - self._counted, reached + 1
         if ok:
             self._state = step.record(self.breaker, self._state, self._slice_at, ok=ok)
-        self._slice_at, self._slice_ends_at = now, step.slice_end(self.breaker, now)
+        self._slice_at, self.slice_ends_at = now, step.slice_end(self.breaker, now)
 
     def _next_start_at(self) -> float:
         if self.breaker.mode != "hold":
@@ -139,24 +147,23 @@ class BreakerCell:
 
 
 class Breakers:
-    """The breakers of one process by name."""
+    """The cells of one runtime: one per `Breaker` object, for as long as somebody holds the cell.
 
-    __slots__ = ("_cells", "_clock", "_lock")
+    Sharing a breaker between guards means sharing the object; two breakers that merely look alike are two.
+    """
+
+    __slots__ = ("__weakref__", "_cells", "_clock", "_lock")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._cells: dict[str, BreakerCell] = {}
+        # A cell keeps its breaker alive, so no other object can have that id while the cell is known here.
+        self._cells: WeakValueDictionary[int, BreakerCell] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def cell(self, breaker: Breaker) -> BreakerCell:
-        """Return the cell with this breaker's name; two breakers of one name must be configured alike."""
+        """Return the cell of this breaker."""
         with self._lock:
-            cell = self._cells.setdefault(breaker.name, BreakerCell(breaker, self._clock))
-        if cell.breaker != breaker:
-            raise ConfigurationError(
-                field=f"Breaker({breaker.name})",
-                value=breaker,
-                rule="is configured in two ways in one program",
-                fix=f"Define it once and share it, or give one another name; the other one is {cell.breaker!r}.",
-            )
-        return cell
+            cell = self._cells.get(id(breaker))
+            if cell is None:
+                cell = self._cells[id(breaker)] = BreakerCell(breaker, self._clock)
+            return cell

@@ -8,18 +8,24 @@ name an instant, and warns once for each exception type that nobody knows.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec.structs import replace
 
 from redrive import rules as builtin
 from redrive.core import classify as core
+from redrive.core.checks import number
 from redrive.core.codeset import CodeSet
 from redrive.core.failure import Code, Failure
 from redrive.core.taxonomy import CODES, code_named
 from redrive.core.verdict import Moment, Verdict
-from redrive.engine.clock import SYSTEM_CLOCK, Clock
+from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
+
+E = TypeVar("E", bound=BaseException)
 
 logger = logging.getLogger("redrive.classify")
 
@@ -28,15 +34,15 @@ Answer = str | Code | Verdict | None
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Generic[E]):
     """A user's rule: exceptions of this class (or of the class with this dotted name) mean this.
 
     `means` is a code, the name of one, or a function of the exception that returns either, a `Verdict`, or None to pass.
     A dotted name spares the import: `Rule("stripe.error.CardError", "REJECTED_POLICY")`.
     """
 
-    match: type[BaseException] | str
-    means: str | Code | Callable[[BaseException], Answer]
+    match: type[E] | str
+    means: str | Code | Callable[[E], Answer]
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -67,16 +73,10 @@ class Rule:
     def read(self, exc: BaseException, _moment: Moment) -> Verdict | Code | None:
         """Answer for one exception; a rule that raises or answers nonsense is reported as what it is: wrong configuration."""
         answer = self._ask(exc)
-        if isinstance(answer, str):
-            return code_named(answer)
-        if answer is None or isinstance(answer, Code | Verdict):
+        if answer is None or isinstance(answer, Code):
             return answer
-        raise ConfigurationError(
-            field=self.label,
-            value=answer,
-            rule="must return a code, the name of one, a Verdict or None",
-            fix="Correct the rule.",
-        )
+        verdict = answer if isinstance(answer, Verdict) else Verdict(code=cast("Code", answer))
+        return replace(verdict, code=self._code(verdict.code), retry_after=self._told(verdict.retry_after))
 
     @property
     def label(self) -> str:
@@ -89,7 +89,7 @@ class Rule:
         if isinstance(self.means, str | Code):
             return self.means
         try:
-            return self.means(exc)
+            return self.means(cast("E", exc))
         except Exception as raised:
             raise ConfigurationError(
                 field=self.label,
@@ -97,6 +97,31 @@ class Rule:
                 rule="must not raise",
                 fix=f"Return None for what the rule does not know; it was reading {type(exc).__name__}.",
             ) from raised
+
+    def _code(self, answer: object) -> Code:
+        if isinstance(answer, Code):
+            return answer
+        if isinstance(answer, str) and answer in CODES:
+            return CODES[answer]
+        raise ConfigurationError(
+            field=self.label,
+            value=answer,
+            rule="must answer with a code, the name of one, a Verdict or None",
+            fix=f"Known codes: {', '.join(CODES)}.",
+        )
+
+    def _told(self, answer: object) -> float | None:
+        if answer is None:
+            return None
+        told = number(answer)
+        if told is None:
+            raise ConfigurationError(
+                field=self.label,
+                value=answer,
+                rule="must give retry_after in seconds",
+                fix="Verdict(..., retry_after=12).",
+            )
+        return told
 
 
 class Classifier:
@@ -107,20 +132,29 @@ class Classifier:
 
     CACHE_MAX: Final = 10_000
 
-    def __init__(self, rules: Iterable[Rule] = (), *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._rules = tuple(rules)
-        self._clock = clock
-        self._known: dict[type[BaseException], core.Known] = {}
-        self._warned: set[type[BaseException]] = set()
+    def __init__(self, rules: Iterable[Rule[Any]] = ()) -> None:
+        self._lock = threading.Lock()
+        self._found: tuple[tuple[Rule[Any], ...], dict[type[BaseException], core.Known]] = ((), {})
+        self._warned: set[str] = set()
+        if not isinstance(rules, Iterable):
+            raise ConfigurationError(
+                field="Classifier.rules",
+                value=rules,
+                rule="must be a list of rules",
+                fix="Classifier([Rule(...)]).",
+            )
+        for rule in reversed(tuple(rules)):
+            self.add(rule)
 
-    def add(self, rule: Rule) -> None:
+    def add(self, rule: Rule[Any]) -> None:
         """Put a rule before all others."""
         if not isinstance(rule, Rule):
             raise ConfigurationError(
                 field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...))."
             )
-        self._rules = (rule, *self._rules)
-        self._known = {}
+        with self._lock:
+            # Rules and what was found by them change together, so that nothing found by the old ones survives.
+            self._found = ((rule, *self._found[0]), {})
 
     def classify(
         self,
@@ -138,29 +172,31 @@ class Classifier:
                 rule="must be an exception",
                 fix="Pass the exception itself, as caught by `except`.",
             )
-        failure = core.classify(exc, self._lookup, Moment(self._clock.wall()), idempotent=idempotent)
+        failure = core.classify(exc, self._lookup, Moment(CURRENT.get().clock.wall()), idempotent=idempotent)
         if failure.is_unknown:
-            self._warn(exc, failure)
+            self._warn(failure)
         return failure if codes is None else codes.translate(failure, stage=stage, idempotent=idempotent)
 
     def _lookup(self, kind: type[BaseException]) -> core.Known:
-        known = self._known.get(kind)
+        rules, cache = self._found
+        known = cache.get(kind)
         if known is None:
-            own = tuple(core.Found(rule.label, rule.read) for rule in self._rules if rule.applies_to(kind))
+            own = tuple(core.Found(rule.label, rule.read) for rule in rules if rule.applies_to(kind))
             known = core.Known(own + builtin.find(kind), core.lineage_of(kind))
-            if len(self._known) < self.CACHE_MAX:
-                self._known[kind] = known
+            if len(cache) < self.CACHE_MAX:
+                cache[kind] = known
         return known
 
-    def _warn(self, exc: BaseException, failure: Failure) -> None:
-        kind = type(exc)
+    def _warn(self, failure: Failure) -> None:
+        # The first of the lineage is the member that nobody knows, where the exception itself is a group.
+        kind = failure.lineage[0]
         if kind in self._warned or len(self._warned) >= self.CACHE_MAX:
             return
         self._warned.add(kind)
         logger.warning(
             "no rule knows %s: it counts as a bug and is not retried; if it can heal, add redrive.Rule(%s, ...)",
-            failure.error_class,
-            kind.__name__,
+            kind,
+            kind.rpartition(".")[2],
         )
 
 
@@ -179,6 +215,6 @@ def classify(
     return DEFAULT.classify(exc, idempotent=idempotent, codes=codes, stage=stage)
 
 
-def add_rule(rule: Rule) -> None:
+def add_rule(rule: Rule[Any]) -> None:
     """Teach `classify`, and every guard and stage without a classifier of its own, a rule; it goes before all others."""
     DEFAULT.add(rule)

@@ -8,6 +8,7 @@ so that a test (or the simulator) can put virtual ones in their place and nothin
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from typing import Protocol
@@ -59,4 +60,8 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
-SYSTEM_CHANCE: Chance = random.Random()  # noqa: S311 - jitter, not cryptography.
+_GENERATOR = random.Random()  # noqa: S311 - jitter, not cryptography.
+SYSTEM_CHANCE: Chance = _GENERATOR
+if hasattr(os, "register_at_fork"):
+    # Forked workers would otherwise all draw the same jitter and come back together.
+    os.register_at_fork(after_in_child=_GENERATOR.seed)

@@ -12,16 +12,18 @@ import inspect
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
+from weakref import WeakKeyDictionary
 
 from redrive.core.breaker import Breaker
 from redrive.core.checks import seconds
 from redrive.core.codeset import CodeSet
 from redrive.core.policy import RetryPolicy
-from redrive.engine.breakers import BreakerCell
-from redrive.engine.call import CallPlan, Hook, Kind
+from redrive.engine.breakers import BreakerCell, Breakers
+from redrive.engine.call import CallPlan
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.loops import guard_async, guard_sync
-from redrive.engine.runtime import CURRENT
+from redrive.engine.runtime import CURRENT, Runtime
+from redrive.engine.story import Hook, Kind
 from redrive.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -31,22 +33,29 @@ R = TypeVar("R")
 class GuardOptions(TypedDict, total=False):
     """The options of `guard`; every one may be left out."""
 
-    retry: RetryPolicy
-    breaker: Breaker
-    timeout: timedelta | float
-    deadline: timedelta | float
+    retry: RetryPolicy | None
+    breaker: Breaker | None
+    timeout: timedelta | float | None
+    deadline: timedelta | float | None
+    hold_max: timedelta | float
+    name: str | None
     idempotent: bool
-    codes: CodeSet
-    classifier: Classifier
-    on_retry: Hook
-    on_hold: Hook
-    on_dead: Hook
+    codes: CodeSet | None
+    classifier: Classifier | None
+    on_retry: Hook | None
+    on_hold: Hook | None
+    on_dead: Hook | None
+
+
+HOLD_MAX: Final = 600.0
+"""Seconds a call without a deadline waits for a breaker, all its holds together."""
 
 
 _KINDS: Final[dict[str, tuple[type, str]]] = {
     "retry": (RetryPolicy, "RetryPolicy(max_attempts=5)"),
     "breaker": (Breaker, 'Breaker("name", consecutive=5)'),
     "idempotent": (bool, "idempotent=True"),
+    "name": (str, 'name="fetch"'),
     "codes": (CodeSet, 'CodeSet("app", [...], otherwise=...)'),
     "classifier": (Classifier, "Classifier([Rule(...)])"),
 }
@@ -64,7 +73,9 @@ class Guard:
         self.breaker: Final = options.get("breaker")
         self.timeout: Final = _limit(options.get("timeout"), "timeout")
         self.deadline: Final = _limit(options.get("deadline"), "deadline")
+        self.hold_max: Final = seconds("guard(hold_max)", options.get("hold_max", HOLD_MAX), above=True)
         self._options: Final = options
+        self._cells: Final[WeakKeyDictionary[Breakers, BreakerCell]] = WeakKeyDictionary()
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Return the function with this guard on it; `__wrapped__` is the function without."""
@@ -85,11 +96,21 @@ class Guard:
     @property
     def cell(self) -> BreakerCell:
         """The breaker in this process: its `state`, and `open()`, `close()`, `isolate()` for an operator's hand."""
-        if self.breaker is None:
+        cell = self._cell_in(CURRENT.get())
+        if cell is None:
             raise ConfigurationError(
                 field="guard(breaker)", value=None, rule="is not set", fix="Give the guard a breaker first."
             )
-        return CURRENT.get().breakers.cell(self.breaker)
+        return cell
+
+    def _cell_in(self, runtime: Runtime) -> BreakerCell | None:
+        """Return the breaker's cell in a runtime, held for as long as this guard and that runtime exist."""
+        if self.breaker is None:
+            return None
+        cell = self._cells.get(runtime.breakers)
+        if cell is None:
+            cell = self._cells[runtime.breakers] = runtime.breakers.cell(self.breaker)
+        return cell
 
     def _plan(self, fn: Callable[..., object]) -> CallPlan:
         options = self._options
@@ -99,14 +120,16 @@ class Guard:
             "dead": options.get("on_dead"),
         }
         return CallPlan(
-            name=_name_of(fn),
+            name=options.get("name") or _name_of(fn),
+            stage=options.get("name") or str(getattr(fn, "__name__", _name_of(fn))),
             policy=self.retry,
-            breaker=self.breaker,
+            cell_in=self._cell_in,
             timeout=self.timeout,
             deadline=self.deadline,
+            hold_max=self.hold_max,
             idempotent=options.get("idempotent", False),
             codes=options.get("codes"),
-            classifier=options.get("classifier", DEFAULT),
+            classifier=options.get("classifier") or DEFAULT,
             hooks={kind: hook for kind, hook in hooks.items() if hook is not None},
         )
 
@@ -128,7 +151,7 @@ class Guard:
 
 
 @overload
-def guard(fn: Callable[P, R], /) -> Callable[P, R]: ...
+def guard(fn: Callable[P, R], /, **options: Unpack[GuardOptions]) -> Callable[P, R]: ...
 @overload
 def guard(**options: Unpack[GuardOptions]) -> Guard: ...
 def guard(fn: Callable[P, R] | None = None, /, **options: Unpack[GuardOptions]) -> Callable[P, R] | Guard:
@@ -160,6 +183,13 @@ def _check_options(options: dict[str, object]) -> None:
                 rule=f"must be a {kind.__name__}",
                 fix=f"Write {example}, for example.",
             )
+        if name.startswith("on_") and inspect.iscoroutinefunction(value):
+            raise ConfigurationError(
+                field=f"guard({name})",
+                value=value,
+                rule="must be a sync function",
+                fix="Hand the event to a queue or a task inside it.",
+            )
         if name.startswith("on_") and value is not None and not callable(value):
             raise ConfigurationError(
                 field=f"guard({name})",
@@ -187,12 +217,17 @@ def _is_async(fn: object) -> bool:
             rule=f"cannot be put on a {kind} object",
             fix=f"Write @{kind} above @guard, not below it.",
         )
+    if isinstance(fn, RetryPolicy | Breaker):
+        option = "retry" if isinstance(fn, RetryPolicy) else "breaker"
+        raise ConfigurationError(
+            field="guard", value=fn, rule="takes its options by name", fix=f"Write guard({option}=...)."
+        )
     if not callable(fn):
         raise ConfigurationError(
             field="guard", value=fn, rule="can only be put on a callable", fix="Guard a function or a method."
         )
     call = getattr(fn, "__call__", None)  # noqa: B004 - an instance with an async __call__ is an async callable.
-    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+    if any(inspect.isgeneratorfunction(made) or inspect.isasyncgenfunction(made) for made in (fn, call)):
         raise ConfigurationError(
             field="guard",
             value=fn,

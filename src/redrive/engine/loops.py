@@ -11,18 +11,23 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from types import CoroutineType
+from typing import Final, ParamSpec, TypeVar, cast
 
+from redrive.core.breaker import Evidence
 from redrive.core.signals import Signal
 from redrive.engine.breakers import BreakerCell
 from redrive.engine.call import Call, CallPlan, Step
 from redrive.engine.runtime import CURRENT, Runtime
-from redrive.errors import AttemptTimeoutError, DeadlineExceededError
+from redrive.errors import AttemptTimeoutError, ConfigurationError, DeadlineExceededError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _Bound = tuple[Runtime | None, BreakerCell | None]
+
+_ODD: Final = (Signal, CoroutineType)
+"""Results that are no plain values; checked together, because the check is on the fast way."""
 
 
 def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
@@ -35,9 +40,10 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
         runtime = CURRENT.get()
         known, cell = bound
         if known is not runtime:
-            cell = _cell(plan, runtime)
+            cell = plan.cell_in(runtime)
             bound = (runtime, cell)
-        now = runtime.clock.monotonic()
+        clock = runtime.clock
+        now = clock.monotonic()
         wait: Step | float
         if is_limited or not (cell is None or cell.is_calm):
             call, wait = Call(plan, runtime, cell, now), 0.0
@@ -48,16 +54,23 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
                 call = Call(plan, runtime, cell, now)
                 wait = call.after(exc)
                 if wait is Step.OVER:
+                    call.end(exc)
                     raise
             else:
-                if not isinstance(result, Signal):
-                    if cell is not None and cell.is_sampled:
-                        cell.count(now)
+                if not isinstance(result, _ODD):
+                    if cell is not None:
+                        if (
+                            not cell.is_calm
+                        ):  # It lost its calm while the call ran, and a success counts against that.
+                            cell.record(Evidence.ALIVE, "")
+                        elif cell.is_sampled:
+                            now = clock.monotonic()
+                            if now >= cell.slice_ends_at:
+                                cell.fold(now)
+                            cell.count_ok()
                     return result
                 call = Call(plan, runtime, cell, now)
-                wait = call.after(result)
-                if wait is Step.OVER:
-                    raise result
+                wait = _returned(call, cast("object", result))
         return _run(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
@@ -73,9 +86,10 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
         runtime = CURRENT.get()
         known, cell = bound
         if known is not runtime:
-            cell = _cell(plan, runtime)
+            cell = plan.cell_in(runtime)
             bound = (runtime, cell)
-        now = runtime.clock.monotonic()
+        clock = runtime.clock
+        now = clock.monotonic()
         wait: Step | float
         if is_limited or not (cell is None or cell.is_calm):
             call, wait = Call(plan, runtime, cell, now), 0.0
@@ -86,23 +100,36 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
                 call = Call(plan, runtime, cell, now)
                 wait = call.after(exc)
                 if wait is Step.OVER:
+                    call.end(exc)
                     raise
             else:
-                if not isinstance(result, Signal):
-                    if cell is not None and cell.is_sampled:
-                        cell.count(now)
+                if not isinstance(result, _ODD):
+                    if cell is not None:
+                        if (
+                            not cell.is_calm
+                        ):  # It lost its calm while the call ran, and a success counts against that.
+                            cell.record(Evidence.ALIVE, "")
+                        elif cell.is_sampled:
+                            now = clock.monotonic()
+                            if now >= cell.slice_ends_at:
+                                cell.fold(now)
+                            cell.count_ok()
                     return result
                 call = Call(plan, runtime, cell, now)
-                wait = call.after(result)
-                if wait is Step.OVER:
-                    raise result
+                wait = _returned(call, cast("object", result))
         return await _arun(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
 
 
-def _cell(plan: CallPlan, runtime: Runtime) -> BreakerCell | None:
-    return None if plan.breaker is None else runtime.breakers.cell(plan.breaker)
+def _returned(call: Call, result: object) -> float:
+    """Take in a returned signal; raises when that ends the call."""
+    wait = call.returned(result)
+    if isinstance(wait, Step):
+        signal = cast("Signal", result)
+        call.end(signal)
+        raise signal
+    return wait
 
 
 def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
@@ -111,7 +138,7 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
         while wait is not Step.GO:
             if wait is Step.PROBE:
                 _probe(call)
-            elif isinstance(wait, float) and wait > 0:
+            elif not isinstance(wait, Step) and wait > 0:
                 call.clock.sleep(wait)
             wait = call.before()
         try:
@@ -119,6 +146,7 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
         except Exception as exc:
             wait = call.after(exc)
             if wait is Step.OVER:
+                call.end(exc)
                 raise
         except (
             BaseException
@@ -126,12 +154,10 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
             call.abandoned()
             raise
         else:
-            if not isinstance(result, Signal):
+            if not isinstance(result, _ODD):
                 call.succeeded()
                 return result
-            wait = call.after(result)
-            if wait is Step.OVER:
-                raise result
+            wait = _returned(call, cast("object", result))
 
 
 async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[R]]) -> R:
@@ -140,7 +166,7 @@ async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[
         while wait is not Step.GO:
             if wait is Step.PROBE:
                 await _aprobe(call)
-            elif isinstance(wait, float) and wait > 0:
+            elif not isinstance(wait, Step) and wait > 0:
                 await call.clock.asleep(wait)
             wait = call.before()
         try:
@@ -148,6 +174,7 @@ async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[
         except Exception as exc:
             wait = call.after(exc)
             if wait is Step.OVER:
+                call.end(exc)
                 raise
         except (
             BaseException
@@ -155,12 +182,10 @@ async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[
             call.abandoned()
             raise
         else:
-            if not isinstance(result, Signal):
+            if not isinstance(result, _ODD):
                 call.succeeded()
                 return result
-            wait = call.after(result)
-            if wait is Step.OVER:
-                raise result
+            wait = _returned(call, cast("object", result))
 
 
 async def _limited(call: Call, attempt: Callable[[], Awaitable[R]]) -> R:
@@ -184,21 +209,38 @@ async def _limited(call: Call, attempt: Callable[[], Awaitable[R]]) -> R:
 def _probe(call: Call) -> None:
     """Ask the breaker's own probe instead of risking the call."""
     try:
-        call.run_probe()
+        answer = call.run_probe()
     except Exception:  # noqa: BLE001 - whatever the probe raises means that the dependency is not back.
         call.probed(is_alive=False)
-    else:
+        return
+    except BaseException:  # An interrupt says nothing about the dependency, but the probe must be given back.
+        call.abandoned()
+        raise
+    if not inspect.isawaitable(answer):
         call.probed(is_alive=True)
+        return
+    call.abandoned()
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise ConfigurationError(
+        field="Breaker.probe",
+        value=answer,
+        rule="must be a sync function when a sync callable is guarded",
+        fix="Use a sync probe, or guard an async function.",
+    )
 
 
 async def _aprobe(call: Call) -> None:
     try:
-        answer = call.run_probe()
-        if inspect.isawaitable(answer):
-            await answer
+        async with asyncio.timeout(call.probe_limit()):
+            answer = call.run_probe()
+            if inspect.isawaitable(answer):
+                await answer
     except Exception:  # noqa: BLE001 - whatever the probe raises means that the dependency is not back.
         call.probed(is_alive=False)
-    except BaseException:
+    except (
+        BaseException
+    ):  # A cancellation says nothing about the dependency, but the probe must be given back.
         call.abandoned()
         raise
     else:
