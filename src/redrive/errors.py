@@ -7,6 +7,9 @@
     |-- AttemptTimeoutError (also TimeoutError)   one attempt took longer than its `timeout`
     |-- AttemptsSpentError                     a function asked to be tried again once more often than it may
     |-- DeadlineExceededError (also TimeoutError) the total deadline ended while the call ran or waited
+    |-- StoreError
+    |   |-- StoreUnavailableError              the database did not take the statement; nothing of the batch was stored
+    |   `-- SchemaMismatchError                the database was made by another version of redrive
     `-- IllegalTransitionError                 a job or dead letter was asked to make a move its lifecycle lacks
 
 Each error carries its facts as attributes, a stable `code` slug, and a `hint` that says what to do next. All of them survive
@@ -127,6 +130,41 @@ class DeadlineExceededError(RedriveError, TimeoutError):
         super().__init__(
             f"the call did not finish within its deadline of {deadline:g} s",
             hint="Raise deadline=, or lower timeout= so that more attempts fit into it.",
+        )
+
+
+class StoreError(RedriveError):
+    """Something about the store; the branch of its errors."""
+
+    code = "store"
+
+
+class StoreUnavailableError(StoreError):
+    """The database did not take the statement; nothing of the batch was stored, and the same batch may be sent again."""
+
+    code = "store-unavailable"
+
+    def __init__(self, *, database: str, cause: str) -> None:
+        self.database = database
+        self.cause = cause
+        super().__init__(
+            f"the database {database} failed: {cause}",
+            hint="Run `redrive doctor` to see what is wrong with it.",
+        )
+
+
+class SchemaMismatchError(StoreError):
+    """The database was made by another version of redrive; it is left as it is."""
+
+    code = "schema-mismatch"
+
+    def __init__(self, *, database: str, found: int, known: int) -> None:
+        self.database = database
+        self.found = found
+        self.known = known
+        super().__init__(
+            f"the database {database} has schema version {found}, and this redrive knows version {known}",
+            hint="Use the redrive that made it, or a newer one.",
         )
 
 

@@ -16,10 +16,11 @@ MAY_IMPORT = {
     "rules": {"core", "errors"},
     "config": {"core", "errors"},
     "redaction": {"core", "config", "errors"},
-    "engine": {"core", "rules", "config", "redaction", "errors"},
-    "testing": {"core", "rules", "config", "redaction", "engine", "errors"},
-    "cli": {"core", "rules", "config", "redaction", "engine", "testing", "errors", "redrive"},
-    "redrive": {"core", "rules", "config", "redaction", "engine", "errors"},
+    "store": {"core", "errors"},
+    "engine": {"core", "rules", "config", "redaction", "store", "errors"},
+    "testing": {"core", "rules", "config", "redaction", "store", "engine", "errors"},
+    "cli": {"core", "rules", "config", "redaction", "store", "engine", "testing", "errors", "redrive"},
+    "redrive": {"core", "rules", "config", "redaction", "store", "engine", "errors"},
 }
 IMPURE = {
     *(

@@ -68,7 +68,7 @@ def test_at_the_end_the_original_exception_is_raised_with_the_history_as_redacte
     assert raised.value is last
     assert raised.value.__context__ is None
     assert "gave up" in notes
-    assert "after 4 attempts in 7 s" in notes
+    assert "after 4 attempts, 7 s after the first failure" in notes
     assert notes.count("NETWORK_REFUSED") == 3
     assert "hunter2" not in notes
 

@@ -364,8 +364,10 @@ def draw(_n: int) -> float:
 
 
 def test_forked_workers_draw_jitter_of_their_own() -> None:
-    with multiprocessing.get_context("fork").Pool(3, maxtasksperchild=1) as pool:
-        draws = pool.map(draw, range(6), chunksize=1)
+    pool = multiprocessing.get_context("fork").Pool(3, maxtasksperchild=1)
+    draws = pool.map(draw, range(6), chunksize=1)
+    pool.close()
+    pool.join()
 
     assert len(set(draws)) == 6
 

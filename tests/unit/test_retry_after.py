@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from email.utils import format_datetime
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from redrive.core.retry_after import (
     from_duration,
     from_headers,
     from_milliseconds,
+    sane,
 )
 from redrive.core.retry_after import from_retry_after as read
 
@@ -50,10 +52,23 @@ def http_date(seconds: float) -> str:
         ("2026-03-01T12:01:00", 60),
         (SimpleNamespace(seconds=5, nanos=500_000_000), 5.5),
         (SimpleNamespace(seconds=5), 5),
+        (b"12", 12),
+        (Decimal("1.5"), 1.5),
+        (datetime.fromtimestamp(NOW + 30, UTC), 30),
+        ("5, 5", 5),
+        ("5, 60,7", 60),
+        ("1s, 2m", 120),
     ],
 )
 def test_every_spelling_is_read(value: object, seconds: float) -> None:
-    assert read(value, NOW) == pytest.approx(seconds)
+    told = read(value, NOW)
+
+    assert told == pytest.approx(seconds)
+    assert type(told) is float
+
+
+def test_a_delay_is_a_float_even_when_a_rule_gave_an_integer() -> None:
+    assert type(sane(5)) is float
 
 
 @pytest.mark.parametrize(
@@ -86,7 +101,14 @@ def test_every_spelling_is_read(value: object, seconds: float) -> None:
         timedelta(days=400),
         [],
         object(),
-        b"12",
+        b"soon",
+        Decimal("NaN"),
+        Decimal("1e999999"),
+        datetime(2026, 3, 1, 12, 0, 30),  # noqa: DTZ001 - whose clock it is read from, nobody knows
+        datetime.fromtimestamp(NOW - 30, UTC),
+        "5, soon",
+        ",",
+        "-5, -6",
     ],
 )
 def test_nonsense_is_ignored(value: object) -> None:
@@ -108,7 +130,31 @@ def test_milliseconds_win_over_seconds() -> None:
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
+        ({"x-ms-retry-after-ms": "1500"}, 1.5),
+        ({"x-retry-after": "9"}, 9),
+        ({"retry-after": "3", "x-retry-after": "9"}, 3),
+        ({"retry-after": "5, 5"}, 5),
+        ({"retry-after": "soon", "x-retry-after": "9"}, 9),
+    ],
+)
+def test_a_delay_is_read_under_every_name(headers: dict[str, str], seconds: float) -> None:
+    assert from_headers(headers, NOW, is_limit=False) == seconds
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
         ({"x-ratelimit-reset": "30"}, 30),
+        ({"x-ratelimit-reset": "10, 60"}, 60),
+        ({"x-ratelimit-reset": f"10, {int(NOW) + 90}"}, 90),
+        ({"ratelimit": "limit=100, remaining=0, reset=50"}, 50),
+        ({"ratelimit": "limit=100, remaining=7, reset=50"}, 50),
+        ({"ratelimit": '"default";r=0;t=50'}, 50),
+        ({"ratelimit": '"burst";r=0;t=5, "daily";r=900;t=40000'}, 5),
+        ({"ratelimit": '"burst";r=3;t=5, "daily";r=900;t=40'}, 40),
+        ({"ratelimit": '"default";r=0;t=-5'}, None),
+        ({"ratelimit": '"default";r=0'}, None),
+        ({"ratelimit": "nonsense"}, None),
         ({"x-ratelimit-reset": str(int(NOW) + 45)}, 45),
         ({"x-ratelimit-reset": str(int(NOW * 1000) + 45_000)}, 45),
         ({"x-rate-limit-reset": "12"}, 12),
@@ -156,8 +202,26 @@ def test_an_attribute_of_the_exception_counts() -> None:
         def retry_after(self) -> float:
             raise RuntimeError("no")
 
+    class Hidden(Exception):
+        class _Length:
+            @property
+            def seconds(self) -> float:
+                raise RuntimeError("no")
+
+        retry_after = _Length()
+
+    class Timeless(tzinfo):
+        def utcoffset(self, _instant: datetime | None) -> timedelta:
+            raise RuntimeError("no")
+
+    class Nowhen(Exception):
+        retry_after = datetime(2026, 3, 1, tzinfo=Timeless())
+
+    assert from_attributes(Nowhen(), NOW) is None
     assert from_attributes(Limited(), NOW) == 17
     assert from_attributes(Broken(), NOW) is None
+    assert from_attributes(Hidden(), NOW) is None
+    assert from_duration(Hidden.retry_after) is None
     exc = RuntimeError("wrapped")
     exc.retry_delay = 4  # type: ignore[attr-defined]
     exc.__cause__ = TimeoutError()
@@ -190,7 +254,14 @@ def test_headers_that_cannot_be_read_tell_nothing() -> None:
 
 
 values = st.one_of(
-    st.text(max_size=60), st.integers(), st.floats(), st.none(), st.binary(max_size=20), st.timedeltas()
+    st.text(max_size=60),
+    st.integers(),
+    st.floats(),
+    st.none(),
+    st.binary(max_size=20),
+    st.timedeltas(),
+    st.decimals(),
+    st.datetimes(timezones=st.none() | st.timezones()),
 )
 
 
@@ -202,7 +273,9 @@ def test_whatever_is_told_the_answer_is_none_or_a_sane_delay(value: object, now:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["retry-after", "retry-after-ms", "date", "x-ratelimit-reset", "ratelimit-reset-x"]),
+        st.sampled_from(
+            ["retry-after", "retry-after-ms", "date", "x-ratelimit-reset", "ratelimit-reset-x", "ratelimit"]
+        ),
         st.text(max_size=40),
     )
 )

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from redrive.engine.classifier import Classifier, classify
+from redrive.engine.classifier import classify
+from redrive.engine.runtime import CURRENT, SYSTEM
 from redrive.errors import (
+    AttemptsSpentError,
     AttemptTimeoutError,
     BreakerOpenError,
     ConfigurationError,
     DeadlineExceededError,
     IllegalTransitionError,
+    SchemaMismatchError,
+    StoreUnavailableError,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -38,9 +43,11 @@ class StandingClock:
 def test_an_open_breaker_heals_at_the_time_it_names(retry_at, told):
     exc = BreakerOpenError(breaker="gateway", retry_at=retry_at, reason="half of the calls failed")
 
-    failure = Classifier(clock=StandingClock()).classify(exc)
+    token = CURRENT.set(replace(SYSTEM, clock=StandingClock()))
+    failure = classify(exc)
+    CURRENT.reset(token)
 
-    assert (failure.code, failure.retryable, failure.retry_after) == ("NETWORK_UNAVAILABLE", True, told)
+    assert (failure.code, failure.retryable, failure.retry_after) == ("BREAKER_OPEN", True, told)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,9 @@ def test_an_open_breaker_heals_at_the_time_it_names(retry_at, told):
     [
         (AttemptTimeoutError(timeout=5), "TIMEOUT", True),
         (DeadlineExceededError(deadline=5), "TIMEOUT", True),
+        (AttemptsSpentError(name="fetch", sentence="it asked again"), "STAGE_FAILED", False),
+        (StoreUnavailableError(database="jobs.db", cause="locked"), "UPSTREAM_NOT_READY", True),
+        (SchemaMismatchError(database="jobs.db", found=1, known=2), "CONFIG_INVALID", False),
         (ConfigurationError(field="x", value=0, rule="must be 1", fix="Write 1."), "CONFIG_INVALID", False),
         (
             IllegalTransitionError(subject="job", source="complete", verb="fail", allowed=()),

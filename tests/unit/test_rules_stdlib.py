@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import bz2
 import configparser
 import csv
 import decimal
@@ -16,9 +17,11 @@ import io
 import ipaddress
 import json
 import lzma
+import multiprocessing
 import pickle
 import plistlib
 import queue
+import shutil
 import socket
 import ssl
 import struct
@@ -155,8 +158,46 @@ def test_futures_and_tasks_that_time_out_or_are_cancelled():
     assert (failure.code, failure.retryable) == ("CANCELLED", False)
 
 
-def test_a_broken_barrier_is_a_timeout():
-    assert failure_of(threading.Barrier(2).wait, timeout=0).code == "TIMEOUT"
+@pytest.mark.parametrize(
+    "exc",
+    [
+        TimeoutError("gave up waiting for the lock"),
+        multiprocessing.TimeoutError(),
+        subprocess.TimeoutExpired(["program"], 1),
+        subprocess.CalledProcessError(124, ["timeout", "1", "program"]),
+        threading.BrokenBarrierError(),
+    ],
+)
+def test_work_of_our_own_that_took_too_long_heals_and_says_nothing_about_a_dependency(exc):
+    failure = classify(exc)
+
+    assert (failure.code, failure.category, failure.retryable) == ("LOCAL_TIMEOUT", "capacity", True)
+    assert not failure.is_reachability
+    assert not failure.proves_alive
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [
+        TimeoutError(errno.ETIMEDOUT, "Connection timed out"),
+        TimeoutError("timed out"),
+        TimeoutError("The read operation timed out"),
+        TimeoutError("_ssl.c:1112: The handshake operation timed out"),
+        TimeoutError("timed out during opening handshake"),
+    ],
+)
+def test_a_socket_that_timed_out_counts_against_the_dependency(exc):
+    failure = classify(exc)
+
+    assert (failure.code, failure.is_reachability) == ("NETWORK_TIMEOUT", True)
+
+
+def test_a_thread_that_cannot_be_started_is_a_resource_that_ran_out():
+    failure = classify(RuntimeError("can't start new thread"))
+
+    assert (failure.code, failure.retryable) == ("RESOURCE_EXHAUSTED", True)
+    assert classify(RuntimeError("Event loop is closed")).is_unknown
+    assert classify(NotImplementedError("can't start new thread")).code == "BUG_CODE"
 
 
 @pytest.mark.parametrize("exc", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
@@ -204,11 +245,46 @@ def test_operating_system_errors_are_read_by_number(number, code):
 
 
 def test_operating_system_errors_without_a_number_are_read_by_class():
-    assert classify(OSError("something")).code == "IO_ERROR"
+    assert classify(shutil.Error([("from", "to", "why")])).code == "IO_ERROR"
     assert classify(FileNotFoundError("mine")).code == "IO_NOT_FOUND"
     assert classify(PermissionError("mine")).code == "IO_DENIED"
     assert classify(ConnectionError("mine")).code == "NETWORK_ERROR"
     assert classify(BlockingIOError("mine")).code == "RESOURCE_EXHAUSTED"
+
+
+@pytest.mark.parametrize(
+    "exc", [OSError("image file is truncated (3 bytes not processed)"), OSError(), OSError({"any": "thing"})]
+)
+def test_a_plain_oserror_without_a_number_is_a_librarys_own_complaint_and_unknown(exc):
+    assert classify(exc).is_unknown
+
+
+def test_a_plain_oserror_without_a_number_leaves_it_to_its_cause():
+    exc = OSError("could not fetch")
+    exc.__cause__ = ConnectionResetError(errno.ECONNRESET, "reset")
+
+    assert classify(exc).code == "NETWORK_RESET"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 113] no", "NETWORK_REFUSED"),
+        ("Multiple exceptions: who knows", "NETWORK_ERROR"),
+        ("Tunnel connection failed: 503 Service Unavailable", "NETWORK_PROXY"),
+        ("Tunnel connection failed: 407 Proxy Authentication Required", "AUTH_INVALID"),
+        ("cannot read from timed out object", "NETWORK_TIMEOUT"),
+        ("getaddrinfo() returned empty list", "NETWORK_DNS"),
+        ("getaddrinfo returns an empty list", "NETWORK_DNS"),
+        ("Invalid data stream", "SCHEMA_INVALID"),
+    ],
+)  # fmt: skip
+def test_the_standard_librarys_own_plain_oserrors_are_known_by_their_text(text, code):
+    assert classify(OSError(text)).code == code
+
+
+def test_bzip2_that_does_not_decompress_is_a_validation_failure():
+    assert failure_of(bz2.decompress, b"no bzip2").code == "SCHEMA_INVALID"
 
 
 def test_a_foreign_subclass_of_oserror_without_a_number_is_unknown_and_with_one_is_not():
@@ -234,7 +310,7 @@ def test_windows_own_numbers_win_over_the_portable_one(number, code):
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(1, "BUG_UNKNOWN"), (75, "BUG_UNKNOWN"), (124, "TIMEOUT"), (126, "CONFIG_INVALID"), (127, "CONFIG_INVALID"),
+    [(1, "BUG_UNKNOWN"), (75, "UPSTREAM_NOT_READY"), (124, "LOCAL_TIMEOUT"), (126, "CONFIG_INVALID"), (127, "CONFIG_INVALID"),
      (-9, "WORKER_CRASH"), (137, "WORKER_CRASH"), (139, "WORKER_CRASH"), (-15, "CANCELLED"), (143, "CANCELLED"), (255, "BUG_UNKNOWN")],
 )  # fmt: skip
 def test_the_exit_status_of_a_child_process(status, code):

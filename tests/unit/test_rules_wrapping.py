@@ -96,6 +96,11 @@ def test_a_subclass_of_a_known_class_inherits_its_meaning():
     assert classify(GatewayTimeoutError("slow")).code == "NETWORK_TIMEOUT"
 
 
+def test_what_urllib_met_is_the_networks_trouble_unless_it_is_a_text_about_the_address():
+    assert classify(urllib.error.URLError(OSError("what?"))).code == "NETWORK_ERROR"
+    assert classify(urllib.error.URLError("unknown url type: foo")).code == "REQUEST_INVALID"
+
+
 def test_a_users_class_that_shares_a_name_with_a_known_one_is_not_mistaken_for_it():
     class JSONDecodeError(Exception):
         pass

@@ -61,6 +61,20 @@ def test_an_answer_means_what_its_error_type_says(serve, status, kind, code, hea
     assert (failure.provider_code, failure.request_id) == (kind, "req_011CSHoEeqs5C35K2UUqR7Fy")
 
 
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("Your credit balance is too low to access the Anthropic API.", "QUOTA_EXHAUSTED"),
+        ("prompt is too long: 215000 tokens > 200000 maximum", "REQUEST_TOO_LARGE"),
+    ],
+)
+def test_a_400_whose_message_alone_says_what_is_wrong(serve, message, code):
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    failure = _failure(serve(answer(400, body)).url)
+
+    assert (failure.code, failure.retryable, failure.provider_code) == (code, False, "invalid_request_error")
+
+
 # docs.anthropic.com/en/api/rate-limits, "Response headers"
 @pytest.mark.req("CR-1.2")
 @pytest.mark.parametrize(

@@ -96,6 +96,37 @@ def test_a_400_of_dynamodb_means_what_its_type_says(serve, kind, code, heals):
     assert failure.provider_code == kind.rsplit("#", 1)[-1]
 
 
+def test_an_identity_provider_that_cannot_be_reached_heals_although_it_is_a_400(serve):
+    # docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html, "Errors"
+    body = (
+        b"<ErrorResponse><Error><Type>Sender</Type><Code>IDPCommunicationError</Code></Error></ErrorResponse>"
+    )
+    client = make_client("sts", serve(answer(400, body, {"content-type": "text/xml"})).url)
+
+    with pytest.raises(botocore.exceptions.ClientError) as raised:
+        client.assume_role_with_web_identity(
+            RoleArn="arn:aws:iam::123456789012:role/x", RoleSessionName="xx", WebIdentityToken="made-up"
+        )
+    client.close()
+    failure = classify(raised.value)
+
+    assert (failure.code, failure.retryable, failure.http_status) == ("NETWORK_UNAVAILABLE", True, 400)
+
+
+@pytest.mark.parametrize("word", ["ModelErrorException", "ModelStreamErrorException"])
+def test_a_model_of_bedrock_that_failed_heals_although_it_is_a_424(serve, word):
+    # docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html, "Errors"
+    headers = {"x-amzn-errortype": word, "content-type": "application/json"}
+    client = make_client("bedrock-runtime", serve(answer(424, {"message": "as documented"}, headers)).url)
+
+    with pytest.raises(botocore.exceptions.ClientError) as raised:
+        client.invoke_model(modelId="made-up", body=b"{}")
+    client.close()
+    failure = classify(raised.value)
+
+    assert (failure.code, failure.retryable, failure.provider_code) == ("UPSTREAM_ERROR", True, word)
+
+
 @pytest.mark.req("CR-1.4")
 def test_a_failed_condition_heals_for_an_idempotent_stage(serve):
     body = {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "message": "no"}

@@ -259,6 +259,33 @@ def test_an_api_that_does_not_exist_is_wrong_configuration():
     assert classify(raised.value).code == "CONFIG_INVALID"
 
 
+@pytest.mark.parametrize(
+    ("kind", "code", "heals"),
+    [
+        (google.api_core.exceptions.Cancelled, "CANCELLED", False),
+        (google.api_core.exceptions.DataLoss, "SCHEMA_INVALID", False),
+        (google.api_core.exceptions.Unknown, "UPSTREAM_ERROR", True),
+        (google.api_core.exceptions.ServiceUnavailable, "NETWORK_UNAVAILABLE", True),
+    ],
+)
+def test_an_api_core_error_means_what_the_grpc_status_behind_it_means(kind, code, heals):
+    failure = classify(kind("no"))
+
+    assert (failure.code, failure.retryable, failure.provider_code) == (
+        code,
+        heals,
+        kind.grpc_status_code.name,
+    )
+
+
+def test_an_api_core_error_without_any_status_leaves_it_to_its_cause():
+    raised = google.api_core.exceptions.Unknown("no")
+    raised.__cause__ = ConnectionResetError(104, "reset")
+
+    assert classify(raised).code == "NETWORK_RESET"
+    assert classify(google.api_core.exceptions.GoogleAPICallError("no")).code == "UPSTREAM_ERROR"
+
+
 def test_an_api_core_error_without_its_response_is_read_from_its_parts():
     """A transport that has let go of its response: only built by hand can the exception be without one."""
     raised = google.api_core.exceptions.TooManyRequests("slow", details=[WAIT, _info("RATE_LIMIT_EXCEEDED")])

@@ -40,6 +40,11 @@ STATUSES = {
     503: ("NETWORK_UNAVAILABLE", True),
     504: ("NETWORK_GATEWAY_TIMEOUT", True),
     505: ("UPSTREAM_UNSUPPORTED", False),
+    506: ("UPSTREAM_UNSUPPORTED", False),
+    508: ("UPSTREAM_ERROR", True),
+    511: ("AUTH_INVALID", False),
+    522: ("UPSTREAM_ERROR", True),
+    526: ("TLS_CERTIFICATE", False),
     529: ("UPSTREAM_OVERLOADED", True),
     599: ("UPSTREAM_ERROR", True),
 }
@@ -57,6 +62,16 @@ def test_a_status_says_what_failed_and_whether_it_heals(get, serve, status):
 
     assert (failure.code, failure.retryable) == STATUSES[status]
     assert failure.http_status == status
+    assert failure.proves_alive is not failure.is_reachability
+
+
+@pytest.mark.parametrize("status", [301, 304, 308])
+@pytest.mark.parametrize("name", [name for name in RAISING if name.startswith("httpx")])
+def test_a_redirect_that_leads_nowhere_is_an_answer_and_does_not_heal(serve, name, status):
+    """httpx raises for whatever is no success; requests and aiohttp let it pass."""
+    failure = classify(failure_of(RAISING[name], Call(serve(answer(status)).url)))
+
+    assert (failure.code, failure.retryable, failure.proves_alive) == ("REQUEST_INVALID", False, True)
 
 
 @pytest.mark.req("CR-1.4")
@@ -166,6 +181,13 @@ BODIES = [
         "RATE_LIMITED",
         True,
         "ThrottlingException",
+    ),
+    (
+        402,
+        {"error": {"type": "card_error", "code": "card_declined"}},
+        "REJECTED_POLICY",
+        False,
+        "card_declined",
     ),
     (404, {"code": "object_not_found"}, "NOT_FOUND", False, "object_not_found"),
     (500, {"error": {"type": "internal_error"}}, "UPSTREAM_ERROR", True, "internal_error"),

@@ -231,6 +231,12 @@ def test_a_server_that_forbids_retries_is_obeyed(serve):
     assert (failure.code, failure.retryable) == ("UPSTREAM_ERROR", False)
 
 
+def test_a_server_that_asks_for_a_retry_is_obeyed(serve):
+    failure = _failure(serve(answer(409, {"error": {}}, {"x-should-retry": "true"})).url)
+
+    assert (failure.code, failure.retryable) == ("CONFLICT", True)
+
+
 @pytest.mark.req("CR-1.1")
 @pytest.mark.parametrize(
     ("behave", "code"),

@@ -109,7 +109,7 @@ def test_too_many_connections_heal(port):
         ("select 1/0", "SCHEMA_INVALID"),
         ("selec 1", "BUG_CODE"),
         ("select * from nowhere", "BUG_CODE"),
-        ("set statement_timeout = 20; select pg_sleep(5)", "TIMEOUT"),
+        ("set statement_timeout = 20; select pg_sleep(5)", "LOCAL_TIMEOUT"),
         ("set transaction read only; create table never (id int)", "NETWORK_UNAVAILABLE"),
     ],
 )

@@ -85,7 +85,8 @@ def shell(script: str, **options: object) -> None:
     ("script", "code", "retryable"),
     [
         ("exit 1", "BUG_UNKNOWN", False),
-        ("exit 124", "TIMEOUT", True),
+        ("exit 124", "LOCAL_TIMEOUT", True),
+        ("exit 75", "UPSTREAM_NOT_READY", True),
         ("exec no-such-program-anywhere", "CONFIG_INVALID", False),
         ("kill -9 $$", "WORKER_CRASH", False),
         ("kill -SEGV $$", "WORKER_CRASH", False),
@@ -100,7 +101,7 @@ def test_a_child_process_is_read_by_how_it_ended(script, code, retryable):
 
 
 def test_a_child_process_that_takes_too_long_is_a_timeout():
-    assert failure_of(shell, "sleep 5", timeout=0.05).code == "TIMEOUT"
+    assert failure_of(shell, "sleep 5", timeout=0.05).code == "LOCAL_TIMEOUT"
 
 
 def test_a_program_that_is_missing_or_may_not_run_is_wrong_configuration(tmp_path):

@@ -189,7 +189,7 @@ def test_a_statement_timeout_is_a_timeout(db):
 
     failure = failure_of(db.execute, "select pg_sleep(5)")
 
-    assert (failure.code, failure.retryable, failure.provider_code) == ("TIMEOUT", True, "57014")
+    assert (failure.code, failure.retryable, failure.provider_code) == ("LOCAL_TIMEOUT", True, "57014")
 
 
 def test_an_exception_raised_in_the_database_is_a_business_rule(db):

@@ -250,6 +250,30 @@ def streaming(port: int, read: str, *args: object, limit: float | None = None) -
     return asyncio.run(outcome())
 
 
+def test_asyncio_that_tried_several_addresses_in_vain_says_so_without_a_number(closed_port, monkeypatch):
+    async def run() -> Failure:
+        async def two_addresses(*_args: object, **_options: object) -> list[object]:
+            kinds = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+            return [(*kinds, ("127.0.0.1", closed_port)), (*kinds, ("127.0.0.2", closed_port))]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two_addresses)
+        return await failure_awaited(asyncio.open_connection("two.example", closed_port))
+
+    failure = asyncio.run(run())
+
+    assert failure.message.startswith("Multiple exceptions: ")
+    assert (failure.code, failure.is_reachability) == ("NETWORK_REFUSED", True)
+
+
+def test_a_proxy_that_refuses_a_tunnel_says_so_without_a_number(serve):
+    def through(answer: bytes) -> Failure:
+        proxy = urllib.request.ProxyHandler({"https": f"http://127.0.0.1:{serve(saying(answer))}"})
+        return failure_of(urllib.request.build_opener(proxy).open, "https://service.example/", timeout=5)
+
+    assert through(b"HTTP/1.1 503 Busy\r\n\r\n").code == "NETWORK_PROXY"
+    assert through(b"HTTP/1.1 407 Who are you?\r\n\r\n").code == "AUTH_INVALID"
+
+
 def test_asyncio_streams(closed_port, silent_port, closing_port, serve):
     assert streaming(closed_port, "read").code == "NETWORK_REFUSED"
     assert streaming(silent_port, "read", limit=0.05).code == "TIMEOUT"

@@ -60,7 +60,7 @@ def lite() -> Iterator[sqlalchemy.Engine]:
         ("select 'x'::int", "SCHEMA_INVALID", "22P02"),
         ("selec 1", "BUG_CODE", "42601"),
         ("select pg_terminate_backend(pg_backend_pid())", "NETWORK_UNAVAILABLE", "57P01"),
-        ("set local statement_timeout = 20; select pg_sleep(5)", "TIMEOUT", "57014"),
+        ("set local statement_timeout = 20; select pg_sleep(5)", "LOCAL_TIMEOUT", "57014"),
     ],
 )
 def test_psycopgs_error_inside_decides(engine, statement, code, state):

@@ -138,9 +138,7 @@ def _checked_counts(name: str, counts: Counts) -> Counts:
                 fix=f"Write counts={{{counts!r}}} to count that code alone.",
             )
         return counts
-    if not counts or not all(
-        isinstance(entry, str | int) and not isinstance(entry, bool) for entry in counts
-    ):
+    if not isinstance(counts, Collection) or not counts or not all(map(_is_countable, counts)):
         raise ConfigurationError(
             field=f"Breaker({name}).counts",
             value=counts,

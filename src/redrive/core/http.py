@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from redrive.core import taxonomy
-from redrive.core.failure import Category, Code
+from redrive.core.failure import Category, Code, Retryable
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_headers
 from redrive.core.verdict import Moment, Verdict
@@ -39,9 +41,16 @@ _STATUSES: Final[dict[int, Code]] = {
     503: taxonomy.NETWORK_UNAVAILABLE,
     504: taxonomy.NETWORK_GATEWAY_TIMEOUT,
     505: taxonomy.UPSTREAM_UNSUPPORTED,
+    506: taxonomy.UPSTREAM_UNSUPPORTED,
+    510: taxonomy.UPSTREAM_UNSUPPORTED,
+    511: taxonomy.AUTH_INVALID,  # the network before the service wants a login, as a 407 does
+    526: taxonomy.TLS_CERTIFICATE,  # Cloudflare does not trust the certificate of the server behind it
     529: taxonomy.UPSTREAM_OVERLOADED,
 }
 _VAGUE_WORDS: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
+_SPEAKING_IN_5XX: Final = frozenset(
+    {Category.RATE_LIMIT, Category.REJECTED, Category.UPSTREAM, Category.NETWORK}
+)
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",
     "request-id",
@@ -57,13 +66,18 @@ _ID_MAX: Final = 200
 
 
 def code_for_status(status: int) -> Code:
-    """Return what a status means by itself; 408, 425, 429 and 499 heal, other 4xx do not, 5xx do except 501 and 505."""
+    """Return what a status means by itself.
+
+    408, 425, 429 and 499 heal, other 4xx do not. 5xx heal, except those that complain about the request or about how something is
+    set up. 508 heals: by the RFC it is a loop, but those who meet it meet a web host whose customer used up his processes. A
+    redirect asks for another request. A success that was raised as an error is an answer that makes no sense.
+    """
     known = _STATUSES.get(status)
     if known is not None:
         return known
     if status >= 500:
         return taxonomy.UPSTREAM_ERROR
-    return taxonomy.REQUEST_INVALID if status >= 400 else taxonomy.NETWORK_PROTOCOL
+    return taxonomy.REQUEST_INVALID if status >= 300 else taxonomy.NETWORK_PROTOCOL
 
 
 def read_answer(status: int, moment: Moment, *, headers: object = None, body: object = None) -> Verdict:
@@ -71,6 +85,8 @@ def read_answer(status: int, moment: Moment, *, headers: object = None, body: ob
     folded = fold_headers(headers)
     provider = read_body(body)
     code = _code(status, folded, provider)
+    if "x-should-retry" in folded:
+        code = _obeying(code, folded["x-should-retry"])
     told = from_headers(folded, moment.now, is_limit=code is taxonomy.RATE_LIMITED)
     return Verdict(
         code=code,
@@ -92,23 +108,31 @@ def _code(status: int, headers: Mapping[str, str], provider: ProviderError) -> C
     by_word = provider.code
     if status == 403 and by_word in {None, taxonomy.AUTH_DENIED} and _is_limit(headers):
         return taxonomy.RATE_LIMITED
-    if by_word is None or by_word is by_status:
-        return by_status
-    # Where both speak of the network, the status says more exactly what happened: a 504 with "timeout_error" is a gateway's.
-    if by_word.category is Category.NETWORK and by_status.category is Category.NETWORK:
-        return by_status
-    # A general word ("invalid_request_error", "internal") never overrules a status that says more: a 401 stays a 401.
-    if by_word in _VAGUE_WORDS and status in _STATUSES:
-        return by_status
-    # A 5xx is the server's own trouble whatever its body claims, except for a spent quota or a policy block.
-    if status >= 500 and by_word.category not in {
-        Category.RATE_LIMIT,
-        Category.REJECTED,
-        Category.UPSTREAM,
-        Category.NETWORK,
-    }:
+    if by_word is None or _knows_better(status, by_status, provider, by_word):
         return by_status
     return by_word
+
+
+def _knows_better(status: int, by_status: Code, provider: ProviderError, by_word: Code) -> bool:
+    """Say whether the status stands against what the provider's word means."""
+    # Where both speak of the network, the status says more exactly what happened: a 504 with "timeout_error" is a gateway's.
+    if by_word.category is Category.NETWORK and by_status.category is Category.NETWORK:
+        return True
+    # A general word ("invalid_request_error", "internal") never overrules a status that says more: a 401 stays a 401.
+    if by_word in _VAGUE_WORDS and status in _STATUSES:
+        return True
+    # A 5xx is the server's own trouble whatever its body claims, except for a spent quota or a policy block.
+    if status >= 500:
+        return by_word.category not in _SPEAKING_IN_5XX
+    # A 4xx blames the request. Only a word that names something which passes makes it heal, not "internal" or "unavailable".
+    makes_it_heal = by_word.retryable is Retryable.YES and by_status.retryable is not Retryable.YES
+    return makes_it_heal and not provider.is_passing
+
+
+def _obeying(code: Code, word: str) -> Code:
+    """Obey a server that says whether to try again (`x-should-retry`, which OpenAI and Anthropic send)."""
+    asked = {"true": Retryable.YES, "false": Retryable.NO}.get(word, code.retryable)
+    return code if asked is code.retryable else replace(code, retryable=asked)
 
 
 def _is_limit(headers: Mapping[str, str]) -> bool:

@@ -1,57 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a provider's error body says: the name it gives the failure, and what that name means.
+"""What a provider's error body says: the name it gives the failure, how long to wait, and its id for the request.
 
 A status code alone is often wrong: a 429 may be a spent quota that no waiting heals, a 403 may be a rate limit, a 400 may be a
-time-out. `read_body` finds the provider's own word in any of the usual shapes of JSON error bodies; `meaning_of` translates it.
+time-out. `read_body` finds the provider's own word in any of the usual shapes of JSON error bodies; what it means stands in
+`provider_words`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
+
+from msgspec import Struct
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.retry_after import from_duration
+from redrive.core.provider_words import DAILY, is_passing, meaning_of
+from redrive.core.retry_after import from_duration, from_milliseconds
 
 BODY_MAX: Final = 262_144
 """Bytes of an error body we are willing to parse."""
 
 _DETAILS_MAX: Final = 32
-_DAILY: Final = "perday"
-"""Google names its limits by their window: `GenerateRequestsPerDayPerProjectPerModel`. A spent day does not heal in minutes."""
+_WORD_MAX: Final = 200
 _XML_CODE: Final = re.compile(rb"<Code>([A-Za-z0-9.]{1,100})</Code>")
+_NAMES: Final = ("code", "type", "status", "__type", "Code", "error_code", "errcode", "reason")
+# Anthropic has one type for every bad request and no code besides, so these are known by how their message begins
+# (docs.anthropic.com/en/api/errors). Nothing else is read out of messages.
+_ANTHROPIC: Final[tuple[tuple[str, Code], ...]] = (
+    ("Your credit balance is too low", taxonomy.QUOTA_EXHAUSTED),
+    ("prompt is too long", taxonomy.REQUEST_TOO_LARGE),
+    ("input length and `max_tokens` exceed context limit", taxonomy.REQUEST_TOO_LARGE),
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderError:
-    """The parts of an error body that matter, most specific word first."""
+class ProviderError(Struct, frozen=True, kw_only=True):
+    """The parts of an error body that matter."""
 
-    words: tuple[str, ...] = ()
+    word: str | None = None
+    """The provider's most specific word whose meaning we know, else its first word."""
+    code: Code | None = None
+    """What the body means, as far as it is known."""
+    is_passing: bool = False
+    """Whether the word names something that passes even where the status blames the request."""
     retry_after: float | None = None
     request_id: str | None = None
 
-    @property
-    def word(self) -> str | None:
-        """The provider's most specific word whose meaning we know, else its first word."""
-        known = (word for word in self.words if meaning_of(word) is not None)
-        return next(known, self.words[0] if self.words else None)
 
-    @property
-    def code(self) -> Code | None:
-        """What the most specific known word means."""
-        return meaning_of(self.word) if self.word else None
-
-
-def meaning_of(word: str) -> Code | None:
-    """Return the canonical code for a provider's error word, in whatever case and punctuation it is written."""
-    folded = word.replace("_", "").replace("-", "").replace(".", "").replace(" ", "").lower()
-    if _DAILY in folded:
-        return taxonomy.QUOTA_EXHAUSTED
-    return _MEANINGS.get(folded) or _MEANINGS.get(folded.removesuffix("exception").removesuffix("error"))
+_SILENT: Final = ProviderError()
 
 
 def read_body(body: object) -> ProviderError:
@@ -60,35 +58,97 @@ def read_body(body: object) -> ProviderError:
     # Google wraps the error of a streamed answer into a list.
     decoded = _mapping(next(iter(_listed(raw)), raw))
     if decoded is None:
-        return ProviderError()
-    inner = decoded.get("error")
-    error = _mapping(inner) or decoded
+        return _SILENT
+    error = _mapping(decoded.get("error")) or decoded
     named = _mapping(error.get("details"))
-    details = _listed(error.get("details")) if named is None else [named]
-    words = (
-        *_daily_limits(details),
-        *_words_of(details, "reason", "error_code"),
-        *_words_of(_listed(error.get("errors")), "reason", "code"),
-        *_texts(error, "code", "type", "status", "__type", "Code", "error_code", "errcode", "reason"),
-        *((inner,) if isinstance(inner, str) else ()),
-    )
-    # An AWS JSON protocol type may come as "com.example#ThrottlingException:http://...".
-    bare = tuple(word.rsplit("#", 1)[-1].split(":", 1)[0] for word in words)
+    details = _mappings(_listed(error.get("details"))) if named is None else [named]
+    word = _word(_words(decoded, error, details))
     return ProviderError(
-        words=tuple(dict.fromkeys(word for word in bare if word)),
-        retry_after=_retry_delay(details),
-        request_id=next(
-            iter(
-                (*_texts(decoded, "request_id", "requestId", "RequestId"), *_words_of(details, "requestId"))
-            ),
-            None,
-        ),
+        word=word,
+        code=_anthropic(decoded, error) or (meaning_of(word) if word else None),
+        is_passing=word is not None and is_passing(word),
+        retry_after=_retry_after(decoded, error, details),
+        request_id=next(_request_ids(decoded, details), None),
     )
+
+
+def _words(
+    decoded: Mapping[object, object],
+    error: Mapping[object, object],
+    details: Sequence[Mapping[object, object]],
+) -> Iterator[str]:
+    """Yield the names that the body gives the failure, the most specific first."""
+    if details:
+        yield from _daily_limits(details)
+        yield from _words_of(details, "reason", "error_code")
+    yield from _words_of(_mappings(_listed(error.get("errors"))), "reason", "code")
+    yield from _texts(error, *_NAMES)
+    yield from _texts(decoded, "error")
+
+
+def _word(words: Iterator[str]) -> str | None:
+    first: str | None = None
+    for word in filter(None, map(_bare, words)):
+        if meaning_of(word) is not None:
+            return word
+        first = first or word
+    return first
+
+
+def _bare(word: str) -> str:
+    """Return the part of a word that is a name; nothing when there is none.
+
+    A problem's type is an address (RFC 9457), which is named by its end; `about:blank` says no more than the status. An AWS JSON
+    protocol type may come as "com.example#ThrottlingException:http://...".
+    """
+    if word.isidentifier():
+        return word
+    scheme, _, rest = word.partition(":")
+    if scheme in {"http", "https"}:
+        return _end_of(rest.lstrip("/").partition("/")[2])
+    if scheme in {"urn", "tag"}:
+        return rest.rsplit(":", 1)[-1]
+    if scheme == "about":
+        return ""
+    return _end_of(word) if word.startswith("/") else word.rsplit("#", 1)[-1].partition(":")[0]
+
+
+def _end_of(path: str) -> str:
+    way, _, fragment = path.partition("#")
+    return fragment or way.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+
+
+def _anthropic(decoded: Mapping[object, object], error: Mapping[object, object]) -> Code | None:
+    message = error.get("message")
+    if (decoded.get("type"), error.get("type")) != ("error", "invalid_request_error"):
+        return None
+    said = message if isinstance(message, str) else ""
+    return next((code for beginning, code in _ANTHROPIC if said.startswith(beginning)), None)
+
+
+def _retry_after(
+    decoded: Mapping[object, object],
+    error: Mapping[object, object],
+    details: Sequence[Mapping[object, object]],
+) -> float | None:
+    """Find google.rpc.RetryInfo among the details, or what Telegram, Discord and others put beside the error."""
+    told = [from_duration(entry["retryDelay"]) for entry in details if "retryDelay" in entry]
+    for place in (error, decoded, _mapping(decoded.get("parameters")) or {}):
+        told += [from_duration(place[name]) for name in ("retry_after", "retryAfter") if name in place]
+        told += [from_milliseconds(place[name]) for name in ("retry_after_ms",) if name in place]
+    return next((seconds for seconds in told if seconds is not None), None)
+
+
+def _request_ids(
+    decoded: Mapping[object, object], details: Sequence[Mapping[object, object]]
+) -> Iterator[str]:
+    yield from _texts(decoded, "request_id", "requestId", "RequestId")
+    yield from _words_of(details, "requestId")
 
 
 def _decoded(body: object) -> object:
     if isinstance(body, bytes | bytearray | str):
-        if len(body) > BODY_MAX:
+        if not body or len(body) > BODY_MAX:
             return None
         try:
             return json.loads(body)
@@ -116,107 +176,21 @@ def _mappings(values: Sequence[object]) -> list[Mapping[object, object]]:
     return [mapping for mapping in map(_mapping, values) if mapping is not None]
 
 
-def _texts(mapping: Mapping[object, object], *names: str) -> tuple[str, ...]:
-    values = (mapping.get(name) for name in names)
-    return tuple(value for value in values if isinstance(value, str) and 0 < len(value) <= 200)
+def _texts(mapping: Mapping[object, object], *names: str) -> Iterator[str]:
+    for name in names:
+        value = mapping.get(name)
+        if isinstance(value, str) and 0 < len(value) <= _WORD_MAX:
+            yield value
 
 
-def _words_of(entries: Sequence[object], *names: str) -> tuple[str, ...]:
-    return tuple(text for entry in _mappings(entries) for text in _texts(entry, *names))
+def _words_of(entries: Sequence[Mapping[object, object]], *names: str) -> Iterator[str]:
+    for entry in entries:
+        yield from _texts(entry, *names)
 
 
-def _daily_limits(details: Sequence[object]) -> tuple[str, ...]:
+def _daily_limits(details: Sequence[Mapping[object, object]]) -> Iterator[str]:
     """Find the daily limits among the quotas that google.rpc.QuotaFailure or ErrorInfo name as exceeded."""
-    named: list[str] = []
-    for entry in _mappings(details):
-        named += _texts(_mapping(entry.get("metadata")) or {}, "quota_limit")
-        named += _words_of(_listed(entry.get("violations")), "quotaId")
-    return tuple(name for name in named if _DAILY in name.lower())
-
-
-def _retry_delay(details: Sequence[object]) -> float | None:
-    """Find google.rpc.RetryInfo among the details of a Google error."""
-    told = (from_duration(entry["retryDelay"]) for entry in _mappings(details) if "retryDelay" in entry)
-    return next(told, None)
-
-
-_WORDS: Final[dict[Code, str]] = {
-    taxonomy.RATE_LIMITED: """
-        rate_limit_exceeded rate_limit rate_limited rateLimitExceeded userRateLimitExceeded concurrentLimitExceeded
-        too_many_requests slow_down Throttling Throttled ThrottledException RequestThrottled RequestThrottledException
-        RequestLimitExceeded BandwidthLimitExceeded ProvisionedThroughputExceeded LimitExceeded TransactionInProgress
-        TooManyRequests EC2ThrottledException PriorRequestNotComplete RESOURCE_EXHAUSTED RATE_LIMIT_EXCEEDED tokens requests
-        sharingRateLimitExceeded quota_window_exceeded tokens_exceeded ramp_limit_exceeded
-        """,
-    taxonomy.QUOTA_EXHAUSTED: """
-        insufficient_quota dailyLimitExceeded dailyLimitExceededUnreg billing_hard_limit_reached billing_not_active
-        quota_exceeded quotaExceeded insufficient_credits credit_balance_too_low billing_error payment_required
-        ServiceQuotaExceeded access_terminated variableTermLimitExceeded limitExceededForBilling
-        enforced_spend_limit_reached storage_quota_exceeded
-        """,
-    taxonomy.UPSTREAM_ERROR: """
-        internal_error internal_server_error server_error api_error InternalError InternalFailure InternalServerError
-        INTERNAL UNKNOWN backendError internalError InternalServer ModelError ModelStreamError
-        """,
-    taxonomy.UPSTREAM_OVERLOADED: "overloaded_error overloaded engine_overloaded model_overloaded capacity_exceeded ServerBusy",
-    taxonomy.NETWORK_UNAVAILABLE: """
-        service_unavailable ServiceUnavailable UNAVAILABLE database_connection_unavailable ModelNotReady temporarily_unavailable
-        """,
-    taxonomy.NETWORK_TIMEOUT: "RequestTimeout RequestTimeoutException timeout_error request_timeout",
-    taxonomy.NETWORK_GATEWAY_TIMEOUT: "gateway_timeout DEADLINE_EXCEEDED ModelTimeout",
-    taxonomy.CONFLICT: """
-        conflict conflict_error ABORTED OperationAborted ConditionalCheckFailed ConditionalRequestConflict PreconditionFailed
-        TransactionConflict TransactionCanceled version_conflict idempotency_error idempotency_key_in_use lock_timeout
-        ResourceInUse ConcurrentModification alreadyExists duplicate
-        """,
-    taxonomy.SCHEMA_INVALID: """
-        json_schema_error invalid_json malformed_json MalformedXML SerializationException missing_required_field
-        missing_required_parameter parseError SCHEMA_INVALID
-        """,
-    taxonomy.REQUEST_INVALID: """
-        invalid_request_error invalid_request invalid_request_url validation_error ValidationError ValidationException
-        invalid_argument INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE invalid_value unsupported_value
-        unknown_parameter badRequest invalidParameter InvalidParameterValue InvalidArgument InvalidBucketName MissingParameter
-        unsupported_parameter invalid_grant_request missing_version InvalidRequest EntityTooSmall BadDigest InvalidDigest
-        """,
-    taxonomy.REQUEST_TOO_LARGE: """
-        context_length_exceeded string_above_max_length request_too_large EntityTooLarge RequestEntityTooLarge
-        max_tokens_exceeded input_too_long payload_too_large
-        """,
-    taxonomy.AUTH_INVALID: """
-        invalid_api_key authentication_error unauthorized UNAUTHENTICATED invalid_token token_expired expired_token
-        ExpiredToken ExpiredTokenException InvalidAccessKeyId InvalidClientTokenId UnrecognizedClient SignatureDoesNotMatch
-        InvalidSignature AuthFailure invalid_grant invalid_client API_KEY_INVALID incorrect_api_key_provided authError
-        InvalidToken TokenRefreshRequired MissingAuthenticationToken IncompleteSignature account_deactivated token_revoked
-        ACCESS_TOKEN_EXPIRED ACCOUNT_STATE_INVALID expired_api_key
-        """,
-    taxonomy.AUTH_DENIED: """
-        permission_error permission_denied PERMISSION_DENIED AccessDenied AccessDeniedException forbidden restricted_resource
-        insufficientPermissions UnauthorizedOperation AllAccessDisabled AccountProblem OptInRequired
-        unsupported_country_region_territory insufficient_permissions SERVICE_DISABLED API_KEY_SERVICE_BLOCKED
-        insufficient_scope ACCESS_TOKEN_SCOPE_INSUFFICIENT accessNotConfigured domainPolicy not_authorized
-        """,
-    taxonomy.NOT_FOUND: """
-        not_found not_found_error object_not_found model_not_found NoSuchKey NoSuchBucket NoSuchUpload NoSuchVersion NotFound
-        NOT_FOUND ResourceNotFound ResourceNotFoundException notFound deleted channel_not_found unknown_channel is_archived
-        no_such_channel QueueDoesNotExist NonExistentQueue
-        """,
-    taxonomy.REJECTED_POLICY: """
-        content_filter content_policy_violation content_policy responsible_ai_policy_violation safety SAFETY PROHIBITED_CONTENT
-        BLOCKLIST SPII moderation_blocked refusal input_blocked GuardrailIntervened RECITATION ResponsibleAIPolicyViolation
-        image_content_policy_violation invalid_prompt
-        """,
-    taxonomy.CONFIG_INVALID: "RequestTimeTooSkewed AuthorizationHeaderMalformed redirect_uri_mismatch unsupported_grant_type",
-    taxonomy.UPSTREAM_UNSUPPORTED: "NotImplemented UNIMPLEMENTED MethodNotAllowed UnsupportedOperation",
-}
-
-
-def _folded_meanings() -> dict[str, Code]:
-    folded: dict[str, Code] = {}
-    for code, words in _WORDS.items():
-        for word in words.split():
-            folded.setdefault(word.replace("_", "").lower(), code)
-    return folded
-
-
-_MEANINGS: Final = _folded_meanings()
+    for entry in details:
+        named = [*_texts(_mapping(entry.get("metadata")) or {}, "quota_limit")]
+        named += _words_of(_mappings(_listed(entry.get("violations"))), "quotaId")
+        yield from (name for name in named if DAILY in name.lower())

@@ -75,6 +75,13 @@ TIMEOUT: Final = _down(
     "Find out what is slow, or raise the stage's timeout, then replay.",
 )
 
+BREAKER_OPEN: Final = _heals(
+    "BREAKER_OPEN",
+    Category.NETWORK,
+    "Calls to the service are paused.",
+    "Check the dependency behind the breaker; it comes back by itself.",
+)
+
 RATE_LIMITED: Final = _heals(
     "RATE_LIMITED",
     Category.RATE_LIMIT,
@@ -234,6 +241,12 @@ OUT_OF_MEMORY: Final = _stays(
 )
 QUEUE_FULL: Final = _heals(
     "QUEUE_FULL", Category.CAPACITY, "Too much is waiting already.", "Wait, or add capacity behind the queue."
+)
+LOCAL_TIMEOUT: Final = _heals(
+    "LOCAL_TIMEOUT",
+    Category.CAPACITY,
+    "Work of our own took too long.",
+    "Find out what it waited for (a child process, a lock, a slow query), or raise its limit, then replay.",
 )
 RESOURCE_EXHAUSTED: Final = _heals(
     "RESOURCE_EXHAUSTED",

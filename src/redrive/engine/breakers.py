@@ -28,35 +28,34 @@ class BreakerCell:
 
     __slots__ = (
         "__weakref__",
-        "_clock",
+        "_count_ok",
         "_counted",
         "_lock",
+        "_monotonic",
         "_slice_at",
+        "_slice_ends_at",
         "_starts",
         "_state",
         "breaker",
-        "count_ok",
         "is_calm",
         "is_sampled",
-        "slice_ends_at",
     )
 
     def __init__(self, breaker: Breaker, clock: Clock) -> None:
         self.breaker: Final = breaker
-        self._clock = clock
+        self._monotonic = clock.monotonic
         self._lock = threading.Lock()
         self._state = BreakerState()
         self._starts = 0
         self._counted = 0
-        self.count_ok = itertools.count().__next__
-        """Called for each success while the breaker is calm; a C-level counter, so that threads lose nothing without a lock."""
+        # A C-level counter, so that threads that count without the lock lose nothing.
+        self._count_ok = itertools.count().__next__
         self.is_calm = True
         """True while a success changes nothing but the count, so that the fast way is right."""
         self.is_sampled: Final = breaker.failure_rate is not None
         """True when successes have to be counted at all."""
         self._slice_at = clock.monotonic()
-        self.slice_ends_at = step.slice_end(breaker, self._slice_at)
-        """From when on counted successes must be folded before the next one is counted."""
+        self._slice_ends_at = step.slice_end(breaker, self._slice_at)
 
     @property
     def standing(self) -> Standing:
@@ -73,15 +72,21 @@ class BreakerCell:
         """The present state."""
         return self._state
 
-    def fold(self, now: float) -> None:
-        """Fold the successes counted since the last time into the slice of the window in which they ended."""
-        with self._lock:
-            self._fold(now)
+    def succeeded(self) -> None:
+        """Take in a success on the fast way: count it, or record it if the breaker lost its calm while the call ran."""
+        if not self.is_calm:
+            self.record(Evidence.ALIVE, "")
+            return
+        now = self._monotonic()
+        if now >= self._slice_ends_at:
+            with self._lock:
+                self._fold(now)
+        self._count_ok()
 
     def admit(self, token: str) -> Admitted | Refused:
         """Ask for one call; while ramping after a hold, calls are let go one by one."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             start_at = self._next_start_at()
             if start_at > now:
                 return Refused(start_at, "it closed a moment ago and lets work go gradually")
@@ -94,7 +99,7 @@ class BreakerCell:
     def record(self, evidence: Evidence, token: str) -> None:
         """Take in what one call said about the dependency."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             self._fold(now)
             if evidence is Evidence.NOTHING:
                 after = step.release(self._state, token)
@@ -118,7 +123,7 @@ class BreakerCell:
 
     def _force(self, change: Callable[[float], BreakerState]) -> None:
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             self._fold(now)
             self._starts = 0
             self._set(change(now), now)
@@ -127,11 +132,11 @@ class BreakerCell:
         if not self.is_sampled:
             return
         # The counter can only be read by counting once more, so each reading is left out of the next difference.
-        reached = self.count_ok()
+        reached = self._count_ok()
         ok, self._counted = reached - self._counted, reached + 1
         if ok:
             self._state = step.record(self.breaker, self._state, self._slice_at, ok=ok)
-        self._slice_at, self.slice_ends_at = now, step.slice_end(self.breaker, now)
+        self._slice_at, self._slice_ends_at = now, step.slice_end(self.breaker, now)
 
     def _next_start_at(self) -> float:
         if self.breaker.mode != "hold":

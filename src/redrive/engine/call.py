@@ -85,17 +85,17 @@ class Call:
         "plan",
     )
 
-    def __init__(self, plan: CallPlan, runtime: Runtime, cell: BreakerCell | None, started_at: float) -> None:
+    def __init__(self, plan: CallPlan, runtime: Runtime, cell: BreakerCell | None) -> None:
         self.plan = plan
         self.clock = runtime.clock
         self.attempt = 1
-        self.deadline_at = None if plan.deadline is None else started_at + plan.deadline
+        self.deadline_at = None if plan.deadline is None else runtime.clock.monotonic() + plan.deadline
         """When the call as a whole must have ended, on the monotonic clock."""
         self._runtime = runtime
         self._cell = cell
         self._token = str(next(_TOKENS))
         self._codes: dict[str, int] = {}
-        self._story = Story(plan.name, plan.hooks, started_at)
+        self._story = Story(plan.name, plan.hooks)
         self._snoozes = 0
         self._last: BaseException | None = None
         self._held_at: float | None = None
@@ -206,7 +206,14 @@ class Call:
             sentence = (
                 f"breaker {cell.breaker.name!r} holds it: {reason}; waiting {wait:.3g} s, no attempt burned"
             )
-            self._story.tell("hold", self.attempt, None, wait, Reason.BREAKER, sentence)
+            self._story.tell(
+                "hold",
+                attempt=self.attempt,
+                failure=None,
+                delay=wait,
+                reason=Reason.BREAKER,
+                sentence=sentence,
+            )
         return min(wait, OPEN_SLICE if cell.state.phase is Phase.OPEN else HALF_OPEN_SLICE)
 
     def _hold_ends_at(self, held_at: float) -> float:
@@ -240,24 +247,24 @@ class Call:
     def _carry_out(
         self, decision: Decision, failure: Failure, exc: BaseException, now: float
     ) -> Step | float:
-        self._story.note(failure, decision)
+        self._story.note(failure, decision, now)
         if isinstance(decision, DeadLetter | Cancel):
             # The caller is about to get the exception; keeping it here would tie its frames into a cycle.
             self._last = None
             self._story.attach(exc, self.attempt, now, decision.sentence)
-            self._story.tell("dead", self.attempt, failure, None, decision.reason, decision.sentence)
+            self._tell("dead", failure, None, decision)
             return Step.OVER
         self._last = exc
         if isinstance(decision, Hold):
             return self._hold(decision, failure, now)
         self._codes[failure.code] = self._codes.get(failure.code, 0) + 1
-        self._story.tell("retry", self.attempt, failure, decision.delay, decision.reason, decision.sentence)
+        self._tell("retry", failure, decision.delay, decision)
         self.attempt += 1
         return decision.delay
 
     def _hold(self, decision: Hold, failure: Failure, now: float) -> float:
         delay = None if decision.until is None else max(0.0, decision.until - now)
-        self._story.tell("hold", self.attempt, failure, delay, decision.reason, decision.sentence)
+        self._tell("hold", failure, delay, decision)
         if failure.asked is Asked.SNOOZE:
             self._snoozes += 1
             return delay or 0.0
@@ -268,6 +275,16 @@ class Call:
         told = self.plan.policy.told_delay(failure) or 0.0
         return max(0.0, min(told, self._hold_ends_at(self._held_at) - now))
 
+    def _tell(self, kind: Kind, failure: Failure, delay: float | None, decision: Decision) -> None:
+        self._story.tell(
+            kind,
+            attempt=self.attempt,
+            failure=failure,
+            delay=delay,
+            reason=decision.reason,
+            sentence=decision.sentence,
+        )
+
     def _refused(self, cell: BreakerCell, retry_at: float | None, reason: str) -> BreakerOpenError:
         instant = (
             None if retry_at is None else self._runtime.as_instant(max(retry_at, self.clock.monotonic()))
@@ -275,5 +292,7 @@ class Call:
         error = BreakerOpenError(breaker=cell.breaker.name, retry_at=instant, reason=reason)
         error.__cause__, self._last = self._last, None
         self._story.attach_history(error)
-        self._story.tell("dead", self.attempt, None, None, Reason.BREAKER, str(error))
+        self._story.tell(
+            "dead", attempt=self.attempt, failure=None, delay=None, reason=Reason.BREAKER, sentence=str(error)
+        )
         return error

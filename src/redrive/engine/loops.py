@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Final, ParamSpec, TypeVar, cast
 
-from redrive.core.breaker import Evidence
 from redrive.core.signals import Signal
 from redrive.engine.breakers import BreakerCell
 from redrive.engine.call import Call, CallPlan, Step
@@ -42,35 +41,23 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
         if known is not runtime:
             cell = plan.cell_in(runtime)
             bound = (runtime, cell)
-        clock = runtime.clock
-        now = clock.monotonic()
-        wait: Step | float
         if is_limited or not (cell is None or cell.is_calm):
-            call, wait = Call(plan, runtime, cell, now), 0.0
+            return _run(Call(plan, runtime, cell), 0.0, functools.partial(fn, *args, **kwargs))
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as exc:
+            call = Call(plan, runtime, cell)
+            wait = call.after(exc)
+            if wait is Step.OVER:
+                call.end(exc)
+                raise
         else:
-            try:
-                result = fn(*args, **kwargs)
-            except Exception as exc:
-                call = Call(plan, runtime, cell, now)
-                wait = call.after(exc)
-                if wait is Step.OVER:
-                    call.end(exc)
-                    raise
-            else:
-                if not isinstance(result, _ODD):
-                    if cell is not None:
-                        if (
-                            not cell.is_calm
-                        ):  # It lost its calm while the call ran, and a success counts against that.
-                            cell.record(Evidence.ALIVE, "")
-                        elif cell.is_sampled:
-                            now = clock.monotonic()
-                            if now >= cell.slice_ends_at:
-                                cell.fold(now)
-                            cell.count_ok()
-                    return result
-                call = Call(plan, runtime, cell, now)
-                wait = _returned(call, cast("object", result))
+            if not isinstance(result, _ODD):
+                if cell is not None and (cell.is_sampled or not cell.is_calm):
+                    cell.succeeded()
+                return result
+            call = Call(plan, runtime, cell)
+            wait = _returned(call, cast("object", result))
         return _run(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
@@ -88,35 +75,23 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
         if known is not runtime:
             cell = plan.cell_in(runtime)
             bound = (runtime, cell)
-        clock = runtime.clock
-        now = clock.monotonic()
-        wait: Step | float
         if is_limited or not (cell is None or cell.is_calm):
-            call, wait = Call(plan, runtime, cell, now), 0.0
+            return await _arun(Call(plan, runtime, cell), 0.0, functools.partial(fn, *args, **kwargs))
+        try:
+            result = await fn(*args, **kwargs)
+        except Exception as exc:
+            call = Call(plan, runtime, cell)
+            wait = call.after(exc)
+            if wait is Step.OVER:
+                call.end(exc)
+                raise
         else:
-            try:
-                result = await fn(*args, **kwargs)
-            except Exception as exc:
-                call = Call(plan, runtime, cell, now)
-                wait = call.after(exc)
-                if wait is Step.OVER:
-                    call.end(exc)
-                    raise
-            else:
-                if not isinstance(result, _ODD):
-                    if cell is not None:
-                        if (
-                            not cell.is_calm
-                        ):  # It lost its calm while the call ran, and a success counts against that.
-                            cell.record(Evidence.ALIVE, "")
-                        elif cell.is_sampled:
-                            now = clock.monotonic()
-                            if now >= cell.slice_ends_at:
-                                cell.fold(now)
-                            cell.count_ok()
-                    return result
-                call = Call(plan, runtime, cell, now)
-                wait = _returned(call, cast("object", result))
+            if not isinstance(result, _ODD):
+                if cell is not None and (cell.is_sampled or not cell.is_calm):
+                    cell.succeeded()
+                return result
+            call = Call(plan, runtime, cell)
+            wait = _returned(call, cast("object", result))
         return await _arun(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded

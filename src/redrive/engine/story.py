@@ -47,18 +47,19 @@ Hook = Callable[[CallEvent], object]
 class Story:
     """The story of one call."""
 
-    __slots__ = ("_hooks", "_name", "_noted", "_notes", "_started_at")
+    __slots__ = ("_first_at", "_hooks", "_name", "_noted", "_notes")
 
-    def __init__(self, name: str, hooks: Mapping[Kind, Hook], started_at: float) -> None:
+    def __init__(self, name: str, hooks: Mapping[Kind, Hook]) -> None:
         self._name = name
         self._hooks = hooks
-        self._started_at = started_at
+        self._first_at = 0.0
         self._notes: deque[str] = deque(maxlen=NOTES_MAX)
         self._noted = 0
 
     def tell(
         self,
         kind: Kind,
+        *,
         attempt: int,
         failure: Failure | None,
         delay: float | None,
@@ -85,8 +86,10 @@ class Story:
         except Exception:  # A hook observes; its failure must not change the outcome of the call.
             logger.exception("%s: the on_%s hook failed", self._name, kind)
 
-    def note(self, failure: Failure, decision: Decision) -> None:
+    def note(self, failure: Failure, decision: Decision, now: float) -> None:
         """Remember one failure and what was decided about it."""
+        if not self._noted:
+            self._first_at = now
         # Redacted before it is cut: half a secret would no longer be known for one.
         message = redact(failure.message).partition("\n")[0]
         said = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
@@ -97,8 +100,9 @@ class Story:
         """Attach the history to the exception that is about to reach the caller; never let that replace the exception."""
         start = f"redrive gave up on {self._name} after "
         tries = f"{attempt} attempt" + ("" if attempt == 1 else "s")
-        note = f"{start}{tries} in {now - self._started_at:.3g} s: {sentence}"
+        note = f"{start}{tries}: {sentence}"
         if self._noted > 1:
+            note = f"{start}{tries}, {now - self._first_at:.3g} s after the first failure: {sentence}"
             # The last failure is the exception itself, and its decision stands in the first line.
             self._notes.pop()
             note = f"{note}\n{self._history(shown_elsewhere=1)}"

@@ -85,8 +85,10 @@ def _always(code: Code) -> Callable[[BaseException, Moment], Verdict]:
     return lambda _exc, _moment: verdict
 
 
-def _library_of(module: str) -> str | None:
+def _library_of(module: object) -> str | None:
     """Return the file that knows classes of this module; a user's own class may share a name with anything, so it has none."""
+    if not isinstance(module, str):
+        return None  # as of a class made by hand, by type() or by a C extension
     first, _, rest = module.partition(".")
     known = LIBRARIES.get(first) or LIBRARIES.get(f"{first}.{rest.partition('.')[0]}")
     return known or ("stdlib" if first in sys.stdlib_module_names else None)

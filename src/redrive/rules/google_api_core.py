@@ -12,7 +12,7 @@ from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules import grpc
-from redrive.rules.reading import attribute, consult, read_response, status_in, unless_caused
+from redrive.rules.reading import attribute, consult, read_response, status_in, text_of, unless_caused
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code | None:
@@ -24,12 +24,24 @@ def _answer(exc: BaseException, moment: Moment) -> Verdict | Code | None:
             if isinstance(answer, Verdict)
             else answer
         )
-    if status is None:
-        return None if exc.__cause__ is not None else taxonomy.UPSTREAM_ERROR
+    if status is None and exc.__cause__ is not None:
+        return None
+    by_name = _by_grpc_status(exc, status)
+    if by_name is not None or status is None:
+        return by_name or taxonomy.UPSTREAM_ERROR
     read = attribute(response, "_content")
     if isinstance(read, bytes):
         return read_response(response, moment, status=status)
     return read_answer(status, moment, headers=attribute(response, "headers"), body=_body(exc))
+
+
+def _by_grpc_status(exc: BaseException, status: int | None) -> Verdict | None:
+    """Read a gRPC status that has no HTTP status of its own, or (a 499) one that says less, as gRPC itself reads it."""
+    name = attribute(exc, "grpc_status_code", "name")
+    code = grpc.STATUSES.get(name) if isinstance(name, str) else None
+    if code is None or (status is not None and code is not taxonomy.CANCELLED):
+        return None
+    return Verdict(code=code, http_status=status, provider_code=text_of(name))
 
 
 def _body(exc: BaseException) -> object:

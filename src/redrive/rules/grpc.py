@@ -22,7 +22,7 @@ from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules.reading import attribute, called, listed, never_again, text_of
 from redrive.rules.rpc_status import read_status
 
-_STATUSES: Final[dict[str, Code]] = {
+STATUSES: Final[dict[str, Code]] = {
     "CANCELLED": taxonomy.CANCELLED,
     "UNKNOWN": taxonomy.UPSTREAM_ERROR,
     "INVALID_ARGUMENT": taxonomy.REQUEST_INVALID,
@@ -37,7 +37,8 @@ _STATUSES: Final[dict[str, Code]] = {
     "UNIMPLEMENTED": taxonomy.UPSTREAM_UNSUPPORTED,
     "INTERNAL": taxonomy.UPSTREAM_ERROR,
     "UNAVAILABLE": taxonomy.NETWORK_UNAVAILABLE,
-    "DATA_LOSS": taxonomy.UPSTREAM_ERROR,
+    # "Unrecoverable data loss or corruption": reading it again gives the same bytes, as from a broken file.
+    "DATA_LOSS": taxonomy.SCHEMA_INVALID,
     "UNAUTHENTICATED": taxonomy.AUTH_INVALID,
 }
 _UNAVAILABLE_BECAUSE: Final = tuple(
@@ -67,7 +68,7 @@ _HELD_BACK: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR
 
 def _answer(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
     name = attribute(called(exc, "code"), "name")
-    by_status = _STATUSES.get(name) if isinstance(name, str) else None
+    by_status = STATUSES.get(name) if isinstance(name, str) else None
     if by_status is None:
         return taxonomy.NETWORK_ERROR if exc.__cause__ is None else None
     metadata = _metadata(exc)

@@ -27,7 +27,9 @@ def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
 def _reason(exc: BaseException, moment: Moment) -> Verdict | Code | None:
     """Read what urllib met: `reason` is the socket's exception, or a text about a URL that nobody can open."""
     answers = (ask(inner, moment) for inner in hidden_in(exc))
-    return next((answer for answer in answers if answer is not None), taxonomy.REQUEST_INVALID)
+    known = next((answer for answer in answers if answer is not None), None)
+    is_text = isinstance(attribute(exc, "reason"), str)
+    return known or (taxonomy.REQUEST_INVALID if is_text else taxonomy.NETWORK_ERROR)
 
 
 RULES: Final[RuleTable] = {

@@ -13,6 +13,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Category, Code
 from redrive.core.verdict import Moment, Verdict
 from redrive.rules import find
+from redrive.rules.reading import home_of
 
 _WRAPPERS: Final = frozenset({"sqlalchemy", "urllib"})
 """Libraries whose rules ask here themselves: asking them back would not end when two exceptions hold each other."""
@@ -38,4 +39,4 @@ def network_trouble(exc: BaseException, moment: Moment) -> Code | None:
 
 
 def _is_wrapper(kind: type[BaseException]) -> bool:
-    return any(cls.__module__.partition(".")[0] in _WRAPPERS for cls in kind.__mro__)
+    return any(home_of(cls) in _WRAPPERS for cls in kind.__mro__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operating system's error numbers mean, on every platform that Python runs on.
+"""What the operating system's error numbers mean, on every platform that Python runs on, and the few texts that stand for one.
 
 A number the platform lacks is left out, and a number nobody listed is an I/O error that may heal. OpenSSL's and the resolver's
 numbers are others: their classes are read in `rules.stdlib` before anything looks here.
@@ -8,11 +8,14 @@ numbers are others: their classes are read in `rules.stdlib` before anything loo
 from __future__ import annotations
 
 import errno
+import re
 from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.rules.reading import attribute
+from redrive.core.verdict import Moment
+from redrive.rules.network import proxy_trouble
+from redrive.rules.reading import attribute, text_of
 
 _NAMES: Final[dict[Code, str]] = {
     taxonomy.NETWORK_TIMEOUT: "ETIMEDOUT",
@@ -80,3 +83,27 @@ def code_of(exc: BaseException) -> Code | None:
     on_windows = attribute(exc, "winerror")
     known = _WINDOWS.get(on_windows) if isinstance(on_windows, int) else None
     return known or code_for_errno(attribute(exc, "errno"))
+
+
+_TEXTS: Final[dict[str, Code]] = {
+    "Invalid data stream": taxonomy.SCHEMA_INVALID,  # bz2
+    "cannot read from timed out object": taxonomy.NETWORK_TIMEOUT,
+    "getaddrinfo returns an empty list": taxonomy.NETWORK_DNS,
+    "getaddrinfo() returned empty list": taxonomy.NETWORK_DNS,
+}
+_NUMBER_IN_TEXT: Final = re.compile(r"\[Errno (\d{1,5})\]")
+
+
+def code_by_text(exc: BaseException, moment: Moment) -> Code | None:
+    """Return what a plain OSError without a number means, if it is one that the standard library raises; else None.
+
+    asyncio joins the texts of several failed attempts to connect into one ("Multiple exceptions: [Errno 111] ..., ..."), and
+    http.client has only words for a proxy that refuses a tunnel.
+    """
+    text = text_of(exc)
+    if text.startswith("Tunnel connection failed: "):
+        return proxy_trouble(exc, moment)
+    if text.startswith("Multiple exceptions: "):
+        first = _NUMBER_IN_TEXT.search(text)
+        return taxonomy.NETWORK_ERROR if first is None else code_for_errno(int(first[1]))
+    return _TEXTS.get(text)

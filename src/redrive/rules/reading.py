@@ -54,6 +54,12 @@ def text_of(value: object) -> str:
         return ""
 
 
+def home_of(kind: type) -> str:
+    """Return the package a class lives in; a class made by hand may have no module at all."""
+    module: object = kind.__module__
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
 def status_in(owner: object, *names: str) -> int | None:
     """Return the first of these attributes that is an HTTP status."""
     for name in names:
@@ -138,14 +144,7 @@ def read_response(
     if body is None:
         read = attribute(response, "_content")
         body = read if isinstance(read, bytes) else None
-    return obeying(read_answer(known, moment, headers=attribute(response, "headers"), body=body), response)
-
-
-def obeying(verdict: Verdict, response: object) -> Verdict:
-    """Obey a server that forbids trying again (`x-should-retry: false`, which OpenAI and Anthropic send)."""
-    if fold_headers(attribute(response, "headers")).get("x-should-retry") == "false":
-        return never_again(verdict)
-    return verdict
+    return read_answer(known, moment, headers=attribute(response, "headers"), body=body)
 
 
 def never_again(verdict: Verdict) -> Verdict:

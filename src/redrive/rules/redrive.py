@@ -18,13 +18,19 @@ def _breaker(exc: BaseException, moment: Moment) -> Verdict:
     wait = (
         max(0.0, retry_at.timestamp() - moment.now) if isinstance(retry_at, datetime) and is_known else None
     )
-    return Verdict(code=taxonomy.NETWORK_UNAVAILABLE, retry_after=wait)
+    return Verdict(code=taxonomy.BREAKER_OPEN, retry_after=wait)
 
 
 RULES: Final[RuleTable] = {
     "BreakerOpenError": _breaker,
     "AttemptTimeoutError": taxonomy.TIMEOUT,
     "DeadlineExceededError": taxonomy.TIMEOUT,
+    # A guard around a guard must not multiply the runs that the inner one was allowed.
+    "AttemptsSpentError": taxonomy.STAGE_FAILED,
+    # Our own store is down, which heals and is no evidence against what the stage was calling.
+    "StoreUnavailableError": taxonomy.UPSTREAM_NOT_READY,
+    "SchemaMismatchError": taxonomy.CONFIG_INVALID,
+    "StoreError": taxonomy.BUG_CODE,
     "ConfigurationError": taxonomy.CONFIG_INVALID,
     "IllegalTransitionError": taxonomy.BUG_CODE,
 }

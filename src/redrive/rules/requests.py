@@ -10,7 +10,7 @@ from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules import urllib3
 from redrive.rules.network import proxy_trouble, trouble_in, trouble_or
-from redrive.rules.reading import attribute, consult, hidden_in, read_response
+from redrive.rules.reading import attribute, consult, hidden_in, home_of, read_response
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
@@ -27,11 +27,13 @@ def _connection(exc: BaseException, moment: Moment) -> Verdict | Code:
 
 
 def _is_urllib3(exc: BaseException) -> bool:
-    return type(exc).__module__.startswith("urllib3")
+    return home_of(type(exc)) == "urllib3"
 
 
 RULES: Final[RuleTable] = {
     "HTTPError": _answer,
+    # A ConnectionError before it is a Timeout, but never one of the others that are.
+    "ConnectTimeout": taxonomy.NETWORK_TIMEOUT,
     "Timeout": taxonomy.NETWORK_TIMEOUT,
     "ProxyError": proxy_trouble,
     "SSLError": trouble_or(taxonomy.NETWORK_TLS),

@@ -14,7 +14,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
 from redrive.rules.inside import ask
-from redrive.rules.reading import attribute
+from redrive.rules.reading import attribute, home_of
 from redrive.rules.sqlstate import verdict_in
 
 _DEPTH_MAX: Final = 8
@@ -29,7 +29,7 @@ _MYSQL: Final[dict[Code, tuple[int, ...]]] = {
     taxonomy.RESOURCE_EXHAUSTED: (1040, 1203, 1226),
     taxonomy.DISK_FULL: (1021, 1114),
     taxonomy.REQUEST_TOO_LARGE: (1118, 1153),
-    taxonomy.TIMEOUT: (1317, 1969, 3024),
+    taxonomy.LOCAL_TIMEOUT: (1317, 1969, 3024),
     taxonomy.NETWORK_UNAVAILABLE: (1053, 1290, 1836),
     taxonomy.NETWORK_REFUSED: (2002, 2003),
     taxonomy.NETWORK_DNS: (2005,),
@@ -60,7 +60,7 @@ def _inside(exc: BaseException) -> Iterator[BaseException]:
 
 
 def _mysql(exc: BaseException) -> Verdict | None:
-    if type(exc).__module__.partition(".")[0] not in _MYSQL_DRIVERS:
+    if home_of(type(exc)) not in _MYSQL_DRIVERS:
         return None
     number = exc.args[0] if exc.args else None
     code = _MYSQL_NUMBERS.get(number) if isinstance(number, int) else None

@@ -21,8 +21,8 @@ _STATES: Final[dict[str, Code]] = {
     "23P01": taxonomy.CONFLICT,  # exclusion constraint: what a unique key is for ranges
     # Right after a failover the old primary is read-only; the next connection finds the new one.
     "25006": taxonomy.NETWORK_UNAVAILABLE,
-    "25P03": taxonomy.TIMEOUT,
-    "25P04": taxonomy.TIMEOUT,
+    "25P03": taxonomy.LOCAL_TIMEOUT,
+    "25P04": taxonomy.LOCAL_TIMEOUT,
     "42501": taxonomy.AUTH_DENIED,
     "53100": taxonomy.DISK_FULL,
     "53200": taxonomy.OUT_OF_MEMORY,
@@ -30,7 +30,7 @@ _STATES: Final[dict[str, Code]] = {
     "55P03": taxonomy.CONFLICT,
     "55P02": taxonomy.CONFIG_INVALID,
     # A statement timeout, or someone's pg_cancel_backend: both end a statement that took too long for somebody.
-    "57014": taxonomy.TIMEOUT,
+    "57014": taxonomy.LOCAL_TIMEOUT,
     "57P04": taxonomy.CONFIG_INVALID,  # the database was dropped
     "57P05": taxonomy.NETWORK_RESET,  # the session was idle for too long
     "P0001": taxonomy.REJECTED_POLICY,  # RAISE EXCEPTION: a rule that somebody wrote into the database

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library: sockets, TLS, files, child processes, queues, executors and the formats it parses.
 
-The classes of sqlite3, http.client, urllib, ftplib, imaplib, poplib and smtplib have files of their own. RuntimeError, Exception
-and ValueError have no entry on purpose: they are used as wrappers, and what they wrap speaks for them.
+The classes of sqlite3, http.client, urllib, ftplib, imaplib, poplib and smtplib have files of their own, and so have the numbers
+and texts of OSError (`oserrors`). Exception and ValueError have no entry on purpose: they are used as wrappers, and what they wrap
+speaks for them. So are RuntimeError and a plain OSError, of which only what the standard library itself raises is read.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.oserrors import code_of
-from redrive.rules.reading import attribute, status_in
+from redrive.rules.oserrors import code_by_text, code_of
+from redrive.rules.reading import attribute, home_of, status_in, text_of
 
 _PEER_DISLIKES_US: Final = (
     "ALERT_CERTIFICATE",
@@ -45,13 +46,16 @@ def _by_module(exc: BaseException, _moment: Moment) -> Code | None:
     return next((_ERRORS[home] for home in homes if home in _ERRORS), None)
 
 
-def _os_error(exc: BaseException, _moment: Moment) -> Code | None:
-    """Read the error number. A foreign library's subclass without one is that library's business, not a disk's."""
-    by_number = code_of(exc)
-    if by_number is not None:
-        return by_number
-    is_ours = type(exc).__module__.partition(".")[0] in sys.stdlib_module_names
-    return taxonomy.IO_ERROR if is_ours else None
+def _os_error(exc: BaseException, moment: Moment) -> Code | None:
+    """Read the error number. Without one, a plain OSError or a foreign subclass is some library's business, not a disk's.
+
+    Libraries raise it for what they cannot read ("image file is truncated"), which no repetition heals.
+    """
+    known = code_of(exc)
+    if known is None and type(exc) is OSError:
+        return code_by_text(exc, moment)
+    is_ours = home_of(type(exc)) in sys.stdlib_module_names
+    return known or (taxonomy.IO_ERROR if is_ours else None)
 
 
 def _numbered_or(fallback: Code) -> Read:
@@ -82,8 +86,26 @@ def _raised_in(exc: BaseException, module: str) -> bool:
 
 
 def _timeout(exc: BaseException, _moment: Moment) -> Code:
-    """Tell the network's timeouts from our own limits: asyncio's and a future's TimeoutError say nothing, a socket's does."""
-    return taxonomy.NETWORK_TIMEOUT if exc.args else taxonomy.TIMEOUT
+    """Tell the network's timeouts from our own limits.
+
+    asyncio's and a future's TimeoutError say nothing. A socket's has a number, or it says "timed out" as sockets do. Any other text
+    of the plain class is somebody's own, about a lock mostly: no evidence against a dependency. multiprocessing has a class of its
+    own, for what one of its processes did not do in time.
+    """
+    if not isinstance(exc, TimeoutError):
+        return taxonomy.LOCAL_TIMEOUT
+    if not exc.args:
+        return taxonomy.TIMEOUT
+    text = text_of(exc)
+    is_socket = exc.errno is not None or text.startswith("timed out") or text.endswith("timed out")
+    is_own = type(exc) is TimeoutError and not is_socket
+    return taxonomy.LOCAL_TIMEOUT if is_own else taxonomy.NETWORK_TIMEOUT
+
+
+def _runtime(exc: BaseException, _moment: Moment) -> Code | None:
+    """CPython's own complaint about the limit on threads, word for word; every other RuntimeError is somebody else's."""
+    is_limit = type(exc) is RuntimeError and exc.args == ("can't start new thread",)
+    return taxonomy.RESOURCE_EXHAUSTED if is_limit else None
 
 
 def _resolver(exc: BaseException, _moment: Moment) -> Code:
@@ -116,15 +138,17 @@ def _stream_ended(exc: BaseException, _moment: Moment) -> Code:
 def _child_failed(exc: BaseException, _moment: Moment) -> Code:
     """Read how a child process ended.
 
-    Only what shells and kernels define is read. What any other status means is known to the program alone (sysexits, curl and
-    grep disagree), and the same input mostly fails the same way again: so it is an unknown failure, not retried, for which the
-    user may add a rule.
+    Only what shells and kernels define is read, and EX_TEMPFAIL, by which mailers and others ask to be run again. What any other
+    status means is known to the program alone (sysexits, curl and grep disagree), and the same input mostly fails the same way
+    again: so it is an unknown failure, not retried, for which the user may add a rule.
     """
     status = attribute(exc, "returncode")
     if not isinstance(status, int):
         return taxonomy.BUG_UNKNOWN
+    if status == 75:  # EX_TEMPFAIL
+        return taxonomy.UPSTREAM_NOT_READY
     if status == 124:  # the `timeout` command's own
-        return taxonomy.TIMEOUT
+        return taxonomy.LOCAL_TIMEOUT
     if status in {126, 127}:  # a shell found no such program, or may not run it
         return taxonomy.CONFIG_INVALID
     killed_by = -status if status < 0 else status - 128
@@ -171,14 +195,15 @@ RULES: Final[RuleTable] = {
     "MemoryError": taxonomy.OUT_OF_MEMORY,
     "EOFError": _stream_ended,
     # Child processes, executors, threads, tasks and queues.
-    "TimeoutExpired": taxonomy.TIMEOUT,
+    "TimeoutExpired": taxonomy.LOCAL_TIMEOUT,
     "CalledProcessError": _child_failed,
     "BrokenExecutor": taxonomy.WORKER_CRASH,
+    "RuntimeError": _runtime,
     "CancelledError": taxonomy.CANCELLED,
     "InvalidStateError": taxonomy.BUG_CODE,
     "IncompleteReadError": taxonomy.NETWORK_PROTOCOL,
     "LimitOverrunError": taxonomy.SCHEMA_INVALID,
-    "BrokenBarrierError": taxonomy.TIMEOUT,  # one party timed out or gave up, so all others get this
+    "BrokenBarrierError": taxonomy.LOCAL_TIMEOUT,  # one party timed out or gave up, so all others get this
     "Full": taxonomy.QUEUE_FULL,
     "QueueFull": taxonomy.QUEUE_FULL,
     "Empty": taxonomy.UPSTREAM_NOT_READY,
