@@ -19,7 +19,6 @@ PUBLIC_SUBMODULES = {"redrive.errors", "redrive.testing"}
 # Module -> what it waits for. An entry whose module has found a user must go.
 NOT_YET_USED = {
     "redrive.core.budget": "the failure budget of a run; runs are not there yet",
-    "redrive.store.sqlite": "the embedded store; the worker is not there yet",
 }
 
 Check = Callable[[Source], list[str]]

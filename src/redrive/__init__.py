@@ -5,7 +5,8 @@ Where things are:
 
     core/      what went wrong and what to do about it, as pure functions over frozen values
     rules/     what each client library's errors mean, one small file per library
-    engine/    the imperative shell: clocks, the classifier, breakers that hold state, guard
+    store/     where jobs live
+    engine/    the imperative shell: clocks, the classifier, guard, pipelines, the worker, the connection
     testing/   virtual time for your tests
     cli/       the `redrive` command
 
@@ -23,7 +24,9 @@ from redrive.core.policy import RetryPolicy
 from redrive.core.signals import Cancel, Fail, Retry, Snooze
 from redrive.core.verdict import Verdict
 from redrive.engine.classifier import Classifier, Rule, add_rule, classify
+from redrive.engine.client import Job, Redrive, connect
 from redrive.engine.guard import Guard, guard
+from redrive.engine.pipeline import Context, Pipeline, stage
 from redrive.engine.story import CallEvent
 from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
 from redrive.redaction import redact, redact_mapping, register_secret
@@ -58,6 +61,13 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "CallEvent",
     "Guard",
     "guard",
+    # Durable work
+    "Context",
+    "Job",
+    "Pipeline",
+    "Redrive",
+    "connect",
+    "stage",
     # Keeping secrets
     "redact",
     "redact_mapping",

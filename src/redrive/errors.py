@@ -7,6 +7,8 @@
     |-- AttemptTimeoutError (also TimeoutError)   one attempt took longer than its `timeout`
     |-- AttemptsSpentError                     a function asked to be tried again once more often than it may
     |-- DeadlineExceededError (also TimeoutError) the total deadline ended while the call ran or waited
+    |-- JobNotFoundError (also LookupError)    there is no job with this id
+    |-- SerializationError (also ValueError)   a value cannot become JSON, or JSON does not fit its type
     |-- StoreError
     |   |-- StoreUnavailableError              the database did not take the statement; nothing of the batch was stored
     |   `-- SchemaMismatchError                the database was made by another version of redrive
@@ -130,6 +132,33 @@ class DeadlineExceededError(RedriveError, TimeoutError):
         super().__init__(
             f"the call did not finish within its deadline of {deadline:g} s",
             hint="Raise deadline=, or lower timeout= so that more attempts fit into it.",
+        )
+
+
+class JobNotFoundError(RedriveError, LookupError):
+    """There is no job with this id."""
+
+    code = "job-not-found"
+
+    def __init__(self, *, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"there is no job {job_id}", hint="Check the id, and that this is the right database."
+        )
+
+
+class SerializationError(RedriveError, ValueError):
+    """A value cannot become JSON, or JSON does not fit the type it is for; the problem names the field."""
+
+    code = "serialization"
+
+    def __init__(self, *, where: str, kind: str, problem: str) -> None:
+        self.where = where
+        self.kind = kind
+        self.problem = problem
+        super().__init__(
+            f"{where}: {kind} does not fit: {problem}",
+            hint="Correct the value, or the annotation that says what it must be.",
         )
 
 

@@ -34,19 +34,20 @@ def job(lane: LaneId, payload: bytes = b"{}", **changes: object) -> NewJob:
 
 
 _TOKENS = itertools.count(1)
+NOTHING = Want((), 0)
 
 
 def exchange(
-    store: Store, worker: str, done: Sequence[Settlement], wants: Sequence[Want], now: float = NOW
+    store: Store, worker: str, done: Sequence[Settlement], want: Want = NOTHING, now: float = NOW
 ) -> Exchange:
     """Exchange under a token of its own."""
-    return store.exchange(worker, done, wants, now=now, token=next(_TOKENS))
+    return store.exchange(worker, done, want, now=now, token=next(_TOKENS))
 
 
 def claim(
     store: Store, lane: LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
 ) -> tuple[Claimed, ...]:
-    return exchange(store, worker, [], [Want(lane, limit)], now).claimed
+    return exchange(store, worker, [], Want((lane,), limit), now).claimed
 
 
 def settlement(of: Claimed, **changes: object) -> Settlement:

@@ -101,9 +101,9 @@ def test_every_attempt_and_dead_letter_is_on_record(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)
     (taken,) = claim(store, lane)
-    exchange(store, "w1", [retry(taken, at=NOW, ended_at=NOW + 1)], [], NOW)
+    exchange(store, "w1", [retry(taken, at=NOW, ended_at=NOW + 1)])
     (taken,) = claim(store, lane)
-    exchange(store, "w1", [burial(taken, ended_at=NOW + 2)], [], NOW)
+    exchange(store, "w1", [burial(taken, ended_at=NOW + 2)])
 
     attempts = store.read("SELECT dispatch, attempt, outcome, burned, code FROM attempts ORDER BY dispatch")
     letters = store.read("SELECT job_id, state, code, first_failure_at, last_failure_at FROM dead_letters")
@@ -124,7 +124,7 @@ def test_a_crash_is_on_record_and_raises_suspicion_until_a_stage_completes(store
     assert store.read("SELECT suspect_count FROM jobs") == [(1,)]
 
     (taken,) = claim(store, fetch, worker="w2", now=NOW + 61)
-    exchange(store, "w2", [settlement(taken, status="queued", lane=review)], [], NOW + 61)
+    exchange(store, "w2", [settlement(taken, status="queued", lane=review)], now=NOW + 61)
 
     assert store.read("SELECT suspect_count FROM jobs") == [(0,)]
 
@@ -151,9 +151,9 @@ def test_threads_and_a_second_connection_share_the_file_without_losing_a_job(
     taken: dict[str, list[int]] = {"w1": [], "w2": []}
 
     def drain(worker: str, mine: SqliteStore) -> None:
-        while got := exchange(mine, worker, [], [Want(lane, 7)], NOW).claimed:
+        while got := exchange(mine, worker, [], Want((lane,), 7), NOW).claimed:
             taken[worker] += [each.id for each in got]
-            exchange(mine, worker, [settlement(each) for each in got], [], NOW)
+            exchange(mine, worker, [settlement(each) for each in got])
 
     threads = [
         threading.Thread(target=drain, args=pair) for pair in (("w1", store), ("w1", store), ("w2", other))

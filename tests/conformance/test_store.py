@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import Store, Want
+from redrive.store.protocol import Outlook, Store, Want
 
 from .build import NOW, burial, claim, exchange, job, lanes_of, retry, settlement, statuses
 
@@ -42,7 +42,7 @@ def test_a_key_belongs_to_one_queued_processing_or_complete_job(store: Store, en
     if end != "queued":
         (taken,) = claim(store, lane)
         if end == "complete":
-            exchange(store, "w1", [settlement(taken)], [], NOW)
+            exchange(store, "w1", [settlement(taken)])
 
     (twin, other) = store.submit([job(lane, key="a"), job(lane, key="b")], NOW)
 
@@ -55,7 +55,7 @@ def test_the_key_of_a_failed_job_is_free_and_keys_are_per_pipeline(store: Store)
     (elsewhere,) = lanes_of(store, pipeline="other")
     store.submit([job(lane, key="a")], NOW)
     (taken,) = claim(store, lane)
-    exchange(store, "w1", [burial(taken)], [], NOW)
+    exchange(store, "w1", [burial(taken)])
 
     made = store.submit([job(lane, key="a"), job(elsewhere, key="a")], NOW)
 
@@ -100,30 +100,30 @@ def test_a_job_that_is_not_due_is_not_handed_out_and_does_not_stand_in_the_way(s
     store.submit([job(lane, b"late", run_at=NOW + 10, priority=0), job(lane, b"due")], NOW)
 
     assert [taken.input for taken in claim(store, lane)] == [b"due"]
-    assert store.next_due_at([lane]) == NOW + 10
+    assert store.outlook([lane]) == Outlook(NOW + 10, 1)
     assert [taken.input for taken in claim(store, lane, now=NOW + 10)] == [b"late"]
-    assert store.next_due_at([lane]) is None
+    assert store.outlook([lane]) == Outlook(None, 2)
 
 
 def test_no_more_is_handed_out_than_wanted_and_only_from_wanted_lanes(store: Store) -> None:
     one, two = lanes_of(store, "one", "two")
     store.submit([job(one)] * 5 + [job(two)] * 5, NOW)
 
-    taken = exchange(store, "w1", [], [Want(two, 2), Want(one, 1)], NOW).claimed
+    taken = exchange(store, "w1", [], Want((two, one), 6), NOW).claimed
 
-    assert [each.lane for each in taken] == [two, two, one]
+    assert [each.lane for each in taken] == [two] * 5 + [one]
 
 
 def test_a_finished_stage_hands_its_output_to_the_next_lane_with_a_fresh_budget(store: Store) -> None:
     fetch, review = lanes_of(store, "fetch", "review")
     store.submit([job(fetch, b'"payload"')], NOW)
     (taken,) = claim(store, fetch)
-    exchange(store, "w1", [retry(taken, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)], [], NOW)
+    exchange(store, "w1", [retry(taken, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)])
     (taken,) = claim(store, fetch)
     assert (taken.dispatch, taken.attempt, taken.snoozes, taken.codes) == (2, 2, 2, b'{"NETWORK_RESET":1}')
 
     advance = settlement(taken, status=JobState.QUEUED, lane=review, value=b'"output"')
-    (next_up,) = exchange(store, "w1", [advance], [Want(review, 1)], NOW).claimed
+    (next_up,) = exchange(store, "w1", [advance], Want((review,), 1), NOW).claimed
 
     assert (next_up.lane, next_up.input, next_up.dispatch) == (review, b'"output"', 3)
     assert (next_up.attempt, next_up.snoozes, next_up.codes) == (1, 0, None)
@@ -134,7 +134,7 @@ def test_a_retry_waits_until_it_is_due_with_its_input_kept(store: Store) -> None
     store.submit([job(lane, b'"in"')], NOW)
     (taken,) = claim(store, lane)
 
-    exchange(store, "w1", [retry(taken, at=NOW + 5)], [], NOW)
+    exchange(store, "w1", [retry(taken, at=NOW + 5)])
 
     assert claim(store, lane) == ()
     (again,) = claim(store, lane, now=NOW + 5)
@@ -150,11 +150,11 @@ def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(store: S
     store.start_worker("w3", NOW, 60)
     (again, other) = claim(store, lane, worker="w2")
 
-    answer = exchange(store, "w2", [build(stale), settlement(other)], [], NOW)  # type: ignore[operator]
+    answer = exchange(store, "w2", [build(stale), settlement(other)])  # type: ignore[operator]
 
     assert answer.lost == (stale.id,)
     assert statuses(store) == {"processing": 1, "complete": 1}
-    assert exchange(store, "w2", [settlement(again)], [], NOW).lost == ()
+    assert exchange(store, "w2", [settlement(again)]).lost == ()
     assert fine.id == other.id
 
 
@@ -164,8 +164,8 @@ def test_the_same_batch_sent_again_counts_as_done(store: Store) -> None:
     first, second = claim(store, lane)
     batch = [settlement(first), burial(second)]
 
-    exchange(store, "w1", batch, [], NOW)
-    again = exchange(store, "w1", batch, [], NOW)
+    exchange(store, "w1", batch)
+    again = exchange(store, "w1", batch)
 
     assert (again.lost, again.broken) == ((), ())
     assert statuses(store) == {"complete": 1, "failed": 1}
@@ -176,11 +176,11 @@ def test_a_row_that_breaks_a_constraint_is_taken_out_and_the_rest_commits(store:
     store.submit([job(lane), job(lane)], NOW)
     bad, good = claim(store, lane)
 
-    answer = exchange(store, "w1", [settlement(bad, value=None), settlement(good)], [], NOW)
+    answer = exchange(store, "w1", [settlement(bad, value=None), settlement(good)])
 
     assert answer.broken == (bad.id,)
     assert statuses(store) == {"complete": 1, "processing": 1}
-    assert exchange(store, "w1", [burial(bad)], [], NOW).broken == ()
+    assert exchange(store, "w1", [burial(bad)]).broken == ()
 
 
 def test_a_cancelled_job_is_out_of_the_way(store: Store) -> None:
@@ -188,9 +188,7 @@ def test_a_cancelled_job_is_out_of_the_way(store: Store) -> None:
     store.submit([job(lane)], NOW)
     (taken,) = claim(store, lane)
 
-    exchange(
-        store, "w1", [settlement(taken, status=JobState.CANCELLED, value=None, outcome="cancelled")], [], NOW
-    )
+    exchange(store, "w1", [settlement(taken, status=JobState.CANCELLED, value=None, outcome="cancelled")])
 
     assert statuses(store) == {"cancelled": 1}
     assert claim(store, lane) == ()
@@ -218,7 +216,7 @@ def test_a_dead_workers_jobs_go_back_unburned_and_its_settlements_are_refused(st
     assert store.reap(NOW + 61) == 0
 
     assert not store.renew("w1", NOW + 62, 60)
-    assert exchange(store, "w1", [settlement(held)], [], NOW + 62).lost == (held.id,)
+    assert exchange(store, "w1", [settlement(held)], now=NOW + 62).lost == (held.id,)
     (taken,) = claim(store, lane, worker="w2", now=NOW + 62)
     assert (taken.attempt, taken.dispatch) == (1, 2)
 
@@ -228,17 +226,17 @@ def test_a_lease_that_has_ended_but_was_not_reaped_still_settles(store: Store) -
     store.submit([job(lane)], NOW)
     (held,) = claim(store, lane, worker="w1")
 
-    assert exchange(store, "w1", [settlement(held)], [], NOW + 1_000).lost == ()
+    assert exchange(store, "w1", [settlement(held)], now=NOW + 1_000).lost == ()
 
 
 def test_every_job_is_accounted_for_after_any_mixture(store: Store) -> None:
     fetch, review = lanes_of(store, "fetch", "review")
     store.submit([job(fetch) for _ in range(50)], NOW)
     for turn in range(40):
-        taken = exchange(store, "w1", [], [Want(review, 3), Want(fetch, 3)], NOW + turn).claimed
+        taken = exchange(store, "w1", [], Want((review, fetch), 6), NOW + turn).claimed
         done = [
             (settlement(each), burial(each), retry(each, at=NOW + turn + 1))[(turn + place) % 3]
             for place, each in enumerate(taken)
         ]
-        exchange(store, "w1", done, [], NOW + turn)
+        exchange(store, "w1", done, now=NOW + turn)
         assert sum(statuses(store).values()) == 50

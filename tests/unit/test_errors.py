@@ -19,6 +19,10 @@ ERRORS: list[RedriveError] = [
     errors.AttemptTimeoutError(timeout=3),
     errors.AttemptsSpentError(name="fetch", sentence="asked again"),
     errors.DeadlineExceededError(deadline=9),
+    errors.JobNotFoundError(job_id=7),
+    errors.SerializationError(
+        where="fetch (input)", kind="JSON", problem="Expected `int`, got `str` - at `$.n`"
+    ),
     errors.StoreUnavailableError(database="x.db", cause="locked"),
     errors.SchemaMismatchError(database="x.db", found=2, known=1),
     errors.IllegalTransitionError(subject="job", source="failed", verb="claim", allowed=("replay",)),

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from redrive.cli import jobs
 from redrive.cli.demo import play
 from redrive.errors import RedriveError
 
@@ -48,6 +49,12 @@ def demo(
 ) -> None:
     """Put guard on calls to a flaky server on this machine, and show what becomes of each failure and why."""
     play(Console(), instant=instant)
+
+
+app.command()(jobs.submit)
+app.command()(jobs.worker)
+app.command()(jobs.stats)
+app.add_typer(jobs.job_app, name="job")
 
 
 def main() -> None:

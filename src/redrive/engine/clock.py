@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import secrets
 import time
 from typing import Protocol
 
@@ -60,6 +61,13 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+def fresh_name(kind: str) -> str:
+    """Return a name that nobody had before, such as `worker-1f0c9a2b7d3e`."""
+    return f"{kind}-{secrets.token_hex(6)}"
+
+
 _GENERATOR = random.Random()  # noqa: S311 - jitter, not cryptography.
 SYSTEM_CHANCE: Chance = _GENERATOR
 if hasattr(os, "register_at_fork"):

@@ -33,4 +33,6 @@ RULES: Final[RuleTable] = {
     "StoreError": taxonomy.BUG_CODE,
     "ConfigurationError": taxonomy.CONFIG_INVALID,
     "IllegalTransitionError": taxonomy.BUG_CODE,
+    "JobNotFoundError": taxonomy.NOT_FOUND,
+    "SerializationError": taxonomy.SCHEMA_INVALID,
 }

@@ -38,9 +38,9 @@ class Submitted(Struct, frozen=True):
 
 
 class Want(Struct, frozen=True):
-    """How many jobs of a lane a worker can take."""
+    """What a worker can take: jobs of these lanes, the first lane first, so many in all."""
 
-    lane: LaneId
+    lanes: tuple[LaneId, ...]
     limit: int
 
 
@@ -114,6 +114,13 @@ class Count(Struct, frozen=True):
     jobs: int
 
 
+class Outlook(Struct, frozen=True):
+    """What is still to come: when the next queued job is due (None without one), and how many jobs workers hold."""
+
+    next_due_at: float | None
+    held: int
+
+
 class Store(Protocol):
     """Everything the engine asks of a store. Each method is atomic and safe to repeat."""
 
@@ -138,7 +145,7 @@ class Store(Protocol):
         ...
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], wants: Sequence[Want], *, now: float, token: int
+        self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int
     ) -> Exchange:
         """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
 
@@ -155,8 +162,12 @@ class Store(Protocol):
         """Count the jobs of every lane by state."""
         ...
 
-    def next_due_at(self, lanes: Sequence[LaneId]) -> float | None:
-        """Return when the next queued job of these lanes is due; None when there is none."""
+    def job(self, job: JobId) -> tuple[object, ...] | None:
+        """Return id, pipeline, stage, status, attempt, error code and error message of a job; None when there is none."""
+        ...
+
+    def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
+        """Return what is still to come in these lanes."""
         ...
 
     def close(self) -> None:

@@ -13,8 +13,9 @@ import sqlite3
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.protocol import (
@@ -24,6 +25,7 @@ from redrive.store.protocol import (
     JobId,
     LaneId,
     NewJob,
+    Outlook,
     Settlement,
     Submitted,
     Want,
@@ -105,12 +107,12 @@ class SqliteStore:
             db.execute(_SQL["forget_worker"], (worker,))
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], wants: Sequence[Want], *, now: float, token: int
+        self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int
     ) -> Exchange:
         """See `Store.exchange`."""
         with self._writing() as db:
             lost, broken = settle(db, worker, done)
-            claimed = _claim(db, worker, wants, now, token)
+            claimed = _claim(db, worker, want, now, token)
         return Exchange(lost=lost, broken=broken, claimed=claimed)
 
     def reap(self, now: float) -> int:
@@ -128,15 +130,17 @@ class SqliteStore:
         with self._reading() as db:
             return [Count(*row) for row in db.execute(_SQL["counts"])]
 
-    def next_due_at(self, lanes: Sequence[LaneId]) -> float | None:
-        """See `Store.next_due_at`."""
+    def job(self, job: JobId) -> Row | None:
+        """See `Store.job`."""
         with self._reading() as db:
-            due = [
-                db.execute(_SQL["next_due_at"], (lane, priority)).fetchone()[0]
-                for lane in lanes
-                for priority in PRIORITIES
-            ]
-        return min((at for at in due if at is not None), default=None)
+            return cast("Row | None", db.execute(_SQL["job"], (job,)).fetchone())
+
+    def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
+        """See `Store.outlook`."""
+        with self._reading() as db:
+            due = [db.execute(_SQL["next_due_at"], pair).fetchone()[0] for pair in product(lanes, PRIORITIES)]
+            held = sum(db.execute(_SQL["held"], (lane,)).fetchone()[0] for lane in lanes)
+        return Outlook(min((at for at in due if at is not None), default=None), held)
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -217,21 +221,15 @@ class SqliteStore:
             raise StoreUnavailableError(database=self._path, cause=str(error)) from error
 
 
-def _claim(
-    db: sqlite3.Connection, worker: str, wants: Sequence[Want], now: float, token: int
-) -> tuple[Claimed, ...]:
+def _claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
     claimed: list[Claimed] = []
-    for want in wants:
-        left = want.limit
-        for priority in PRIORITIES:
-            if left <= 0:
-                break
-            rows = db.execute(
-                _SQL["claim"], (token, worker, now, now, want.lane, priority, now, left)
-            ).fetchall()
-            left -= len(rows)
-            # The order of RETURNING is not promised; jobs that became due earlier go first, then those submitted earlier.
-            claimed += [Claimed(row[0], token, *row[1:-1]) for row in sorted(rows, key=_order)]
+    for lane, priority in product(want.lanes, PRIORITIES):
+        left = want.limit - len(claimed)
+        if left <= 0:
+            break
+        rows = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, left)).fetchall()
+        # The order of RETURNING is not promised; jobs that became due earlier go first, then those submitted earlier.
+        claimed += [Claimed(row[0], token, *row[1:-1]) for row in sorted(rows, key=_order)]
     return tuple(claimed)
 
 

@@ -80,8 +80,15 @@ VALUES (?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, ?, ?,
 -- name: was_settled
 SELECT 1 FROM attempts WHERE job_id = ? AND dispatch = ? AND outcome <> 'crashed';
 
+-- name: job
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message
+FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
+
 -- name: counts
 SELECT lane_id, status, count(*) FROM jobs GROUP BY lane_id, status;
 
 -- name: next_due_at
 SELECT min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' AND priority = ?;
+
+-- name: held
+SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = ?;

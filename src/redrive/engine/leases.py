@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker's lease: renewed by a thread of its own, so that a blocked event loop loses nothing, and the reaping of others'.
+
+Reaping waits for one full lease of uninterrupted contact with the store: after an outage every worker's lease has ended, and none
+of them is dead. It is also left out when the wall clock and the monotonic clock drifted apart since the last beat, because then
+it is the clock that moved, not the workers that stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from redrive.engine.clock import Clock
+from redrive.errors import StoreError
+from redrive.store.protocol import Store
+
+logger = logging.getLogger("redrive.worker")
+
+BEATS_PER_LEASE: Final = 3
+DRIFT_MAX: Final = 0.2
+"""The share of a lease by which the two clocks may differ between two beats."""
+
+
+class Leases:
+    """What one worker does about leases, one `beat` at a time."""
+
+    def __init__(self, store: Store, clock: Clock, *, lease: float, on_dead: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._lease = lease
+        self._on_dead = on_dead
+        self._contact_since: float | None = None
+        self._offset = clock.wall() - clock.monotonic()
+
+    def beat(self, worker: str) -> None:
+        """Renew this worker's lease and reap the dead; a store that cannot be reached interrupts the contact, and nothing more."""
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        drift, self._offset = abs(wall - monotonic - self._offset), wall - monotonic
+        try:
+            if not self._store.renew(worker, wall, self._lease):
+                self._contact_since = None
+                self._on_dead()
+                return
+            if self._contact_since is None or drift > DRIFT_MAX * self._lease:
+                self._contact_since = monotonic
+            elif monotonic - self._contact_since >= self._lease:
+                self._reap(wall)
+        except StoreError as error:
+            self._contact_since = None
+            logger.warning("worker %s: no contact with the store: %s", worker, error)
+
+    def _reap(self, wall: float) -> None:
+        given_back = self._store.reap(wall)
+        if given_back:
+            logger.warning("%d jobs of dead workers were given back", given_back)
+
+
+class Heart:
+    """The thread that beats."""
+
+    def __init__(self, leases: Leases, name_of: Callable[[], str], *, lease: float) -> None:
+        self._leases = leases
+        self._name_of = name_of
+        self._pause = lease / BEATS_PER_LEASE
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="redrive-heart", daemon=True)
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._pause):
+            self._leases.beat(self._name_of())

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection: submitting, looking, working, and what is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import redrive
+from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive.engine import client
+from redrive.errors import JobNotFoundError, SerializationError
+from redrive.testing import VirtualClock, virtual_time
+
+
+@stage
+def double(number: int) -> int:
+    return number * 2
+
+
+@stage
+def show(number: int) -> str:
+    if number == 26:
+        raise PermissionError(13, "denied")
+    return f"it is {number}"
+
+
+SHOP = Pipeline("shop", [double, show])
+
+
+@pytest.fixture
+def rd(tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def test_jobs_are_submitted_worked_on_and_accounted_for(rd: Redrive) -> None:
+    made = rd.submit(SHOP, 4)
+    ids = rd.submit_many(SHOP, range(10, 15))
+    rd.work([SHOP], until_idle=True)
+
+    assert (made.status, rd.job(made.id).status) == ("queued", "complete")
+    assert [rd.job(each).status for each in ids] == ["complete"] * 3 + ["failed"] + ["complete"]
+    failed = rd.job(ids[3])
+    assert (failed.stage, failed.error_code) == ("show", "IO_DENIED")
+    assert rd.counts() == {"complete": 5, "failed": 1}
+
+
+def test_a_key_is_unique_and_says_so(rd: Redrive) -> None:
+    first = rd.submit(SHOP, 1, key="order-1", owner="ann")
+    second = rd.submit(SHOP, 1, key="order-1")
+
+    assert (second.id, second.is_twin, first.is_twin) == (first.id, True, False)
+
+
+def test_a_job_waits_until_it_may_run(rd: Redrive) -> None:
+    with virtual_time() as clock:
+        start = clock.wall()
+        rd.submit(SHOP, 1, run_at=datetime.fromtimestamp(start, UTC) + timedelta(hours=1))
+        rd.work([SHOP], until_idle=True)
+
+        assert clock.wall() - start >= 3_600
+    assert rd.counts() == {"complete": 1}
+
+
+def test_many_jobs_are_stored_in_batches(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "BATCH", 10)
+
+    assert rd.submit_many(SHOP, range(25)) == list(range(1, 26))
+    assert rd.submit_many(SHOP, []) == []
+
+
+def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SerializationError, match="double"):
+        rd.submit(SHOP, "four")
+    with pytest.raises(SerializationError, match="double"):
+        rd.submit(SHOP, object())
+    monkeypatch.setattr(client, "PAYLOAD_MAX", 3)
+    with pytest.raises(SerializationError, match="limit is 3 bytes"):
+        rd.submit(SHOP, 10_000)
+
+    assert rd.counts() == {}
+
+
+@pytest.mark.parametrize(
+    ("misuse", "field"),
+    [
+        (lambda rd: rd.submit(SHOP, 1, priority=10), "priority"),
+        (lambda rd: rd.submit(SHOP, 1, priority="high"), "priority"),
+        (lambda rd: rd.submit(SHOP, 1, run_at=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)), "run_at"),
+        (lambda rd: rd.work([SHOP], concurrency=0), "concurrency"),
+        (lambda rd: rd.work([SHOP], lease=0), "lease"),
+        (lambda _rd: connect("postgresql://u:secret@host/db"), "url"),
+        (lambda _rd: connect("sqlite://"), "url"),
+    ],
+)
+def test_misuse_is_refused_by_name(rd: Redrive, misuse: object, field: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        misuse(rd)  # type: ignore[operator]
+
+    assert field in refused.value.field
+    assert "secret" not in str(refused.value)
+
+
+def test_an_unknown_job_is_said_to_be_unknown(rd: Redrive) -> None:
+    with pytest.raises(JobNotFoundError, match="no job 99"):
+        rd.job(99)
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "made"),
+    [
+        ("jobs.db", None, "jobs.db"),
+        ("sqlite:///some.db", None, "some.db"),
+        ("sqlite:///{here}/abs.db", None, "abs.db"),
+        (None, "sqlite:///env.db", "env.db"),
+        (None, None, "redrive.db"),
+    ],
+)
+def test_where_the_jobs_live(
+    url: str | None, environment: str | None, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REDRIVE_DATABASE_URL", raising=False)
+    if environment:
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", environment)
+
+    with connect(url.format(here=tmp_path) if url else None):
+        pass
+
+    db = sqlite3.connect(tmp_path / made)
+    assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+    db.close()
+
+
+def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, tmp_path: Path) -> None:
+    rd.submit(SHOP, 1)
+    clock = VirtualClock()
+    with virtual_time(clock=clock), connect(tmp_path / "jobs.db") as other:
+        other._store.start_worker("gone", clock.wall(), 5)
+        lanes = other._store.lanes("shop", ["double", "show"])
+        other._store.exchange(
+            "gone", [], redrive.store.protocol.Want(tuple(lanes), 1), now=clock.wall() + 1e9, token=1
+        )
+        other._store.reap(clock.wall() + 1e10)
+    rd.work([SHOP], until_idle=True)
+
+    assert rd.counts() == {"complete": 1}

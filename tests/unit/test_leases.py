@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases: renewed while the worker lives, reaped only by those who know enough to judge."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from redrive.engine.clock import SYSTEM_CLOCK
+from redrive.engine.leases import Heart, Leases
+from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import NewJob, Want
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock
+
+LEASE = 30.0
+
+
+class Scene:
+    """A dead worker that holds a job, and a living one that watches."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = SqliteStore(":memory:")
+        self.deaths = 0
+        (lane,) = self.store.lanes("shop", ["fetch"])
+        self.store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0)], 0.0)
+        for name in ("dead", "alive"):
+            self.store.start_worker(name, self.clock.wall(), LEASE)
+        self.store.exchange("dead", [], Want((lane,), 1), now=self.clock.wall(), token=1)
+        self.leases = Leases(self.store, self.clock, lease=LEASE, on_dead=self.die)
+
+    def die(self) -> None:
+        self.deaths += 1
+
+    def beat(self, times: int, *, seconds: float = 10.0) -> None:
+        for _ in range(times):
+            self.clock.advance(seconds)
+            self.leases.beat("alive")
+
+    @property
+    def is_given_back(self) -> bool:
+        return self.store.counts()[0].status == "queued"
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_dead_workers_job_is_given_back_after_a_full_lease_of_contact(scene: Scene) -> None:
+    scene.beat(3)
+    assert not scene.is_given_back
+    scene.beat(2)
+
+    assert scene.is_given_back
+
+
+def test_after_an_outage_nobody_is_reaped_before_everybody_could_come_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.beat(2)
+    with monkeypatch.context() as down:
+        down.setattr(scene.store, "renew", _unreachable)
+        scene.beat(6)
+    scene.store.renew("dead", scene.clock.wall(), LEASE)
+    scene.beat(3)
+
+    assert not scene.is_given_back
+
+
+def test_a_wall_clock_that_jumps_reaps_nobody(scene: Scene) -> None:
+    scene.beat(5, seconds=5.0)
+    scene.clock._offset += 3_600
+    scene.beat(1)
+
+    assert not scene.is_given_back
+
+
+def test_a_worker_that_was_reaped_is_told_so(scene: Scene) -> None:
+    scene.store.reap(scene.clock.wall() + 1_000)
+    scene.beat(1)
+
+    assert scene.deaths == 1
+
+
+def test_the_heart_beats_on_a_thread_of_its_own_until_it_is_stopped() -> None:
+    beats: list[str] = []
+    enough = threading.Event()
+
+    class Counting(Leases):
+        def beat(self, worker: str) -> None:
+            beats.append(worker)
+            if len(beats) == 3:
+                enough.set()
+
+    store = SqliteStore(":memory:")
+    heart = Heart(Counting(store, SYSTEM_CLOCK, lease=0.03, on_dead=lambda: None), lambda: "w1", lease=0.03)
+    heart.start()
+    assert enough.wait(20)
+    heart.stop()
+
+    assert set(beats) == {"w1"}
+    store.close()
+
+
+def _unreachable(*_args: object) -> bool:
+    raise StoreUnavailableError(database=":memory:", cause="gone")

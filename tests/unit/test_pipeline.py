@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declaring stages and pipelines: what is read from annotations, and every misuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from redrive import ConfigurationError, RetryPolicy
+from redrive.engine.codec import codec_for
+from redrive.engine.letters import LITERALS_MAX, literals_in
+from redrive.engine.pipeline import Context, Pipeline, stage
+from redrive.errors import SerializationError
+
+
+@dataclass
+class Data:
+    n: int
+
+
+class Record(msgspec.Struct):
+    n: int
+
+
+class Row(TypedDict):
+    n: int
+
+
+class Model(pydantic.BaseModel):
+    n: int
+
+
+@pytest.mark.parametrize("kind", [Data, Record, Row, Model, dict[str, int]])
+def test_values_of_every_kind_go_through_json_and_come_back(kind: type) -> None:
+    codec = codec_for("fetch", kind)
+    value = codec.check(b'{"n": 5}')
+
+    assert codec.check(codec.encode(value)) == value
+    with pytest.raises(SerializationError, match="n"):
+        codec.check(b'{"n": "five"}')
+
+
+def test_without_a_type_whatever_json_holds_is_taken() -> None:
+    assert codec_for("fetch", None).check(b'[1, {"a": null}]') == [1, {"a": None}]
+    with pytest.raises(SerializationError, match="fetch"):
+        codec_for("fetch", None).check(b"{")
+
+
+def test_a_type_that_json_cannot_hold_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(SerializationError, match="fetch"):
+        codec_for("fetch", dict[int, complex] | list[int] | set[int])
+
+
+def test_annotations_that_cannot_be_resolved_count_as_none() -> None:
+    def vague(value: Unknown) -> Missing:  # type: ignore[name-defined]  # noqa: F821 - that is the point.
+        return value
+
+    assert stage(vague).input.check(b"5") == 5
+
+
+def test_a_stage_knows_its_context_parameter_wherever_it_stands() -> None:
+    @stage(name="check", retry=RetryPolicy(5), idempotent=True)
+    def run(ctx: Context, value: int, extra: str = "x") -> int:
+        return value
+
+    assert (run.name, run.context_name, run.is_idempotent, run.retry.max_attempts) == (
+        "check",
+        "ctx",
+        True,
+        5,
+    )
+    assert run.input.check(b"3") == 3
+
+
+def nothing() -> None: ...
+
+
+def two(_a: int, _b: int) -> None: ...
+
+
+def generator(_a: int) -> object:
+    yield 1
+
+
+def fine(a: int) -> int:
+    return a
+
+
+@pytest.mark.parametrize(
+    ("misuse", "words"),
+    [
+        (lambda: stage(nothing), "exactly one input"),
+        (lambda: stage(two), "exactly one input"),
+        (lambda: stage(generator), "function that returns"),
+        (lambda: stage(42), "function that returns"),
+        (lambda: stage(retry=3)(fine), "RetryPolicy"),
+        (lambda: stage(timeout=5)(fine), "thread cannot be stopped"),
+        (lambda: stage(idempotent="yes")(fine), "True or False"),
+        (lambda: stage(name=" ")(fine), "must be a name"),
+        (lambda: stage(name="x" * 101)(fine), "must be a name"),
+        (lambda: Pipeline("", [stage(fine)]), "must be a name"),
+        (lambda: Pipeline("shop", []), "at least one stage"),
+        (lambda: Pipeline("shop", [fine]), "@stage"),
+        (lambda: Pipeline("shop", [stage(fine), stage(fine)]), "names of their own"),
+    ],
+)
+def test_misuse_is_refused_with_a_fix(misuse: object, words: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        misuse()  # type: ignore[operator]
+
+    assert words in str(refused.value)
+    assert refused.value.fix
+
+
+def test_the_longer_strings_of_an_input_are_known_by_their_place() -> None:
+    found = literals_in(b'{"secret-key-name": "long enough", "b": ["short", "also long enough"], "c": 5}')
+
+    assert found == {"long enough": "<payload:$.0>", "also long enough": "<payload:$.1[1]>"}
+    assert literals_in(b"not json") == {}
+    assert (
+        len(literals_in(msgspec.json.encode([f"string {n:06}" for n in range(LITERALS_MAX * 2)])))
+        == LITERALS_MAX
+    )

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker on the in-memory store and virtual time: the walk of a job through its stages, and every way it can end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+import pytest
+
+from redrive import Backoff, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze
+from redrive.engine.pipeline import Context, Pipeline, Stage, stage
+from redrive.engine.worker import Worker
+from redrive.store.protocol import NewJob
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+
+STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
+
+
+async def inline(work: Callable[[], object]) -> object:
+    """Run what would block right here, so that a test is the same on every run."""
+    return work()
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def store() -> Generator[SqliteStore]:
+    made = SqliteStore(":memory:")
+    yield made
+    made.close()
+
+
+def submit(store: SqliteStore, pipeline: Pipeline, *payloads: object) -> None:
+    lane = store.lanes(pipeline.name, [each.name for each in pipeline.stages])[0]
+    store.submit([NewJob(lane=lane, payload=json.dumps(each).encode(), run_at=0.0) for each in payloads], 0.0)
+
+
+def work(store: SqliteStore, pipeline: Pipeline, **options: object) -> Worker:
+    names = (f"w{n}" for n in itertools.count(1))
+
+    async def scene() -> Worker:
+        worker = Worker(store, [pipeline], names=names, elsewhere=inline, **options)  # type: ignore[arg-type]
+        await worker.run(until_idle=True)
+        return worker
+
+    return asyncio.run(scene())
+
+
+def one_stage(function: Callable[..., object], **options: object) -> Pipeline:
+    return Pipeline("shop", [stage(**options)(function)])  # type: ignore[call-overload]
+
+
+def jobs(store: SqliteStore, columns: str = "status") -> list[tuple[object, ...]]:
+    return store.read(f"SELECT {columns} FROM jobs ORDER BY id")
+
+
+@dataclass
+class Order:
+    number: int
+    note: str = ""
+
+
+def test_a_job_goes_through_all_stages_sync_and_async_typed_between_them(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    @stage
+    def fetch(number: int) -> Order:
+        return Order(number)
+
+    @stage
+    async def price(order: Order, ctx: Context) -> dict[str, object]:
+        await asyncio.sleep(0)
+        return {"number": order.number, "key": ctx.idempotency_key, "attempt": ctx.attempt}
+
+    pipeline = Pipeline("shop", [fetch, price])
+    submit(store, pipeline, 7)
+    work(store, pipeline)
+
+    ((status, result),) = jobs(store, "status, result")
+    assert status == "complete"
+    assert json.loads(result) == {"number": 7, "key": "shop:1:price", "attempt": 1}  # type: ignore[arg-type]
+    assert store.read("SELECT outcome, attempt, dispatch FROM attempts") == [("ok", 1, 1), ("ok", 1, 2)]
+    assert fetch(3) == Order(3)
+
+
+@pytest.mark.req("CR-3.2", "FG-4.1")
+def test_each_stage_has_a_budget_of_its_own_and_every_attempt_is_a_row(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    failures = {"fetch": 2, "notify": 2}
+
+    def flaky(name: str) -> Stage[..., object]:
+        def run(value: int) -> int:
+            if failures[name]:
+                failures[name] -= 1
+                raise ConnectionResetError(104, "reset")
+            return value
+
+        return stage(retry=STEADY, name=name)(run)
+
+    pipeline = Pipeline("shop", [flaky("fetch"), flaky("notify")])
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    assert jobs(store) == [("complete",)]
+    rows = store.read(
+        "SELECT stage, attempt, outcome, code FROM attempts JOIN lanes ON lanes.id = lane_id ORDER BY dispatch"
+    )
+    assert rows == [
+        *((name, attempt, "retry", "NETWORK_RESET") for name, attempt in (("fetch", 1), ("fetch", 2))),
+        ("fetch", 3, "ok", None),
+        *((name, attempt, "retry", "NETWORK_RESET") for name, attempt in (("notify", 1), ("notify", 2))),
+        ("notify", 3, "ok", None),
+    ]
+    assert sum(clock.waits) == pytest.approx(1 + 2 + 1 + 2)
+
+
+@pytest.mark.req("CR-3.3", "CR-4.1")
+def test_an_exhausted_stage_leaves_a_dead_letter_and_keeps_the_work_of_the_stages_before(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    ran: list[str] = []
+
+    @stage
+    def fetch(number: int) -> int:
+        ran.append("fetch")
+        return number * 10
+
+    @stage(retry=STEADY)
+    def review(number: int) -> int:
+        ran.append("review")
+        raise ConnectionRefusedError(111, "refused")
+
+    pipeline = Pipeline("shop", [fetch, review])
+    submit(store, pipeline, 4)
+    work(store, pipeline)
+
+    assert ran == ["fetch", "review", "review", "review"]
+    assert jobs(store, "status, error_code, input") == [("failed", "NETWORK_REFUSED", b"40")]
+    ((stage_name, code, stack, first, last, reason),) = store.read(
+        "SELECT stage, code, stack, first_failure_at, last_failure_at, reason FROM dead_letters JOIN lanes ON lanes.id = lane_id"
+    )
+    assert (stage_name, code, reason) == ("review", "NETWORK_REFUSED", "exhausted")
+    assert "ConnectionRefusedError" in str(stack)
+    assert last - first == pytest.approx(3)  # type: ignore[operator]
+
+
+@pytest.mark.req("CR-4.2", "CR-4.3")
+def test_a_dead_letter_says_what_an_operator_needs_and_nothing_secret(
+    store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = "zq7-plain-words-of-a-customer"
+    monkeypatch.setenv("SHOP_API_TOKEN", "env-secret-value-123")
+
+    def review(order: dict[str, str]) -> None:
+        try:
+            raise PermissionError(13, f"denied for {order['note']} with env-secret-value-123")
+        except PermissionError as exc:
+            raise RuntimeError(f"https://u:pw12345@api.test/?q={order['note']}") from exc
+
+    pipeline = one_stage(review)
+    submit(store, pipeline, {"note": planted, "mail": "ann@example.org"})
+    work(store, pipeline)
+
+    for table in ("jobs", "attempts", "dead_letters"):
+        columns = [
+            row[1]
+            for row in store.read(f"PRAGMA table_info({table})")
+            if row[1] not in {"payload", "input", "result"}
+        ]
+        everything = str(store.read(f"SELECT {', '.join(map(str, columns))} FROM {table}"))
+        for secret in (planted, "env-secret-value-123", "pw12345"):
+            assert secret not in everything, table
+    ((context,),) = store.read("SELECT context FROM dead_letters")
+    known = json.loads(context)  # type: ignore[arg-type]
+    assert (known["stage"], known["attempt"]) == ("review", 1)
+    assert len(known["input_sha256"]) == 16
+
+
+def test_what_cannot_heal_is_not_tried_again(store: SqliteStore, clock: VirtualClock) -> None:
+    def bug(_value: int) -> None:
+        raise TypeError("oops")
+
+    pipeline = one_stage(bug, retry=STEADY)
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    assert store.read("SELECT count(*), reason FROM attempts") == [(1, "permanent")]
+
+
+@pytest.mark.req("FG-1.1")
+def test_one_bad_job_never_stops_the_others(store: SqliteStore, clock: VirtualClock) -> None:
+    def half(number: int) -> float:
+        return 10 / number
+
+    pipeline = one_stage(half)
+    submit(store, pipeline, *range(10))
+    work(store, pipeline)
+
+    assert sorted(jobs(store)) == [("complete",)] * 9 + [("failed",)]
+
+
+@pytest.mark.parametrize(
+    ("signal", "status", "outcomes"),
+    [
+        (Retry(5), "complete", [("retry", 1), ("ok", 2)]),
+        (Snooze(7), "complete", [("hold", 1), ("ok", 1)]),
+        (Cancel("enough"), "cancelled", [("cancelled", 1)]),
+        (Fail("NOT_FOUND"), "failed", [("dead", 1)]),
+    ],
+    ids=["retry", "snooze", "cancel", "fail"],
+)
+@pytest.mark.parametrize("is_returned", [True, False])
+def test_a_stage_may_raise_or_return_a_signal(
+    store: SqliteStore,
+    clock: VirtualClock,
+    signal: Exception,
+    status: str,
+    outcomes: list[object],
+    is_returned: bool,
+) -> None:
+    wishes = [signal]
+
+    def wish(value: int) -> object:
+        if not wishes:
+            return value
+        told = wishes.pop()
+        if is_returned:
+            return told
+        raise told
+
+    pipeline = one_stage(wish)
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    assert jobs(store) == [(status,)]
+    assert store.read("SELECT outcome, attempt FROM attempts ORDER BY dispatch") == outcomes
+
+
+def test_an_input_that_does_not_fit_and_an_output_that_cannot_be_encoded_are_failures_of_the_attempt(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    def typed(order: Order) -> object:
+        return object() if order.number else None
+
+    pipeline = one_stage(typed)
+    submit(store, pipeline, {"number": "seven"}, {"number": 1})
+    work(store, pipeline)
+
+    messages = [str(row[1]) for row in store.read("SELECT error_code, error_message FROM jobs ORDER BY id")]
+    assert "$.number" in messages[0]
+    assert "typed (output)" in messages[1]
+
+
+def test_an_attempt_that_takes_too_long_is_cancelled(store: SqliteStore, clock: VirtualClock) -> None:
+    async def slow(_value: int) -> None:
+        await asyncio.Event().wait()
+
+    pipeline = one_stage(slow, timeout=0.01, retry=RetryPolicy(1))
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    assert jobs(store, "error_code") == [("TIMEOUT",)]
+
+
+def test_the_functions_own_timeout_is_its_own(store: SqliteStore, clock: VirtualClock) -> None:
+    async def slow(_value: int) -> None:
+        raise TimeoutError("timed out")
+
+    pipeline = one_stage(slow, timeout=60, retry=RetryPolicy(1))
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    assert jobs(store, "error_code") == [("NETWORK_TIMEOUT",)]
+
+
+def test_no_more_runs_at_once_than_allowed_and_later_stages_go_first(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    running = most = 0
+    order: list[str] = []
+
+    async def crowd(number: int, ctx: Context) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        order.append(ctx.stage)
+        return number
+
+    pipeline = Pipeline("shop", [stage(name="first")(crowd), stage(name="second")(crowd)])
+    submit(store, pipeline, *range(20))
+    work(store, pipeline, concurrency=4)
+
+    assert most == 4
+    assert order.index("second") < 10
+    assert jobs(store) == [("complete",)] * 20
+
+
+def test_a_stopped_worker_settles_what_runs_and_claims_nothing_more(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        async def halting(number: int) -> int:
+            worker.stop()
+            await asyncio.sleep(0)
+            return number
+
+        pipeline = one_stage(halting)
+        submit(store, pipeline, 1, 2)
+        worker = Worker(store, [pipeline], names=iter(["w1"]), elsewhere=inline, concurrency=1)
+        await worker.run()
+
+    asyncio.run(scene())
+    assert jobs(store) == [("complete",), ("queued",)]
+
+
+def test_a_cancelled_worker_gives_back_what_it_holds(store: SqliteStore, clock: VirtualClock) -> None:
+    async def scene() -> None:
+        started = asyncio.Event()
+
+        async def endless(_number: int) -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        pipeline = one_stage(endless)
+        submit(store, pipeline, 1)
+        task = asyncio.ensure_future(Worker(store, [pipeline], names=iter(["w1"]), elsewhere=inline).run())
+        await started.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(scene())
+    assert jobs(store, "status, attempt") == [("queued", 1)]
+    assert store.read("SELECT count(*) FROM workers") == [(0,)]
+
+
+def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    runs: list[str] = []
+
+    async def scene() -> None:
+        async def work_once(number: int) -> int:
+            runs.append(worker.name)
+            if len(runs) == 1:
+                store.reap(clock.wall() + 1_000)
+                worker.declared_dead()
+                await asyncio.Event().wait()
+            return number
+
+        pipeline = one_stage(work_once)
+        submit(store, pipeline, 1)
+        worker = Worker(store, [pipeline], names=iter(["w1", "w2"]), elsewhere=inline)
+        await worker.run(until_idle=True)
+
+    asyncio.run(scene())
+    assert runs == ["w1", "w2"]
+    assert jobs(store, "status, attempt, dispatch") == [("complete", 1, 2)]
+    assert store.read("SELECT outcome FROM attempts ORDER BY dispatch") == [("crashed",), ("ok",)]
+
+
+def test_on_real_threads_sync_stages_run_side_by_side(tmp_path: object) -> None:
+    import threading
+
+    together = threading.Barrier(3, timeout=20)
+
+    def meet(number: int) -> int:
+        together.wait()
+        return number
+
+    store = SqliteStore(f"{tmp_path}/jobs.db")
+    pipeline = one_stage(meet)
+    submit(store, pipeline, 1, 2, 3)
+
+    async def scene() -> None:
+        await Worker(store, [pipeline], names=iter(["w1"])).run(until_idle=True)
+
+    asyncio.run(scene())
+    assert jobs(store) == [("complete",)] * 3
+    store.close()
