@@ -13,10 +13,10 @@ import platform
 import sys
 from pathlib import Path
 
-from bench import call, classify, redact
+from bench import call, classify, drain, redact
 from bench.measure import Figure, show
 
-CASES = {"call": call.run, "classify": classify.run, "redact": redact.run}
+CASES = {"call": call.run, "classify": classify.run, "redact": redact.run, "drain": drain.run}
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -93,7 +93,10 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
     [
         (lambda rd: rd.submit(SHOP, 1, priority=10), "priority"),
         (lambda rd: rd.submit(SHOP, 1, priority="high"), "priority"),
-        (lambda rd: rd.submit(SHOP, 1, run_at=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)), "run_at"),
+        (
+            lambda rd: rd.submit(SHOP, 1, run_at=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
+            "run_at",
+        ),
         (lambda rd: rd.work([SHOP], concurrency=0), "concurrency"),
         (lambda rd: rd.work([SHOP], lease=0), "lease"),
         (lambda _rd: connect("postgresql://u:secret@host/db"), "url"),

@@ -92,7 +92,7 @@ def test_a_job_goes_through_all_stages_sync_and_async_typed_between_them(
     assert fetch(3) == Order(3)
 
 
-@pytest.mark.req("CR-3.2", "FG-4.1")
+@pytest.mark.req("CR-3.2")
 def test_each_stage_has_a_budget_of_its_own_and_every_attempt_is_a_row(
     store: SqliteStore, clock: VirtualClock
 ) -> None:

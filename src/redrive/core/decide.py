@@ -16,6 +16,7 @@ from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opens_at
 from redrive.core.failure import Asked, Failure
 from redrive.core.policy import RetryPolicy
+from redrive.core.taxonomy import BREAKER_OPEN
 
 
 class Reason(StrEnum):
@@ -54,8 +55,11 @@ class Standing:
 
     def holds(self, failure: Failure) -> bool:
         """Say whether this failure is the dependency's and its breaker makes work wait."""
-        is_down = self.state.phase is not Phase.CLOSED
-        return is_down and self.breaker.mode == "hold" and self.breaker.evidence_of(failure) is Evidence.DOWN
+        if self.state.phase is Phase.CLOSED or self.breaker.mode != "hold":
+            return False
+        # A call that the breaker itself refused was never made, so it cannot be held against the attempt.
+        is_refused = failure.canonical == BREAKER_OPEN.name
+        return is_refused or self.breaker.evidence_of(failure) is Evidence.DOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, RetryAt, decide
+from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, RetryAt, Standing, decide
 from redrive.core.failure import Asked, Failure
 from redrive.core.lifecycle import JobState
-from redrive.engine.classifier import Classifier
 from redrive.engine.letters import letter_of, safe_message
 from redrive.engine.pipeline import Pipeline, Stage
 from redrive.store.protocol import Claimed, LaneId, Settlement
@@ -53,13 +52,14 @@ def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
     )
 
 
-def settle_failure(dispatch: Dispatch, exc: BaseException, classifier: Classifier, draw: float) -> Settlement:
+def settle_failure(
+    dispatch: Dispatch, exc: BaseException, failure: Failure, draw: float, standing: Standing | None = None
+) -> Settlement:
     """Return the settlement of an attempt that failed, or of a wish the stage expressed by a signal."""
     stage, job = dispatch.lane.stage, dispatch.job
-    failure = classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
     codes: dict[str, int] = {} if job.codes is None else msgspec.json.decode(job.codes, type=dict[str, int])
     history = History(attempt=job.attempt, failures_by_code=codes, snoozes=job.snoozes)
-    decision = decide(stage.retry, failure, history, dispatch.ended_at, draw)
+    decision = decide(stage.retry, failure, history, dispatch.ended_at, draw, standing)
     return _decided(dispatch, exc, failure, decision, codes)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
+from redrive.core.breaker import Breaker
 from redrive.core.checks import flag, seconds
 from redrive.core.policy import RetryPolicy
 from redrive.engine.codec import Codec, codec_for
@@ -48,6 +49,7 @@ class Stage(Generic[P, R]):
     name: str
     retry: RetryPolicy
     timeout: float | None
+    breaker: Breaker | None
     is_idempotent: bool
     is_async: bool
     input: Codec
@@ -67,6 +69,7 @@ def stage(
     *,
     retry: RetryPolicy | None = None,
     timeout: timedelta | float | None = None,
+    breaker: Breaker | None = None,
     idempotent: bool = False,
     name: str | None = None,
 ) -> Callable[[Callable[P, R]], Stage[P, R]]: ...
@@ -76,18 +79,20 @@ def stage(
     *,
     retry: RetryPolicy | None = None,
     timeout: timedelta | float | None = None,
+    breaker: Breaker | None = None,
     idempotent: bool = False,
     name: str | None = None,
 ) -> Stage[P, R] | Callable[[Callable[P, R]], Stage[P, R]]:
     """Make a function a stage; use it as `@stage` or `@stage(...)`.
 
     A bare stage makes three attempts, one second apart and doubling up to a minute, with full jitter. `timeout` limits each attempt
-    of an async function. `idempotent` says that running it twice does no harm, which makes conflicts retryable.
+    of an async function. `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, known
+    by its name. `idempotent` says that running the stage twice does no harm, which makes conflicts retryable.
     """
 
     def declare(function: Callable[P, R]) -> Stage[P, R]:
         made_name = name or str(getattr(function, "__name__", ""))
-        _check(made_name, function, retry)
+        _check(made_name, function, retry, breaker)
         limit = None if timeout is None else seconds(f"stage({made_name}).timeout", timeout, above=True)
         is_async = inspect.iscoroutinefunction(function)
         if limit is not None and not is_async:
@@ -103,6 +108,7 @@ def stage(
             name=made_name,
             retry=retry or RetryPolicy(),
             timeout=limit,
+            breaker=breaker,
             is_idempotent=flag(f"stage({made_name}).idempotent", idempotent),
             is_async=is_async,
             input=shape.input,
@@ -189,7 +195,7 @@ _NAMED: Final = (
 )
 
 
-def _check(name: str, function: object, retry: object) -> None:
+def _check(name: str, function: object, retry: object, breaker: object) -> None:
     if (
         not callable(function)
         or inspect.isgeneratorfunction(function)
@@ -208,6 +214,13 @@ def _check(name: str, function: object, retry: object) -> None:
             value=retry,
             rule="must be a RetryPolicy",
             fix="RetryPolicy(max_attempts=5).",
+        )
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise ConfigurationError(
+            field=f"stage({name}).breaker",
+            value=breaker,
+            rule="must be a Breaker",
+            fix='Breaker("api", consecutive=5).',
         )
 
 

@@ -14,15 +14,21 @@ import functools
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Final, TypeVar, cast
 
+import msgspec
+
+from redrive.core.breaker import Breaker, Evidence
+from redrive.core.breaker_state import opens_at
 from redrive.core.signals import Signal
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.outcomes import Dispatch, Lane, settle_failure, settle_success
 from redrive.engine.pipeline import Context, Pipeline, Stage
 from redrive.engine.runtime import CURRENT
-from redrive.errors import AttemptTimeoutError, SerializationError
-from redrive.store.protocol import Claimed, LaneId, Settlement, Store, Want
+from redrive.engine.shared_breakers import SharedBreakers
+from redrive.errors import AttemptTimeoutError, BreakerOpenError, SerializationError
+from redrive.store.protocol import Claimed, Exchange, JobId, LaneId, Settlement, Store, Want
 
 logger = logging.getLogger("redrive.worker")
 
@@ -64,6 +70,10 @@ class Worker:
         self._runtime = CURRENT.get()
         self._lanes = _lanes_of(store, pipelines)
         self._order = tuple(sorted(self._lanes, reverse=True))
+        self._breakers = SharedBreakers(
+            store, (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
+        )
+        self._probes: dict[JobId, str] = {}
         self._tokens = itertools.count(1)
         self._done: list[Settlement] = []
         self._running: set[asyncio.Task[None]] = set()
@@ -135,12 +145,7 @@ class Worker:
         free = 0 if self._is_stopping else self._concurrency - len(self._running)
         if not done and free <= 0:
             return False
-        want = Want(self._order, free)
-        answer = await self._ask(
-            functools.partial(
-                self._store.exchange, self._name, done, want, now=self._now(), token=next(self._tokens)
-            )
-        )
+        answer = await self._ask(lambda: self._commit(done, free))
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         by_id = {settled.job.id: settled for settled in done}
@@ -148,6 +153,40 @@ class Worker:
         for job in answer.claimed:
             self._start(job)
         return bool(done or answer.claimed)
+
+    def _commit(self, done: list[Settlement], free: int) -> Exchange:
+        """Settle and claim in one transaction, then send probes where it is time for one."""
+        now = self._now()
+        self._breakers.flush(now)
+        open_lanes = tuple(lane for lane in self._order if self._may_claim(self._lanes[lane].stage))
+        answer = self._exchange_once(done, Want(open_lanes, free), now)
+        claimed = list(answer.claimed)
+        for lane in self._order if len(claimed) < free else ():
+            claimed += self._probe(self._lanes[lane], now)
+        return msgspec.structs.replace(answer, claimed=tuple(claimed))
+
+    def _exchange_once(self, done: list[Settlement], want: Want, now: float) -> Exchange:
+        return self._store.exchange(self._name, done, want, now=now, token=next(self._tokens))
+
+    def _may_claim(self, stage: Stage[..., object]) -> bool:
+        """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
+        breaker = stage.breaker
+        return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
+
+    def _probe(self, lane: Lane, now: float) -> tuple[Claimed, ...]:
+        """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time."""
+        breaker = lane.stage.breaker
+        if breaker is None or self._breakers.is_closed(breaker):
+            return ()
+        token = f"{self._name}:{next(self._tokens)}"
+        if not self._breakers.take_probe(breaker, now, token):
+            return ()
+        claimed = self._exchange_once([], Want((lane.id,), 1), now).claimed
+        if not claimed:
+            self._breakers.end_probe(breaker, now, token, Evidence.NOTHING)
+        for job in claimed:
+            self._probes[job.id] = token
+        return claimed
 
     def _start(self, job: Claimed) -> None:
         task = asyncio.ensure_future(self._dispatch(job, self._lanes[job.lane]))
@@ -163,14 +202,49 @@ class Worker:
         try:
             output = lane.stage.output.encode(await self._run_stage(job, lane))
         except Exception as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            dispatch = Dispatch(job, lane, started_at, self._now())
-            self._done.append(settle_failure(dispatch, exc, self._classifier, self._runtime.chance.random()))
+            await self._failed(Dispatch(job, lane, started_at, self._now()), exc)
+        except (
+            BaseException
+        ):  # A cancelled run says nothing about the dependency, but its probe must be given back.
+            await self._tell_breaker(job, lane, Evidence.NOTHING)
+            raise
         else:
+            await self._tell_breaker(job, lane, Evidence.ALIVE)
             self._done.append(settle_success(Dispatch(job, lane, started_at, self._now()), output))
+
+    async def _failed(self, dispatch: Dispatch, exc: Exception) -> None:
+        stage = dispatch.lane.stage
+        failure = self._classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
+        breaker = stage.breaker
+        standing = None
+        if breaker is not None:
+            is_told = failure.asked is not None or isinstance(exc, BreakerOpenError)
+            evidence = Evidence.NOTHING if is_told else breaker.evidence_of(failure)
+            await self._tell_breaker(dispatch.job, dispatch.lane, evidence)
+            standing = self._breakers.standing(breaker)
+        self._done.append(settle_failure(dispatch, exc, failure, self._runtime.chance.random(), standing))
+
+    async def _tell_breaker(self, job: Claimed, lane: Lane, evidence: Evidence) -> None:
+        """Tell the stage's breaker what a run found; a failure at once, so that it may open before the next claim."""
+        breaker, probe = lane.stage.breaker, self._probes.pop(job.id, None)
+        if breaker is None:
+            return
+        if probe is not None:
+            await self._ask(lambda: self._breakers.end_probe(breaker, self._now(), probe, evidence))
+            return
+        self._breakers.note(breaker, evidence)
+        if evidence is Evidence.DOWN:
+            await self._ask(lambda: self._breakers.flush(self._now()))
 
     async def _run_stage(self, job: Claimed, lane: Lane) -> object:
         stage = lane.stage
         value = stage.input.check(job.input)
+        if (
+            stage.breaker is not None
+            and job.id not in self._probes
+            and not self._breakers.is_closed(stage.breaker)
+        ):
+            self._refuse(stage.breaker)
         call = functools.partial(stage.fn, value, **_context_of(job, lane))
         if not stage.is_async:
             result = await self._elsewhere(call)
@@ -180,6 +254,12 @@ class Worker:
             raise result
         return result
 
+    def _refuse(self, breaker: Breaker) -> None:
+        """Refuse a job without running it: its breaker opened after it was claimed, or fails fast."""
+        opens = opens_at(breaker, self._breakers.standing(breaker).state)
+        retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
+        raise BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
+
     def _unstorable(self, settled: Settlement) -> Settlement:
         """Settle as a failure what the store could not take."""
         lane = self._lanes[settled.job.lane]
@@ -187,7 +267,8 @@ class Worker:
             where=f"{lane.stage.name} (output)", kind="row", problem="the store refused it"
         )
         dispatch = Dispatch(settled.job, lane, settled.started_at, settled.ended_at)
-        return settle_failure(dispatch, error, self._classifier, self._runtime.chance.random())
+        failure = self._classifier.classify(error, stage=lane.stage.name)
+        return settle_failure(dispatch, error, failure, self._runtime.chance.random())
 
     async def _is_idle(self) -> bool:
         """Say whether nothing is queued or held by anybody; otherwise wait until it is worth another look."""
@@ -197,7 +278,10 @@ class Worker:
         due_in = POLL_SECONDS if outlook.next_due_at is None else outlook.next_due_at - self._now()
         # What another worker holds may come back at any moment; without such, the next due time is exact.
         wait = min(due_in, POLL_SECONDS) if outlook.held else due_in
-        await self._runtime.clock.asleep(max(0.0, wait))
+        # What is due and was not claimed is held by a breaker.
+        await self._runtime.clock.asleep(
+            wait if wait > 0 else self._breakers.opens_in(self._now(), POLL_SECONDS)
+        )
         return False
 
     async def _pause(self) -> None:

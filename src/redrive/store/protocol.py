@@ -170,6 +170,14 @@ class Store(Protocol):
         """Return what is still to come in these lanes."""
         ...
 
+    def breaker(self, name: str) -> bytes | None:
+        """Return the state of a breaker; None when nobody has written one."""
+        ...
+
+    def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
+        """Change the state of a breaker if it is still `before`; say whether it was."""
+        ...
+
     def close(self) -> None:
         """Close the store."""
         ...

@@ -142,6 +142,19 @@ class SqliteStore:
             held = sum(db.execute(_SQL["held"], (lane,)).fetchone()[0] for lane in lanes)
         return Outlook(min((at for at in due if at is not None), default=None), held)
 
+    def breaker(self, name: str) -> bytes | None:
+        """See `Store.breaker`."""
+        with self._reading() as db:
+            row = db.execute(_SQL["breaker"], (name,)).fetchone()
+        return None if row is None else cast("bytes", row[0])
+
+    def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
+        """See `Store.swap_breaker`."""
+        with self._writing() as db:
+            if before is None:
+                return db.execute(_SQL["add_breaker"], (name, after)).rowcount == 1
+            return db.execute(_SQL["swap_breaker"], (after, name, before)).rowcount == 1
+
     def close(self) -> None:
         """See `Store.close`."""
         with self._mutex:

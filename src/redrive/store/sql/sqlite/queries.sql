@@ -92,3 +92,12 @@ SELECT min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' AND priorit
 
 -- name: held
 SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = ?;
+
+-- name: breaker
+SELECT state FROM breakers WHERE name = ?;
+
+-- name: add_breaker
+INSERT INTO breakers (name, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: swap_breaker
+UPDATE breakers SET state = ? WHERE name = ? AND state = ?;

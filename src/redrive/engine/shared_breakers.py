@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breakers whose state lives in the store, so that every worker sees the same one and no start resets it.
+
+Between two commits a worker collects what its calls found, and writes it down once: read, step, compare-and-swap, again if somebody
+else was faster. An open breaker keeps its lanes from being claimed; when its time has come, one job goes out as the probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from redrive.core import breaker_state as step
+from redrive.core.breaker import Breaker, Evidence
+from redrive.core.breaker_state import Admitted, BreakerState, Phase
+from redrive.core.decide import Standing
+from redrive.errors import ConfigurationError
+from redrive.store.protocol import Store
+
+SWAPS_MAX: Final = 100
+"""How often one change is tried against other workers before it is left to the next commit."""
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_DECODE: Final = msgspec.json.Decoder(BreakerState).decode
+
+
+class SharedBreakers:
+    """What one worker knows about the breakers of its stages, and has to say about them."""
+
+    def __init__(self, store: Store, breakers: Iterable[Breaker]) -> None:
+        self._store = store
+        self._breakers: dict[str, Breaker] = {}
+        for breaker in breakers:
+            known = self._breakers.setdefault(breaker.name, breaker)
+            if known != breaker:
+                raise ConfigurationError(
+                    field=f"Breaker({breaker.name})",
+                    value=breaker,
+                    rule="is configured in two ways",
+                    fix="Stages share a breaker by its name: define it once.",
+                )
+        self._states = dict.fromkeys(self._breakers, BreakerState())
+        self._tallies: dict[str, list[int]] = {name: [0, 0] for name in self._breakers}
+
+    def standing(self, breaker: Breaker) -> Standing:
+        """Return the breaker with its state as last seen."""
+        return Standing(breaker, self._states[breaker.name])
+
+    def is_closed(self, breaker: Breaker) -> bool:
+        """Say whether calls may go out freely."""
+        return self._states[breaker.name].phase is Phase.CLOSED
+
+    def opens_in(self, now: float, otherwise: float) -> float:
+        """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
+        waits = [
+            at - now
+            for name, state in self._states.items()
+            if state.phase is not Phase.CLOSED
+            and (at := step.opens_at(self._breakers[name], state)) is not None
+        ]
+        return max(min(waits, default=otherwise), 0.01)
+
+    def note(self, breaker: Breaker, evidence: Evidence) -> None:
+        """Remember what one ordinary call found, for the next `flush`."""
+        if evidence is not Evidence.NOTHING:
+            self._tallies[breaker.name][evidence is Evidence.DOWN] += 1
+
+    def flush(self, now: float) -> None:
+        """Write down what was found since the last time, and see what others wrote."""
+        for name, (ok, failed) in self._tallies.items():
+            breaker = self._breakers[name]
+            self._tallies[name] = [0, 0]
+            self._change(breaker, _recorder(breaker, now, ok, failed))
+
+    def take_probe(self, breaker: Breaker, now: float, token: str) -> bool:
+        """Try to be the one call that is let through; say whether it worked."""
+        admitted = False
+
+        def admit(state: BreakerState) -> BreakerState:
+            nonlocal admitted
+            after, answer = step.admit(breaker, state, now, token)
+            admitted = isinstance(answer, Admitted)
+            return after
+
+        return self._change(breaker, admit) and admitted
+
+    def end_probe(self, breaker: Breaker, now: float, token: str, evidence: Evidence) -> None:
+        """Write down what the probe found; without a finding it is given back."""
+        ok, failed = int(evidence is Evidence.ALIVE), int(evidence is Evidence.DOWN)
+
+        def end(state: BreakerState) -> BreakerState:
+            if evidence is Evidence.NOTHING:
+                return step.release(state, token)
+            return step.record(breaker, state, now, ok=ok, failed=failed, token=token)
+
+        self._change(breaker, end)
+
+    def _change(self, breaker: Breaker, change: Callable[[BreakerState], BreakerState]) -> bool:
+        for _ in range(SWAPS_MAX):
+            raw = self._store.breaker(breaker.name)
+            state = BreakerState() if raw is None else _DECODE(raw)
+            after = change(state)
+            if after is state or self._store.swap_breaker(breaker.name, raw, _ENCODE(after)):
+                self._states[breaker.name] = after
+                return True
+        return False
+
+
+def _recorder(breaker: Breaker, now: float, ok: int, failed: int) -> Callable[[BreakerState], BreakerState]:
+    def record(state: BreakerState) -> BreakerState:
+        return step.record(breaker, state, now, ok=ok, failed=failed) if ok or failed else state
+
+    return record

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breakers in the store: jobs wait for a dependency that is down without burning an attempt, whoever works on them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Generator
+
+import pytest
+
+from redrive import Backoff, Breaker, ConfigurationError, Jitter, Pipeline, RetryPolicy, stage
+from redrive.core.breaker import Evidence
+from redrive.core.breaker_state import BreakerState, Phase
+from redrive.engine.shared_breakers import SWAPS_MAX, SharedBreakers
+from redrive.engine.worker import Worker
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+
+from .test_worker import inline, jobs, submit, work
+
+STEADY = RetryPolicy(3, Backoff.exponential(1, cap=60, jitter=Jitter.full()))
+OPEN = Breaker("api", consecutive=5, open_for=60)
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def store() -> Generator[SqliteStore]:
+    made = SqliteStore(":memory:")
+    yield made
+    made.close()
+
+
+def upstream(
+    clock: VirtualClock, *, down_for: float, breaker: Breaker = OPEN, retry: RetryPolicy = STEADY
+) -> Pipeline:
+    """Build a pipeline whose dependency is down for so long."""
+    back_at = clock.wall() + down_for
+
+    @stage(breaker=breaker, retry=retry)
+    async def call(number: int) -> int:
+        await asyncio.sleep(0)
+        if clock.wall() < back_at:
+            raise ConnectionRefusedError(111, "refused")
+        return number
+
+    return Pipeline("flow", [call])
+
+
+def test_an_outage_of_two_hours_kills_no_job_and_burns_no_more_than_what_failed_before_the_breaker_opened(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    pipeline = upstream(clock, down_for=7_200)
+    submit(store, pipeline, *range(300))
+    work(store, pipeline, concurrency=20)
+
+    assert jobs(store, "DISTINCT status") == [("complete",)]
+    ((burned,),) = store.read("SELECT count(*) FROM attempts WHERE burned AND outcome <> 'ok'")
+    assert burned <= 5
+    ((held,),) = store.read(
+        "SELECT count(*) FROM attempts WHERE outcome = 'hold' AND code = 'NETWORK_REFUSED'"
+    )
+    assert 100 <= held <= 140
+
+
+def test_while_open_only_one_probe_at_a_time_goes_out(store: SqliteStore, clock: VirtualClock) -> None:
+    pipeline = upstream(clock, down_for=600)
+    submit(store, pipeline, *range(50))
+    work(store, pipeline, concurrency=50)
+
+    starts = [
+        row[0]
+        for row in store.read(
+            "SELECT started_at FROM attempts WHERE code = 'NETWORK_REFUSED' ORDER BY started_at"
+        )
+    ]
+    later = starts[50:]
+    assert all(second - first >= 60 for first, second in itertools.pairwise(later))  # type: ignore[operator]
+
+
+def test_a_fail_fast_breaker_burns_attempts_and_says_so_in_the_dead_letter(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    breaker = Breaker("notion", consecutive=5, open_for=60, close_after=2, mode="fail_fast", counts="all")
+    pipeline = upstream(clock, down_for=1e6, breaker=breaker, retry=RetryPolicy(2, Backoff.fixed(1)))
+    submit(store, pipeline, *range(20))
+    work(store, pipeline, concurrency=1)
+
+    assert jobs(store, "DISTINCT status") == [("failed",)]
+    assert ("BREAKER_OPEN",) in jobs(store, "DISTINCT error_code")
+    ((called,),) = store.read("SELECT count(*) FROM attempts WHERE code = 'NETWORK_REFUSED'")
+    assert called < 10
+
+
+def test_an_open_breaker_stays_open_for_the_next_worker(store: SqliteStore, clock: VirtualClock) -> None:
+    shared = SharedBreakers(store, [OPEN])
+    for _ in range(5):
+        shared.note(OPEN, Evidence.DOWN)
+    shared.flush(clock.wall())
+
+    later = SharedBreakers(store, [OPEN])
+    later.flush(clock.wall())
+
+    assert later.standing(OPEN).state.phase is Phase.OPEN
+    assert not later.is_closed(OPEN)
+
+
+def test_other_stages_go_on_while_one_is_held(store: SqliteStore, clock: VirtualClock) -> None:
+    held = upstream(clock, down_for=600).stages[0]
+    order: list[str] = []
+
+    @stage
+    def other(number: int) -> int:
+        order.append(f"other at {clock.wall()}")
+        return number
+
+    flow, free = Pipeline("flow", [held]), Pipeline("free", [other])
+    submit(store, flow, *range(10))
+    submit(store, free, *range(10))
+    start = clock.wall()
+
+    async def scene() -> None:
+        await Worker(store, [flow, free], names=iter(["w1"]), elsewhere=inline, concurrency=4).run(
+            until_idle=True
+        )
+
+    asyncio.run(scene())
+    assert order == [f"other at {start}"] * 10 or len(order) == 10
+    assert jobs(store, "DISTINCT status") == [("complete",)]
+
+
+def test_a_probe_that_finds_no_job_is_given_back(store: SqliteStore, clock: VirtualClock) -> None:
+    pipeline = upstream(clock, down_for=0)
+    shared = SharedBreakers(store, [OPEN])
+    for _ in range(5):
+        shared.note(OPEN, Evidence.DOWN)
+    shared.flush(clock.wall())
+    clock.advance(61)
+    work(store, pipeline)
+
+    shared.flush(clock.wall())
+    state = shared.standing(OPEN).state
+    assert (state.phase, state.probe) == (Phase.HALF_OPEN, None)
+
+
+def test_a_probe_is_taken_once_and_ends_by_what_it_found(store: SqliteStore, clock: VirtualClock) -> None:
+    shared, other = SharedBreakers(store, [OPEN]), SharedBreakers(store, [OPEN])
+    for _ in range(5):
+        shared.note(OPEN, Evidence.DOWN)
+    shared.flush(0.0)
+
+    assert shared.take_probe(OPEN, 60.0, "a")
+    assert not other.take_probe(OPEN, 60.0, "b")
+    shared.end_probe(OPEN, 61.0, "a", Evidence.ALIVE)
+    other.flush(61.0)
+
+    assert other.is_closed(OPEN)
+
+
+def test_a_change_that_never_gets_through_is_left_to_the_next_time(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def beaten(*_args: object) -> bool:
+        tries.append(1)
+        return False
+
+    shared = SharedBreakers(store, [OPEN])
+    monkeypatch.setattr(store, "swap_breaker", beaten)
+    shared.note(OPEN, Evidence.DOWN)
+    shared.flush(0.0)
+
+    assert len(tries) == SWAPS_MAX
+    assert shared.standing(OPEN).state == BreakerState()
+
+
+def test_one_name_means_one_configuration(store: SqliteStore) -> None:
+    with pytest.raises(ConfigurationError, match="two ways"):
+        SharedBreakers(store, [OPEN, Breaker("api", consecutive=9)])
+    with pytest.raises(ConfigurationError, match="must be a Breaker"):
+        stage(breaker="api")(lambda number: number)  # type: ignore[call-overload]
+
+
+def test_a_breaker_changes_in_the_store_only_from_what_it_was(store: SqliteStore) -> None:
+    assert store.breaker("api") is None
+    assert store.swap_breaker("api", None, b"1")
+    assert not store.swap_breaker("api", None, b"2")
+    assert not store.swap_breaker("api", b"0", b"2")
+    assert store.swap_breaker("api", b"1", b"2")
+    assert store.breaker("api") == b"2"
