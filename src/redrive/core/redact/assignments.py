@@ -28,8 +28,8 @@ QUERY_VALUE_MIN: Final = 8
 
 _STEMS: Final = tuple(
     (
-        "pass pwd secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
-        " dockerc"
+        "pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
+        " dockerc _pat"
     ).split()
 )
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
@@ -102,8 +102,12 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
     said = telling(name.strip("-."))
     if before == " " and name.lower() in ("key", "keys", "code"):
         # In running text the words of a name are set apart: `API key: ...`.
-        said = telling(f"{text[floor : start - 1].rpartition(' ')[2]}_{name}")
+        word = text[floor : start - 1].rpartition(" ")[2]
+        said = telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
     if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
+        return None
+    if carrier is Carrier.NEXT_TO and not said.certain and name.lower().endswith("key"):
+        # `for key 9f8e...` looks something up; `API key 9f8e...` shows one.
         return None
     if not said.certain and not _LONG_AHEAD.match(text, after.end()):
         return None

@@ -41,7 +41,8 @@ AFTER_NAME: Final = re.compile(
             (?:\\{0,15}["']?(?:type|secret|sensitive|enabled)\\{0,15}["']?\s?[:=]\s?[\w"'\\]{1,24},?\s{0,40})?
             \\{0,15}["']?(?:Parameter)?[vV]alue\\{0,15}["']?\s{0,4}+[:=]\s{0,8}+)
       | (?P<pair>(?:\\{0,15}["']|&quot;)\s{0,40}+,\s{0,40}+(?=[bu]?\\{0,15}["']))
-      | (?P<attribute>["']\s{0,4}+>(?=[^<\s]))
+      | (?P<attribute>["'](?:\s{0,4}+>(?=[^<\s])|\r?\n\r?\n(?=[^\s-])))
+      | (?P<call>\((?:\w{1,12}=)?(?=[bru]{0,2}["']))
       | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s]))
       | (?P<prose>[ \t]+
             (?: (?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
@@ -57,12 +58,15 @@ ATTRIBUTE_MAX: Final = 80
 """How far before a stem the attribute may start whose value the name is."""
 
 _KEY_ATTRIBUTE: Final = re.compile(r"(?:key|name|id)=[\"'][\w.-]{0,64}\Z")
+_PASSWORD_WORDS: Final = ("password", "passwd", "pwd", "passphrase")
+_TOKEN_WORDS: Final = ("token", "key", "secret")
 _BY_GROUP: Final = {
     "block": Carrier.BLOCK,
     "sep": Carrier.ASSIGNED,
     "value": Carrier.ASSIGNED,
     "pair": Carrier.PAIR,
     "prose": Carrier.PROSE,
+    "call": Carrier.NEXT_TO,
 }
 
 
@@ -79,7 +83,7 @@ def carrier_of(after: re.Match[str], before: str, name: str) -> Carrier | None:
             return Carrier.FLAG
         # `PASSWORD 'x'` of SQL and `password x` of a sentence; what follows must look like a password there.
         word = name.lower()
-        if word in ("password", "passwd", "pwd", "passphrase"):
+        if word in _PASSWORD_WORDS or (name.isupper() and word.endswith(_PASSWORD_WORDS)):
             return Carrier.PROSE
-        return Carrier.NEXT_TO if word.endswith(("token", "apikey", "api_key", "secret")) else None
+        return Carrier.NEXT_TO if word.endswith(_TOKEN_WORDS) else None
     return _BY_GROUP.get(group)

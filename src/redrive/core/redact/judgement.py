@@ -28,6 +28,7 @@ SOURCE_LINE_MAX: Final = 400
 
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
 _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"']\s{0,8}[)\]]")
+_CLOSED_KEY: Final = re.compile(r"[\"']\s{0,4}:")
 _COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
 _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 # Tokens of a parser are small numbers; a card's security code has at least three digits.
@@ -67,6 +68,9 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
         return None
     span = quoted_span(text, position)
     if named.carrier is Carrier.PAIR and not (span and _CLOSED_PAIR.match(text, span.end)):
+        return None
+    if span is not None and "\n" in named.after[0] and _CLOSED_KEY.match(text, span.end):
+        # The next line starts with a name of its own.
         return None
     if said.kind == "authorization" and named.carrier is not Carrier.PROSE:
         span = _authorization(named, span)
@@ -130,7 +134,8 @@ def _bare_value(named: Named) -> Span | None:
         return None
     span = bare_span(text, position)
     if not named.said.certain or named.carrier is Carrier.NEXT_TO:
-        return span if is_random(text[span.start : span.end]) else None
+        # In a query string a parameter without a value may follow.
+        return span if is_random(text[span.start : span.end].partition("&")[0]) else None
     if named.carrier is Carrier.ASSIGNED:
         span = _phrase(named, span)
     value = text[span.start : span.end]
@@ -148,7 +153,7 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
     if is_expression(value + following) or is_expression(value):
         return False
     if named.carrier is Carrier.FLAG:
-        return True
+        return not value.startswith("--")
     if value[0] == "{" and following == "}" and named.said.kind == "password":
         # ODBC puts a password with odd signs in braces; a template holds a plain name.
         return is_guarded(value)

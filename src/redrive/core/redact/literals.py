@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known secrets, found as they are and as they look after percent, JSON and base64 encoding.
+"""Known secrets, found as they are and as they look after percent, JSON, HTML and base64 encoding.
 
 Compile once, search many texts. A few literals are looked for one by one with the C library's search; many are found by
 sampling: any occurrence of eight characters covers one of every fifth places of the text, so only those places are looked
@@ -9,6 +9,7 @@ up in a table of four-character pieces. The longest literal at a place wins.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from redrive.core.redact.marks import Marks
+from redrive.core.redact.values import is_random
 
 LITERAL_MIN: Final = 4
 """Shorter literals are ignored: they would hide half of every text."""
@@ -29,6 +31,7 @@ ONE_BY_ONE_MAX: Final = 64
 _PIECE: Final = 4
 _HEAD: Final = 8
 _STRIDE: Final = _HEAD - _PIECE + 1
+_ESCAPE: Final = re.compile("%[0-9A-F]{2}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _BASE64_SIGNS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=_-"
 _AROUND_MAX: Final = 512
@@ -66,11 +69,16 @@ class Literals:
         if not present:
             return text
         present.sort(key=len, reverse=True)
-        return re.sub(
-            "|".join(map(re.escape, present)),
-            lambda found: self._mark(found[0], marks),
-            self._widened(text, present, marks),
-        )
+        text = self._widened(text, present, marks)
+        chains = _chains(present)
+        pieces: list[str] = []
+        done = 0
+        for found in re.finditer("|".join(map(re.escape, present)), text):
+            if found.start() >= done:
+                pieces += (text[done : found.start()], self._mark(found[0], marks))
+                done = _chained(text, found[0], found.end(), chains)
+        pieces.append(text[done:])
+        return "".join(pieces)
 
     def _mark(self, form: str, marks: Marks) -> str:
         return marks.put(self._shown[form])
@@ -86,7 +94,13 @@ class Literals:
                 json.dumps(literal, ensure_ascii=False)[1:-1],
                 json.dumps(escaped)[1:-1],
                 repr(literal)[1:-1],
+                html.escape(literal),
             )
+            forms += [_ESCAPE.sub(lambda found: found[0].lower(), form) for form in forms[:3]]
+        if "\n" in literal:
+            # Written again with other line ends, or indented, only the lines are the same.
+            forms.append(literal.replace("\n", "\r\n"))
+            forms += (line for line in map(str.strip, literal.split("\n")) if is_random(line))
         for form in forms:
             if len(form) >= ENCODED_MIN:
                 self._shown.setdefault(form, shown)
@@ -133,6 +147,32 @@ class Literals:
             done = end
         pieces.append(text[done:])
         return "".join(pieces)
+
+
+def _chains(forms: list[str]) -> dict[str, list[tuple[str, int]]]:
+    """Return, for each form, those that may start before it ends, with the length of what they share."""
+    if len(forms) > ONE_BY_ONE_MAX:
+        return {}
+    chains: dict[str, list[tuple[str, int]]] = {}
+    for form in forms:
+        for other in forms:
+            shared = (
+                size for size in range(min(len(form), len(other)) - 1, 0, -1) if form.endswith(other[:size])
+            )
+            chains.setdefault(form, []).extend((other, size) for size in shared if other != form)
+    return chains
+
+
+def _chained(text: str, form: str, end: int, chains: dict[str, list[tuple[str, int]]]) -> int:
+    """Return where a secret ends that starts inside `form`, which ends at `end`; `end` when there is none."""
+    following: tuple[str, int] | None = (form, len(form))
+    while following is not None:
+        form, shared = following
+        end += len(form) - shared
+        following = next(
+            (link for link in chains.get(form, ()) if text.startswith(link[0][link[1] :], end)), None
+        )
+    return end
 
 
 def _base64_cores(literal: str) -> Iterator[str]:

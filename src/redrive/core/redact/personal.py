@@ -45,8 +45,10 @@ _SSN: Final = re.compile(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}")
 # The word must stand right before the number: no other number, and nothing already hidden, in between.
 _SSN_WORD: Final = re.compile(rf"(?:ssn|social.{{0,3}}security)[^0-9{MARK}]{{0,20}}\Z")
 _RRN_WORD: Final = re.compile(rf"(?:rrn|resident|주민)[^0-9{MARK}]{{0,20}}\Z")
+_NO_SIGNS: Final = str.maketrans("", "", " +./()-")
 # Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
-_GLUED: Final = re.compile(r"(?:[\w.$#+-]|[0-9][/:])\Z")
+_GLUE: Final = "_.$#+-"
+_GLUE_AFTER_DIGIT: Final = "/:"
 _CORSICA: Final = re.compile(
     r"[12] ?[0-9]{2} ?[0-9]{2} ?2[ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}(?![0-9A-Za-z])"
 )
@@ -112,14 +114,22 @@ def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> boo
 def _number(found: re.Match[str], marks: Marks) -> str:
     """Judge one number in its surroundings."""
     text, start, end = found.string, found.start(), found.end()
-    before = text[max(0, start - NEAR_MAX) : start]
-    if text[end : end + 1].isalnum() or _GLUED.search(before):
+    if text[end : end + 1].isalnum() or (start > 0 and _is_glued(text, start)):
         return found[0]
+    before = text[max(0, start - NEAR_MAX) : start]
     # A bracket that does not close inside the number belongs to the sentence.
     opening = "(" if found[0].startswith("(") and found[0].count("(") > found[0].count(")") else ""
     whole = found[0][len(opening) :]
     kind = kind_of_number(whole, before)
     return opening + (marks.redacted(kind) if kind else _pieces_of_number(whole, before, marks))
+
+
+def _is_glued(text: str, start: int) -> bool:
+    """Tell whether the sign before a number makes it part of a longer thing."""
+    last = text[start - 1]
+    if last in _GLUE_AFTER_DIGIT:
+        return text[max(0, start - 2) : start - 1].isdecimal()
+    return last.isalnum() or last in _GLUE
 
 
 def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:
@@ -136,7 +146,7 @@ def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:
 
 def kind_of_number(whole: str, before: str) -> str | None:
     """Return what kind of personal number `whole` is, given the text before it."""
-    digits = re.sub(r"[^0-9]", "", whole)
+    digits = whole.translate(_NO_SIGNS)
     near = before.lower()
     if _CARD.fullmatch(whole) and numbers.is_card(digits):
         return "card"

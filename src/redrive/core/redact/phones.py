@@ -33,6 +33,7 @@ _NATIONAL: Final = re.compile(
 )
 # Two zeros stand for the plus sign, before the codes of the countries above and some neighbours.
 _DIALLED: Final = re.compile(r"00(?:1|3[1-9]|4[0-9]|6[1-5]|8[126]|91)[ -]")
+_COORDINATES: Final = re.compile(r"\+[0-9]{1,3}\.[0-9]+-[0-9]{1,3}\.[0-9]+")
 _TOLD: Final = re.compile(
     r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
     r"[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$"
@@ -56,4 +57,6 @@ def is_phone(whole: str, digits: str, near: str) -> bool:
 def _is_decimal(whole: str) -> bool:
     """Tell whether points make the text a coordinate or another number with a fraction."""
     points = whole.count(".")
+    if _COORDINATES.fullmatch(whole):
+        return True
     return points == 1 or (points > 1 and " " in whole)

@@ -22,6 +22,12 @@ BACK: Final = 512
 AHEAD: Final = 768
 """As much of a value as is judged within a window; longer ones are read in the text itself."""
 
+UNSEEN_MAX: Final = 64
+"""After so many new windows in a row the text does not repeat itself here, and remembering is a waste."""
+
+UNREPEATED: Final = 512
+"""As many names are then judged in the text itself before repetition is looked for again."""
+
 _QUOTES: Final = ('"', "'", "`")
 
 
@@ -42,21 +48,31 @@ Judge = Callable[[str, int, int], Judged | None]
 class Repeats:
     """A judge that remembers, for one text."""
 
-    __slots__ = ("_judge", "_seen", "_text")
+    __slots__ = ("_apart", "_judge", "_seen", "_text", "_unseen")
 
     def __init__(self, text: str, judge: Judge) -> None:
         self._text = text
         self._judge = judge
+        self._unseen = 0
+        self._apart = 0
         self._seen: dict[tuple[str, int, int], Judged | None] = {}
 
     def judge(self, floor: int, hit: int) -> Judged | None:
         """Return what the judge says about this hit, in positions of the whole text."""
+        if self._unseen >= UNSEEN_MAX:
+            self._apart = UNREPEATED
+            self._unseen = 0
+        if self._apart:
+            self._apart -= 1
+            return self._judge(self._text, floor, hit)
         low = max(0, hit - BACK)
         window = self._text[low : hit + AHEAD]
         key = (window, floor - low, hit - low)
         if key in self._seen:
+            self._unseen = 0
             judged = self._seen[key]
         else:
+            self._unseen += 1
             judged = self._judge(window, floor - low, hit - low)
             if judged is not None and self._is_cut(window, judged, hit + AHEAD):
                 return self._judge(self._text, floor, hit)

@@ -7,6 +7,7 @@ depth and size are bounded; objects of unknown types are shown as their redacted
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -25,6 +26,7 @@ NUMBER_MIN: Final = 10**8
 
 _HARMLESS: Final = (float, complex, Decimal, date, time, timedelta, UUID)
 _ALWAYS_SECRET: Final = frozenset({"session", "auth", "dsn", "pin"})
+_BARE_NUMBER: Final = re.compile(r"[0-9]{9,15}")
 _PAIR: Final = 2
 
 
@@ -95,8 +97,20 @@ class Walk:
             shown = self._key(key)
             while shown in result:
                 shown = f"{shown}'"
-            result[shown] = self._under(said, item, depth)
+            told = self._told(key, item) if said is None else None
+            result[shown] = self._under(said, item, depth) if told is None else told
         return result
+
+    def _told(self, key: object, item: object) -> str | None:
+        """Return the placeholder for a bare number that is personal because of its name, such as `phone`."""
+        if (
+            not isinstance(key, str)
+            or not isinstance(item, (str, int))
+            or not _BARE_NUMBER.fullmatch(str(item))
+        ):
+            return None
+        shown = self._redact(f"{key}: {item}")
+        return shown[len(key) + 2 :] if shown.startswith(f"{key}: <redacted:") else None
 
     def _key(self, key: object) -> object:
         return self._redact(key) if isinstance(key, str) else key
@@ -107,6 +121,8 @@ class Walk:
             return self.value(item, depth + 1)
         text = item.decode("utf-8", "replace") if isinstance(item, (bytes, bytearray)) else item
         if not said.certain:
+            if isinstance(item, list):
+                return [self._under(said, part, depth + 1) for part in cast("list[object]", item)]
             is_secret = isinstance(text, str) and is_random(text)
             return placeholder(said.kind) if is_secret else self.value(item, depth + 1)
         is_nothing = item is None or isinstance(item, bool) or (isinstance(text, str) and is_inert(text))
@@ -114,15 +130,31 @@ class Walk:
 
     def _sequence(self, value: list[object], depth: int) -> object:
         is_pairs = isinstance(value, (list, tuple)) and bool(value) and all(_is_pair(item) for item in value)
+        names = cast("tuple[str, ...]", getattr(value, "_fields", ()))
         if is_pairs:
             items = [self._pair(cast("list[object]", item), depth) for item in value]
+        elif len(names) == len(value):
+            items = [
+                self._under(_telling_key(name), item, depth) for name, item in zip(names, value, strict=True)
+            ]
         else:
-            items = [self.value(item, depth + 1) for item in value]
+            items = self._arguments(value, depth)
         if isinstance(value, list):
             return items
         if isinstance(value, tuple):
             return tuple(items)
         return type(value)(items)
+
+    def _arguments(self, value: list[object], depth: int) -> list[object]:
+        """Redact the items of a sequence; the one after a flag such as `--password` stands under its name."""
+        items: list[object] = []
+        before: object = None
+        for item in value:
+            is_flag = isinstance(before, str) and before.startswith("--") and isinstance(item, str)
+            said = _telling_key(before) if is_flag and not str(item).startswith("-") else None
+            items.append(self._under(said, item, depth))
+            before = item
+        return items
 
     def _pair(self, item: list[object], depth: int) -> object:
         first, second = item

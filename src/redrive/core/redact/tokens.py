@@ -13,6 +13,7 @@ from typing import Final
 
 _DIGIT: Final = r"(?=[A-Za-z_.-]{0,64}[0-9])"
 _MIXED: Final = r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Za-z_-]{0,40}[0-9])"
+_SEVERAL_DIGITS: Final = r"(?=(?:[A-Za-z_-]{0,20}[0-9]){3})"
 # Written after the first character: nothing but a space, quote or separator of another kind may stand before it.
 _APART_BY_ONE: Final = r"(?:(?<![\w.-].)|(?<=\\[nrt].))"
 _FREE: Final = r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-F]{2}))"
@@ -90,6 +91,12 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             r"tvly-[\w-]{24,}+",
             r"jina_[A-Za-z0-9_-]{40,}+",
             r"sk_[0-9a-f]{40,}+",
+            rf"pa-{_MIXED}[\w-]{{43}}(?![\w-])",
+            r"llx-[A-Za-z0-9]{40,}+",
+            r"rpa_[A-Z0-9]{36,}+",
+            r"fc-[0-9a-f]{32}(?![\w-])",
+            r"e2b_[0-9a-f]{40}",
+            r"wandb_v1_[A-Za-z0-9_]{40,}+",
         ),
     ),
     ("langsmith", (r"ls(?:v2)?_(?:pt|sk|__)_?[0-9a-f]{32}(?:_[0-9a-f]{10})?",)),
@@ -120,6 +127,7 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("rubygems", (r"rubygems_[0-9a-f]{40,}+",)),
     ("nuget", (r"oy2[a-z0-9]{43}(?![A-Za-z0-9])",)),
     ("crates", (r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])",)),
+    ("clojars", (r"CLOJARS_[0-9a-z]{50,}+",)),
     ("docker", (r"dckr_[po]at_[\w-]{20,}+",)),
     ("jfrog", (r"AKCp[A-Za-z0-9]{60,}+", r"cmVmdGtu[A-Za-z0-9]{40,}+")),
     ("age-key", (r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,}+",)),
@@ -133,6 +141,54 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             r"bk[a-z]{2}_[0-9a-f]{36,}+",
             r"sgp_[0-9a-f_]{40,}+",
             r"pn[ua]_[A-Za-z0-9]{36}",
+        ),
+    ),
+    (
+        "payment-key",
+        (
+            r"EZ[AT]K[A-Za-z0-9]{54}",
+            r"FLW(?:SEC|PUB)K(?:_TEST)?-[0-9a-f]{12,}+(?:-X)?",
+            r"sk_sbox_[0-9a-z*$#=]{20,}+",
+            r"A21AA[\w-]{60,}+",
+            rf"(?:live|test)_{_SEVERAL_DIGITS}[A-Za-z0-9]{{30,}}+(?![\w-])",
+            rf"live_{_SEVERAL_DIGITS}[\w-]{{40}}(?![\w-])",
+        ),
+    ),
+    (
+        "mail-key",
+        (r"mlsn\.[0-9a-f]{60,}+", r"1000\.[0-9a-f]{32}\.[0-9a-f]{32}", r"pk_[0-9a-f]{34}(?![A-Za-z0-9])"),
+    ),
+    (
+        "cloud-key",
+        (
+            r"napi_[0-9a-z]{50,}+",
+            rf"npg_{_DIGIT}[A-Za-z0-9]{{12,}}+(?![\w-])",
+            rf"rnd_{_DIGIT}[A-Za-z0-9]{{28,}}+",
+            r"vercel_blob_rw_[A-Za-z0-9]{10,}_[A-Za-z0-9]{20,}+",
+            r"tk-us-[\w-]{48}",
+            rf"AQVN{_DIGIT}[\w-]{{35,38}}(?![\w-])",
+            r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
+            r"dnkey-[\w-]{60,}+",
+            rf"2{_APART_BY_ONE}{_MIXED}[A-Za-z0-9]{{26}}_[A-Za-z0-9]{{21}}(?![\w-])",
+        ),
+    ),
+    (
+        "service-token",
+        (
+            r"aio_[A-Za-z0-9]{28}(?![A-Za-z0-9])",
+            r"p8e-[0-9a-z]{32}(?![A-Za-z0-9])",
+            r"CFPAT-[\w-]{40,}+",
+            r"fio-u-[\w-]{60,}+",
+            r"[ps]at\.[\w-]{22}\.[0-9a-f]{24}\.[A-Za-z0-9]{20}",
+            r"s-s4t2(?:ud|af)-[0-9a-f]{64}",
+            r"rdme_[0-9a-z]{60,}+",
+            r"sq[upa]_[0-9a-f]{40}",
+            rf"API-{_DIGIT}[A-Z0-9]{{25,32}}(?![\w-])",
+            r"ico-[A-Za-z0-9]{32}(?![\w-])",
+            r"ddapp_[A-Za-z0-9]{34}",
+            r"rootly_[0-9a-f]{60,}+",
+            r"snyk_[us]at\.[0-9a-f]{8}\.[\w-]{30,}+",
+            r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk",
         ),
     ),
     ("okta", (rf"00(?:(?<![\w.-]00)|(?<=\\[nrt]00)){_MIXED}[\w-]{{40}}(?![\w-])",)),
@@ -152,14 +208,21 @@ LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
     ("_eyJ", "sentry", rf"{_FREE}sntrys_eyJ{_BASE64}{{20,}}+=*+(?:_{_BASE64}{{20,}}+)?=*+"),
     ("_eyJ", "grafana", rf"{_FREE}glc_eyJ{_BASE64}{{20,}}+=*+"),
     ("_eyJ", "onepassword", rf"{_FREE}ops_eyJ{_BASE64}{{40,}}+=*+"),
+    ("fo1_", "fly", rf"{_FREE}fo1_[\w-]{{40,}}+"),
     ("fm2_", "fly", rf"{_FREE}fm2_{_BASE64}{{30,}}+=*+(?:,fm2_{_BASE64}{{30,}}+=*+)*"),
     ("fm1", "fly", rf"{_FREE}fm1[ar]_{_BASE64}{{30,}}+=*+"),
     ("~", "azure-secret", r"(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    # The address of a MySQL server as Go writes it: `user:password@tcp(host)/name`.
+    ("@tcp(", "url-credentials", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
     (":AA", "telegram", r"(?<![0-9])[0-9]{6,12}:AA[\w-]{28,}+"),
     ("hook", "webhook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/-]{16,}+"),
     ("hook", "webhook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
     ("hook", "webhook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
     ("hook", "webhook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
+    ("hook", "webhook", r"(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"),
+    ("hook", "webhook", r"(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"),
+    ("hook", "webhook", r"(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"),
+    ("AAAAAAAAAAAAAAAAAAAA", "twitter", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
     ("$", "braintree", r"access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
     ("1//0", "gcp-key", rf"{_FREE}1//0[\w-]{{30,}}+"),
     (

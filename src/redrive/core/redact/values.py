@@ -20,6 +20,9 @@ LOOKED_AT_MAX: Final = 256
 RANDOM_MIN: Final = 16
 """A shorter value is never called random."""
 
+NAME_MIN: Final = 4
+"""A shorter value is not taken for the name of a header, a parameter or a file."""
+
 RANDOM_MAX: Final = 96
 """Randomness shows in this many characters."""
 
@@ -31,6 +34,17 @@ _STANDS_FOR: Final = re.compile(
     r"|<[^<>]*>?|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
     r"|(?:env|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
 )
+# The name of a header, such as `X-Api-Key`, and a file: a root that systems have, or an extension, and no random piece.
+_HEADER_NAME: Final = re.compile(r"[A-Z][A-Za-z]*(?:-[A-Z][A-Za-z]*)+")
+_FILE: Final = re.compile(
+    r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@-]+){1,12}[\\/][\w-]+\.[a-z][a-z0-9]{1,4}"
+    r"|~?/(?:app|etc|home|mnt|opt|root|run|srv|tmp|usr|var|vault|workspace)(?:/[\w.@-]+){1,12}"
+)
+_NAMED_FILE: Final = re.compile(
+    r"\.(?:json|png|jpe?g|gif|svg|pdf|csv|txt|log|html?|xml|ya?ml|toml|zip|gz|parquet|py|js|ts|css|pem|crt)\Z"
+)
+# A parameter of a prepared statement: `:password`, `@token`.
+_BOUND: Final = re.compile(r"[:@][A-Za-z_]+")
 _CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
@@ -47,7 +61,17 @@ def is_inert(value: str) -> bool:
     looked_at = value[:LOOKED_AT_MAX].strip()
     if looked_at.rstrip(".,;:!)`'\"").lower() in words.INERT_WORDS:
         return True
-    return bool(_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at))
+    if _NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at):
+        return True
+    return len(looked_at) >= NAME_MIN and _names_something(looked_at)
+
+
+def _names_something(value: str) -> bool:
+    """Tell whether a value is no secret but the name of one: a header, a bound parameter of SQL, or a file."""
+    if value[:1] in ("/", ".", "~") or value[1:2] == ":":
+        return bool(_FILE.fullmatch(value)) and not any(_is_mixed(piece) for piece in _PIECES.findall(value))
+    is_name = _HEADER_NAME.fullmatch(value) or _BOUND.fullmatch(value)
+    return bool(is_name) and telling(value) is not None
 
 
 def is_expression(value: str) -> bool:
@@ -99,7 +123,9 @@ def is_random(value: str) -> bool:
         return False
     if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at) or "://" in looked_at:
         return False
-    if looked_at.startswith(("arn:", "sha256:", "sha1:", "md5:", "/", "./")):
+    if looked_at.lower().startswith(("arn:", "sha256:", "sha1:", "md5:", "/", "./")) or _NAMED_FILE.search(
+        looked_at
+    ):
         return False
     return bool(_HEX.fullmatch(looked_at)) or any(_is_mixed(piece) for piece in _PIECES.findall(looked_at))
 

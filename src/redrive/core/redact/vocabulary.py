@@ -74,6 +74,7 @@ SECRET_PAIRS: Final = frozenset(
         ),
         ("phrase", "seed recovery pass"),
         ("string", "connection"),
+        ("pat", "github gitlab gh gl git azure devops ext azdo ghcr bitbucket"),
     )
     for last in lasts.split()
     for before in befores.split()
@@ -113,9 +114,11 @@ INERT_WORDS: Final = (
         " error malformed unexpected expected include same-origin omit bearer basic digest self cls void nan deprecated"
         " generated private public protected static final const let var def class function return await async new if else"
         " authentication authorization verification validation too at least be only used using unchanged same confidential"
+        " hs256 hs384 hs512 rs256 rs384 rs512 es256 es384 es512 ps256 ps384 ps512 eddsa"
         " sensitive secured protected unsupported supported available provided specified given found given. it your my our"
     )
     | TYPE_WORDS
+    | HASH_WORDS
 )
 PROSE_WORDS: Final = _split(
     "is was are be been must should may can cannot could not no the a an this that for and or of to from with without field"
