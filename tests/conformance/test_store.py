@@ -221,6 +221,27 @@ def test_a_dead_workers_jobs_go_back_unburned_and_its_settlements_are_refused(st
     assert (taken.attempt, taken.dispatch) == (1, 2)
 
 
+def test_a_worker_that_was_declared_dead_is_told_so_and_claims_nothing(store: Store) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([job(lane)], NOW)
+    store.reap(NOW + 1_000)
+
+    answer = exchange(store, "w1", [], Want((lane,), 1))
+
+    assert (answer.is_known, answer.claimed) == (False, ())
+
+
+def test_a_call_made_again_with_its_token_returns_what_it_had_claimed(store: Store) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([job(lane), job(lane)], NOW)
+
+    first = store.exchange("w1", [], Want((lane,), 1), now=NOW, token=77)
+    again = store.exchange("w1", [], Want((lane,), 1), now=NOW, token=77)
+
+    assert again == first
+    assert statuses(store) == {"queued": 1, "processing": 1}
+
+
 def test_a_lease_that_has_ended_but_was_not_reaped_still_settles(store: Store) -> None:
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)

@@ -68,18 +68,23 @@ class SharedBreakers:
             self._tallies[breaker.name][evidence is Evidence.DOWN] += 1
 
     def flush(self, now: float) -> None:
-        """Write down what was found since the last time, and see what others wrote."""
-        for name, (ok, failed) in self._tallies.items():
+        """Write down what was found since the last time, and see what others wrote; what cannot be written waits for the next."""
+        for name, tally in self._tallies.items():
             breaker = self._breakers[name]
-            self._tallies[name] = [0, 0]
-            self._change(breaker, _recorder(breaker, now, ok, failed))
+            ok, failed = tally
+            if self._change(breaker, _recorder(breaker, now, ok, failed)):
+                tally[0] -= ok
+                tally[1] -= failed
 
     def take_probe(self, breaker: Breaker, now: float, token: str) -> bool:
-        """Try to be the one call that is let through; say whether it worked."""
+        """Try to be the one call that is let through; say whether it worked. Asked again with its token, the answer is the same."""
         admitted = False
 
         def admit(state: BreakerState) -> BreakerState:
             nonlocal admitted
+            if state.probe is not None and state.probe.token == token:
+                admitted = True
+                return state
             after, answer = step.admit(breaker, state, now, token)
             admitted = isinstance(answer, Admitted)
             return after

@@ -13,22 +13,21 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar, cast
 
 import msgspec
 
-from redrive.core.breaker import Breaker, Evidence
-from redrive.core.breaker_state import opens_at
-from redrive.core.signals import Signal
+from redrive.core.breaker import Evidence
 from redrive.engine.classifier import DEFAULT, Classifier
-from redrive.engine.outcomes import Dispatch, Lane, settle_failure, settle_success
-from redrive.engine.pipeline import Context, Pipeline, Stage
+from redrive.engine.outcomes import Lane
+from redrive.engine.pipeline import Pipeline, Stage
+from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
-from redrive.errors import AttemptTimeoutError, BreakerOpenError, SerializationError
-from redrive.store.protocol import Claimed, Exchange, JobId, LaneId, Settlement, Store, Want
+from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import Claimed, Exchange, LaneId, Settlement, Store, Want
 
 logger = logging.getLogger("redrive.worker")
 
@@ -37,8 +36,11 @@ T = TypeVar("T")
 POLL_SECONDS: Final = 1.0
 """How long an idle worker sleeps before it looks for jobs that other processes submitted."""
 
-Elsewhere = Callable[[Callable[[], object]], Awaitable[object]]
-"""Runs a blocking function away from the loop."""
+LANE_SHIFT: Final = 40
+"""Tokens of commits stay below this many bits; above stands the lane whose probe a token claims."""
+
+RESEND_SECONDS: Final = 1.0
+"""How long to wait before a batch that the store did not take is sent again."""
 
 
 async def in_thread(work: Callable[[], object]) -> object:
@@ -65,7 +67,6 @@ class Worker:
         self._name = next(names)
         self._concurrency = concurrency
         self._lease = lease
-        self._classifier = classifier
         self._elsewhere = elsewhere
         self._runtime = CURRENT.get()
         self._lanes = _lanes_of(store, pipelines)
@@ -73,7 +74,7 @@ class Worker:
         self._breakers = SharedBreakers(
             store, (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
         )
-        self._probes: dict[JobId, str] = {}
+        self._runner = Runner(self._breakers, self._runtime, classifier=classifier, elsewhere=elsewhere)
         self._tokens = itertools.count(1)
         self._done: list[Settlement] = []
         self._running: set[asyncio.Task[None]] = set()
@@ -104,7 +105,7 @@ class Worker:
                 await self._pause()
         finally:
             await self._let_go()
-            await self._ask(functools.partial(self._store.stop_worker, self._name))
+            await self._say_goodbye()
 
     @property
     def name(self) -> str:
@@ -131,7 +132,14 @@ class Worker:
         await self._introduce()
 
     async def _introduce(self) -> None:
-        await self._ask(functools.partial(self._store.start_worker, self._name, self._now(), self._lease))
+        await self._insist(functools.partial(self._store.start_worker, self._name, self._now(), self._lease))
+
+    async def _say_goodbye(self) -> None:
+        """Give back what is left; without an answer, others will when the lease has ended."""
+        try:
+            await self._ask(functools.partial(self._store.stop_worker, self._name))
+        except StoreUnavailableError as error:
+            logger.warning("worker %s: its leases are left to end by themselves: %s", self._name, error)
 
     async def _let_go(self) -> None:
         running = list(self._running)
@@ -145,47 +153,70 @@ class Worker:
         free = 0 if self._is_stopping else self._concurrency - len(self._running)
         if not done and free <= 0:
             return False
-        answer = await self._ask(lambda: self._commit(done, free))
+        token = next(self._tokens)
+        answer = await self._insist(lambda: self._commit(done, free, token))
+        if answer is None:
+            return True
+        if not answer.is_known:
+            self._die()
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         by_id = {settled.job.id: settled for settled in done}
-        self._done += [self._unstorable(by_id[broken]) for broken in answer.broken]
+        self._done += [
+            self._runner.unstorable(by_id[broken], self._lanes[by_id[broken].job.lane])
+            for broken in answer.broken
+        ]
         for job in answer.claimed:
             self._start(job)
         return bool(done or answer.claimed)
 
-    def _commit(self, done: list[Settlement], free: int) -> Exchange:
+    async def _insist(self, question: Callable[[], T]) -> T | None:
+        """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile."""
+        while not self._is_dead:
+            try:
+                return await self._ask(question)
+            except StoreUnavailableError as error:
+                logger.warning(
+                    "worker %s: the store did not answer and is asked again: %s", self._name, error
+                )
+                await self._runtime.clock.asleep(RESEND_SECONDS)
+        return None
+
+    def _commit(self, done: list[Settlement], free: int, token: int) -> Exchange:
         """Settle and claim in one transaction, then send probes where it is time for one."""
         now = self._now()
         self._breakers.flush(now)
         open_lanes = tuple(lane for lane in self._order if self._may_claim(self._lanes[lane].stage))
-        answer = self._exchange_once(done, Want(open_lanes, free), now)
+        answer = self._store.exchange(self._name, done, Want(open_lanes, free), now=now, token=token)
         claimed = list(answer.claimed)
         for lane in self._order if len(claimed) < free else ():
-            claimed += self._probe(self._lanes[lane], now)
+            claimed += self._probe(self._lanes[lane], now, token)
         return msgspec.structs.replace(answer, claimed=tuple(claimed))
-
-    def _exchange_once(self, done: list[Settlement], want: Want, now: float) -> Exchange:
-        return self._store.exchange(self._name, done, want, now=now, token=next(self._tokens))
 
     def _may_claim(self, stage: Stage[..., object]) -> bool:
         """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
         breaker = stage.breaker
         return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
 
-    def _probe(self, lane: Lane, now: float) -> tuple[Claimed, ...]:
-        """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time."""
+    def _probe(self, lane: Lane, now: float, token: int) -> tuple[Claimed, ...]:
+        """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.
+
+        Its tokens follow from the commit's own, so that a commit that is made again finds the probe it took before.
+        """
         breaker = lane.stage.breaker
         if breaker is None or self._breakers.is_closed(breaker):
             return ()
-        token = f"{self._name}:{next(self._tokens)}"
-        if not self._breakers.take_probe(breaker, now, token):
+        probe = f"{self._name}:{token}"
+        if not self._breakers.take_probe(breaker, now, probe):
             return ()
-        claimed = self._exchange_once([], Want((lane.id,), 1), now).claimed
+        want = Want((lane.id,), 1)
+        claimed = self._store.exchange(
+            self._name, [], want, now=now, token=token + (lane.id << LANE_SHIFT)
+        ).claimed
         if not claimed:
-            self._breakers.end_probe(breaker, now, token, Evidence.NOTHING)
+            self._breakers.end_probe(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:
-            self._probes[job.id] = token
+            self._runner.expect_probe(job.id, probe)
         return claimed
 
     def _start(self, job: Claimed) -> None:
@@ -198,81 +229,15 @@ class Worker:
         self._wake.set()
 
     async def _dispatch(self, job: Claimed, lane: Lane) -> None:
-        started_at = self._now()
-        try:
-            output = lane.stage.output.encode(await self._run_stage(job, lane))
-        except Exception as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            await self._failed(Dispatch(job, lane, started_at, self._now()), exc)
-        except (
-            BaseException
-        ):  # A cancelled run says nothing about the dependency, but its probe must be given back.
-            await self._tell_breaker(job, lane, Evidence.NOTHING)
-            raise
-        else:
-            await self._tell_breaker(job, lane, Evidence.ALIVE)
-            self._done.append(settle_success(Dispatch(job, lane, started_at, self._now()), output))
-
-    async def _failed(self, dispatch: Dispatch, exc: Exception) -> None:
-        stage = dispatch.lane.stage
-        failure = self._classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
-        breaker = stage.breaker
-        standing = None
-        if breaker is not None:
-            is_told = failure.asked is not None or isinstance(exc, BreakerOpenError)
-            evidence = Evidence.NOTHING if is_told else breaker.evidence_of(failure)
-            await self._tell_breaker(dispatch.job, dispatch.lane, evidence)
-            standing = self._breakers.standing(breaker)
-        self._done.append(settle_failure(dispatch, exc, failure, self._runtime.chance.random(), standing))
-
-    async def _tell_breaker(self, job: Claimed, lane: Lane, evidence: Evidence) -> None:
-        """Tell the stage's breaker what a run found; a failure at once, so that it may open before the next claim."""
-        breaker, probe = lane.stage.breaker, self._probes.pop(job.id, None)
-        if breaker is None:
-            return
-        if probe is not None:
-            await self._ask(lambda: self._breakers.end_probe(breaker, self._now(), probe, evidence))
-            return
-        self._breakers.note(breaker, evidence)
-        if evidence is Evidence.DOWN:
-            await self._ask(lambda: self._breakers.flush(self._now()))
-
-    async def _run_stage(self, job: Claimed, lane: Lane) -> object:
-        stage = lane.stage
-        value = stage.input.check(job.input)
-        if (
-            stage.breaker is not None
-            and job.id not in self._probes
-            and not self._breakers.is_closed(stage.breaker)
-        ):
-            self._refuse(stage.breaker)
-        call = functools.partial(stage.fn, value, **_context_of(job, lane))
-        if not stage.is_async:
-            result = await self._elsewhere(call)
-        else:
-            result = await _limited(stage, cast("Callable[[], Awaitable[object]]", call))
-        if isinstance(result, Signal):
-            raise result
-        return result
-
-    def _refuse(self, breaker: Breaker) -> None:
-        """Refuse a job without running it: its breaker opened after it was claimed, or fails fast."""
-        opens = opens_at(breaker, self._breakers.standing(breaker).state)
-        retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
-        raise BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
-
-    def _unstorable(self, settled: Settlement) -> Settlement:
-        """Settle as a failure what the store could not take."""
-        lane = self._lanes[settled.job.lane]
-        error = SerializationError(
-            where=f"{lane.stage.name} (output)", kind="row", problem="the store refused it"
-        )
-        dispatch = Dispatch(settled.job, lane, settled.started_at, settled.ended_at)
-        failure = self._classifier.classify(error, stage=lane.stage.name)
-        return settle_failure(dispatch, error, failure, self._runtime.chance.random())
+        settled = await self._runner.run(job, lane)
+        # Looked up only now: while the stage ran, a commit has taken the list away and put a new one in its place.
+        self._done.append(settled)
 
     async def _is_idle(self) -> bool:
         """Say whether nothing is queued or held by anybody; otherwise wait until it is worth another look."""
-        outlook = await self._ask(functools.partial(self._store.outlook, self._order))
+        outlook = await self._insist(functools.partial(self._store.outlook, self._order))
+        if outlook is None:
+            return False
         if outlook.next_due_at is None and not outlook.held:
             return True
         due_in = POLL_SECONDS if outlook.next_due_at is None else outlook.next_due_at - self._now()
@@ -285,15 +250,13 @@ class Worker:
         return False
 
     async def _pause(self) -> None:
-        """Wait until something ends or is asked for; with nothing running, until it is time to look again."""
-        if self._running or self._done:
-            await self._wake.wait()
+        """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
+        if self._done:
             return
-        try:
-            async with asyncio.timeout(POLL_SECONDS):
+        is_full = self._is_stopping or len(self._running) >= self._concurrency
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if is_full else POLL_SECONDS):
                 await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return cast("T", await self._elsewhere(question))
@@ -310,23 +273,3 @@ def _lanes_of(store: Store, pipelines: Sequence[Pipeline]) -> dict[LaneId, Lane]
             following = ids[place + 1] if place + 1 < len(ids) else None
             lanes[lane] = Lane(lane, pipeline, stage, following)
     return lanes
-
-
-def _context_of(job: Claimed, lane: Lane) -> dict[str, Context]:
-    if lane.stage.context_name is None:
-        return {}
-    context = Context(job_id=job.id, pipeline=lane.pipeline.name, stage=lane.stage.name, attempt=job.attempt)
-    return {lane.stage.context_name: context}
-
-
-async def _limited(stage: Stage[..., object], call: Callable[[], Awaitable[object]]) -> object:
-    if stage.timeout is None:
-        return await call()
-    scope = asyncio.timeout(stage.timeout)
-    try:
-        async with scope:
-            return await call()
-    except TimeoutError as exc:
-        if not scope.expired():
-            raise
-        raise AttemptTimeoutError(timeout=stage.timeout) from exc

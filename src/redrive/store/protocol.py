@@ -104,6 +104,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     broken: tuple[JobId, ...]
     """The store could not take their row; they still belong to the worker."""
     claimed: tuple[Claimed, ...]
+    is_known: bool = True
+    """False when the worker was declared dead: nothing was claimed, and whatever it holds is not its own any more."""
 
 
 class Count(Struct, frozen=True):
@@ -150,7 +152,8 @@ class Store(Protocol):
         """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
 
         A settlement is taken only while the job's lease token and dispatch still match; one that was taken before (the answer to an
-        earlier commit was lost) counts as done. Claimed jobs have their dispatch counted before the caller can run them.
+        earlier commit was lost) counts as done. Claimed jobs have their dispatch counted before the caller can run them. After a
+        lost answer the same call is made again with the same token, and returns what that token had claimed already.
         """
         ...
 

@@ -112,8 +112,9 @@ class SqliteStore:
         """See `Store.exchange`."""
         with self._writing() as db:
             lost, broken = settle(db, worker, done)
-            claimed = _claim(db, worker, want, now, token)
-        return Exchange(lost=lost, broken=broken, claimed=claimed)
+            is_known = db.execute(_SQL["is_known"], (worker,)).fetchone() is not None
+            claimed = _claim(db, worker, want, now, token) if is_known else ()
+        return Exchange(lost=lost, broken=broken, claimed=claimed, is_known=is_known)
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""
@@ -235,7 +236,11 @@ class SqliteStore:
 
 
 def _claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
-    claimed: list[Claimed] = []
+    claimed = [
+        Claimed(row[0], token, *row[1:-1]) for row in db.execute(_SQL["claimed_before"], (worker, token))
+    ]
+    if claimed:
+        return tuple(claimed)
     for lane, priority in product(want.lanes, PRIORITIES):
         left = want.limit - len(claimed)
         if left <= 0:

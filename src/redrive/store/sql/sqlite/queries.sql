@@ -12,7 +12,8 @@ VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?);
 SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'processing', 'complete');
 
 -- name: start_worker
-INSERT INTO workers (id, started_at, expires_at) VALUES (?, ?, ?);
+INSERT INTO workers (id, started_at, expires_at) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at;
 
 -- name: renew
 UPDATE workers SET expires_at = ? WHERE id = ?;
@@ -101,3 +102,10 @@ INSERT INTO breakers (name, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- name: swap_breaker
 UPDATE breakers SET state = ? WHERE name = ? AND state = ?;
+
+-- name: claimed_before
+SELECT id, dispatch, lane_id, attempt, round, snoozes, codes, coalesce(input, payload), run_at
+FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY run_at, id;
+
+-- name: is_known
+SELECT 1 FROM workers WHERE id = ?;

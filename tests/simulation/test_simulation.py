@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real engine in a world of faults: every seed must keep every promise, and deliberate bugs must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive.core.decide import Hold
+from redrive.engine import outcomes
+from redrive.engine.leases import Leases
+from redrive.engine.worker import Worker
+from redrive.errors import StoreUnavailableError
+from redrive.store import settling, sqlite
+
+from .world import CALM, LEASE, Faults, World, breaches
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_goes_wrong_every_promise_is_kept(seed: int) -> None:
+    world = World(seed)
+    world.run()
+
+    assert breaches(world) == []
+
+
+def test_without_faults_every_effect_happens_once() -> None:
+    world = World(1, faults=CALM)
+    world.run()
+
+    assert breaches(world) == []
+    assert len(world.ledger) == len(set(world.ledger))
+
+
+def test_a_seed_tells_the_same_story_every_time() -> None:
+    first, second = World(7), World(7)
+    first.run()
+    second.run()
+
+    assert first.ledger == second.ledger
+
+
+def no_fencing(patch: pytest.MonkeyPatch) -> None:
+    for name in ("complete", "advance", "requeue", "bury", "cancel"):
+        loose = settling._SQL[name].replace("AND lease_token = ? AND dispatch = ?", "AND (1 OR ? OR ?)")
+        patch.setitem(settling._SQL, name, loose)
+    # The key of the attempts is a second fence; it has to go as well.
+    careless = settling._SQL["insert_attempt"].replace("INSERT INTO", "INSERT OR REPLACE INTO")
+    patch.setitem(settling._SQL, "insert_attempt", careless)
+
+
+def answered_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    async def hopeful(self: Worker, question: Callable[[], object]) -> object:
+        try:
+            return await self._ask(question)
+        except StoreUnavailableError:
+            return None
+
+    patch.setattr(Worker, "_insist", hopeful)
+
+
+def holds_burn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Hold, "burned", True)
+
+
+def claims_of_a_lost_answer_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(
+        sqlite._SQL, "claimed_before", sqlite._SQL["claimed_before"].replace("ORDER BY", "AND 0 ORDER BY")
+    )
+
+
+def leases_are_not_renewed(patch: pytest.MonkeyPatch) -> None:
+    def idle(self: Leases, worker: str) -> None:
+        self._store.reap(self._clock.wall())
+
+    patch.setattr(Leases, "beat", idle)
+
+
+def attempts_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(
+        settling._SQL,
+        "insert_attempt",
+        settling._SQL["insert_attempt"].replace("VALUES", "SELECT * FROM (VALUES") + ") WHERE 0",
+    )
+
+
+def dead_letters_are_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(outcomes, "letter_of", lambda *_args: None)
+
+
+def a_crash_forgets_the_stage(patch: pytest.MonkeyPatch) -> None:
+    back = sqlite._SQL["reclaim"].replace(
+        "SET status", "SET lane_id = (SELECT min(id) FROM lanes), input = NULL, status"
+    )
+    patch.setitem(sqlite._SQL, "reclaim", back)
+
+
+def the_reaper_does_not_wait_for_contact(patch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Leases, worker: str) -> None:
+        self._store.reap(self._clock.wall() + LEASE)
+        self._store.renew(worker, self._clock.wall(), LEASE)
+
+    patch.setattr(Leases, "beat", hasty)
+
+
+BUGS = [
+    (no_fencing, Faults(freeze=0.02)),
+    (answered_before_the_commit, Faults(die=0, freeze=0)),
+    (holds_burn, Faults()),
+    (claims_of_a_lost_answer_are_forgotten, Faults(lose_answer=0.1, die=0, freeze=0)),
+    (leases_are_not_renewed, CALM),
+    (attempts_are_not_recorded, Faults()),
+    (dead_letters_are_not_written, Faults()),
+    (a_crash_forgets_the_stage, Faults()),
+    (the_reaper_does_not_wait_for_contact, CALM),
+]
+
+
+@pytest.mark.parametrize(("bug", "faults"), BUGS, ids=[bug.__name__ for bug, _ in BUGS])
+def test_a_deliberate_bug_is_caught(
+    bug: Callable[[pytest.MonkeyPatch], None], faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+
+    for seed in range(20):
+        world = World(seed, jobs=60, faults=faults, patience=5_000)
+        world.run()
+        if breaches(world):
+            return
+    pytest.fail("no seed noticed the bug")

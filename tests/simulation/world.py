@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small world for the real worker: virtual time, several workers on one store, and faults from a seed.
+
+Nothing here models the engine: the workers, leases and breakers are the real ones, on the real SQLite store in memory. A fault is a
+store call that fails before it does anything, one whose answer is lost after it was committed, a worker that dies between two store
+calls and never touches the store again, or one that freezes for longer than its lease and then goes on as if nothing had happened. The ledger of effects stands outside the store and is what the store is judged by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from redrive import Backoff, Breaker, Context, Jitter, Pipeline, RetryPolicy, stage
+from redrive.engine.leases import Leases
+from redrive.engine.worker import Worker
+from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import NewJob
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+
+LEASE = 30.0
+ATTEMPTS_MAX = 4
+
+
+class Died(BaseException):
+    """The process is gone; not even its clean-up runs."""
+
+
+@dataclass
+class Faults:
+    """How often what goes wrong, per store call."""
+
+    refuse: float = 0.02
+    lose_answer: float = 0.02
+    die: float = 0.004
+    freeze: float = 0.004
+
+
+CALM = Faults(0, 0, 0, 0)
+
+
+class FaultyStore:
+    """One worker's way to the store. Once dead, it never reaches it again."""
+
+    def __init__(
+        self, store: SqliteStore, chance: random.Random, faults: Faults, clock: VirtualClock
+    ) -> None:
+        self._store = store
+        self._chance = chance
+        self._faults = faults
+        self._clock = clock
+        self._frozen_until = 0.0
+        self.is_dead = False
+
+    async def thaw(self) -> None:
+        """Wait until the process is no longer frozen; now and then, freeze it."""
+        if self._chance.random() < self._faults.freeze:
+            self._frozen_until = self._clock.monotonic() + 4 * LEASE
+        while self._clock.monotonic() < self._frozen_until:
+            await self._clock.asleep(self._frozen_until - self._clock.monotonic())
+
+    async def elsewhere(self, work: Callable[[], object]) -> object:
+        """Run what would block, once the process is not frozen."""
+        await asyncio.sleep(0)
+        await self.thaw()
+        return work()
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        method = getattr(self._store, name)
+
+        def call(*args: object, **kwargs: object) -> object:
+            if self.is_dead:
+                raise Died
+            draw = self._chance.random()
+            if draw < self._faults.refuse:
+                raise StoreUnavailableError(database="sim", cause="refused")
+            if draw < self._faults.refuse + self._faults.die:
+                self.is_dead = True
+                raise Died
+            answer = method(*args, **kwargs)
+            if self._chance.random() < self._faults.lose_answer:
+                raise StoreUnavailableError(database="sim", cause="the answer was lost")
+            return answer
+
+        return call
+
+
+@dataclass
+class World:
+    """One run of the simulation."""
+
+    seed: int
+    jobs: int = 30
+    faults: Faults = field(default_factory=Faults)
+    patience: float = 100_000.0
+    """Virtual seconds after which jobs that have not ended never will."""
+    ledger: list[tuple[int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.store = SqliteStore(":memory:")
+        self.breaker = Breaker("api", consecutive=4, open_for=60)
+        self.names = (f"w{n}" for n in itertools.count(1))
+        self.is_over = False
+
+    def pipeline(self, clock: VirtualClock) -> Pipeline:
+        """Build three stages that fail in every way, the second of them behind a breaker."""
+        policy = RetryPolicy(ATTEMPTS_MAX, Backoff.exponential(1, cap=20, jitter=Jitter.full()))
+        outage = (clock.wall() + 50, clock.wall() + 400)
+
+        def made(name: str, breaker: Breaker | None) -> object:
+            async def run(number: int, ctx: Context) -> int:
+                await clock.asleep(self.chance.random() * 5)
+                if breaker is not None and outage[0] < clock.wall() < outage[1]:
+                    raise ConnectionRefusedError(111, "refused")
+                draw = self.chance.random()
+                if draw < 0.15:
+                    raise ConnectionResetError(104, "reset")
+                if draw < 0.18:
+                    raise KeyError("bug")
+                self.ledger.append((ctx.job_id, name))
+                return number
+
+            return stage(retry=policy, breaker=breaker, name=name)(run)
+
+        return Pipeline("flow", [made("fetch", None), made("llm", self.breaker), made("notify", None)])  # type: ignore[list-item]
+
+    def run(self, workers: int = 3) -> None:
+        """Submit the jobs, let workers come, die and be replaced, and end when every job has."""
+        with virtual_time(seed=self.seed) as clock:
+            pipeline = self.pipeline(clock)
+            lane = self.store.lanes("flow", [each.name for each in pipeline.stages])[0]
+            self.store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0)] * self.jobs, clock.wall())
+            asyncio.run(self._live(pipeline, clock, workers))
+
+    async def _live(self, pipeline: Pipeline, clock: VirtualClock, workers: int) -> None:
+        positions = [asyncio.ensure_future(self._position(pipeline, clock)) for _ in range(workers)]
+        end = asyncio.ensure_future(self._give_up(clock))
+        everybody = asyncio.gather(*positions)
+        await asyncio.wait([everybody, end], return_when=asyncio.FIRST_COMPLETED)
+        self.is_over = True
+        for task in (*positions, end):
+            task.cancel()
+        await asyncio.gather(*positions, end, everybody, return_exceptions=True)
+
+    async def _give_up(self, clock: VirtualClock) -> None:
+        end_at = clock.monotonic() + self.patience
+        while clock.monotonic() < end_at:
+            await clock.asleep(60)
+
+    async def _position(self, pipeline: Pipeline, clock: VirtualClock) -> None:
+        """Keep one worker running; when it dies, a new one takes its place after a while."""
+        while not self.is_over:
+            store = FaultyStore(self.store, self.chance, self.faults, clock)
+            try:
+                worker = Worker(
+                    store, [pipeline], names=self.names, lease=LEASE, concurrency=5, elsewhere=store.elsewhere
+                )  # type: ignore[arg-type]
+            except (StoreUnavailableError, Died):
+                continue
+            leases = Leases(store, clock, lease=LEASE, on_dead=worker.declared_dead)  # type: ignore[arg-type]
+            tasks = [
+                asyncio.ensure_future(worker.run(until_idle=True)),
+                asyncio.ensure_future(self._beat(store, worker, leases, clock)),
+            ]
+            done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            is_over = not store.is_dead and not any(task.exception() for task in done)
+            store.is_dead = True
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if is_over:
+                return
+            await clock.asleep(self.chance.random() * 40)
+
+    async def _beat(self, store: FaultyStore, worker: Worker, leases: Leases, clock: VirtualClock) -> None:
+        while not store.is_dead:
+            await clock.asleep(LEASE / 3)
+            await store.thaw()
+            leases.beat(worker.name)
+
+
+def breaches(world: World) -> list[str]:
+    """Say what the store and the ledger disagree about, and which promise was broken."""
+    store, found = world.store, []
+    statuses = Counter(row[0] for row in store.read("SELECT status FROM jobs"))
+    if sum(statuses.values()) != world.jobs or set(statuses) - {"complete", "failed"}:
+        found.append(f"not every job has ended: {dict(statuses)}")
+    again = store.read(
+        "SELECT first.job_id FROM attempts first JOIN attempts later USING (job_id, lane_id)"
+        " WHERE first.outcome = 'ok' AND later.dispatch > first.dispatch"
+    )
+    if again:
+        found.append(f"a committed stage ran again: {again}")
+    spent = store.read(
+        "SELECT job_id FROM attempts WHERE burned AND outcome <> 'ok' GROUP BY job_id, lane_id HAVING count(*) > ?",
+        (ATTEMPTS_MAX,),
+    )
+    if spent:
+        found.append(f"more attempts burned than allowed: {spent}")
+    held = store.read("SELECT job_id FROM attempts WHERE outcome IN ('hold', 'crashed') AND burned")
+    if held:
+        found.append(f"a hold or a crash burned an attempt: {held}")
+    is_calm = world.faults == CALM
+    if is_calm and store.read("SELECT 1 FROM attempts WHERE outcome = 'crashed'"):
+        found.append("the lease of a living worker changed hands")
+    letters = store.read("SELECT count(*) FROM dead_letters WHERE state = 'open'")[0][0]
+    if letters != statuses["failed"]:
+        found.append(f"{letters} open dead letters for {statuses['failed']} failed jobs")
+    return found + _ledger_breaches(world)
+
+
+def _ledger_breaches(world: World) -> list[str]:
+    found = []
+    effects = Counter(world.ledger)
+    names = dict(world.store.read("SELECT id, stage FROM lanes"))
+    rows = world.store.read("SELECT job_id, lane_id, outcome FROM attempts")
+    ok = Counter((job, names[lane]) for job, lane, outcome in rows if outcome == "ok")
+    lost = Counter((job, names[lane]) for job, lane, outcome in rows if outcome == "crashed")
+    for key, times in ok.items():
+        if times > 1 or not effects[key]:  # type: ignore[index]
+            found.append(f"{key}: {times} commits, {effects[key]} effects")  # type: ignore[index]
+    for key, times in effects.items():
+        if times > ok[key] + lost[key]:
+            found.append(
+                f"{key}: {times} effects, but only {ok[key]} commits and {lost[key]} crashes on record"
+            )
+    return found
