@@ -93,6 +93,12 @@ test: check ## Everything CI needs: check, all tests, coverage, requirements
 test-fast: setup-dev ## The unit tests alone
 	@$(PY) -m pytest -q -n $(JOBS) tests/unit
 
+SEED ?= 1
+COUNT ?= 200
+.PHONY: sim
+sim: setup-dev ## Run COUNT seeds of the simulation, from SEED on
+	@$(PY) -m tests.simulation $(SEED) $(COUNT)
+
 .PHONY: requirements
 requirements: setup-dev ## Print which requirement is proved by which tests
 	@$(PY) -m tools.requirements -- -q -n $(JOBS)

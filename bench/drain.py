@@ -44,7 +44,10 @@ def run() -> list[Figure]:
         "redrive, sync stage": synchronous,
         "redrive submit_many": submitting,
     }
-    return [Figure("one no-op stage, synchronous=FULL", name, spent, spent / limit) for name, spent in named.items()]
+    return [
+        Figure("one no-op stage, synchronous=FULL", name, spent, spent / limit)
+        for name, spent in named.items()
+    ]
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -83,7 +86,9 @@ def _limit(path: Path) -> float:
         while True:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(sql["complete"], [(b"1", 1.0, job, 7, dispatch) for job, dispatch in taken])
-            attempts = [(job, dispatch, lane, 1, 1, "w", 0.0, 1.0, "ok", 1, *[None] * 5) for job, dispatch in taken]
+            attempts = [
+                (job, dispatch, lane, 1, 1, "w", 0.0, 1.0, "ok", 1, *[None] * 5) for job, dispatch in taken
+            ]
             db.executemany(sql["insert_attempt"], attempts)
             rows = db.execute(sql["claim"], (7, "w", 1.0, 1.0, lane, 5, 1.0, BATCH)).fetchall()
             db.execute("COMMIT")
