@@ -14,7 +14,7 @@ from typing import Final
 
 from redrive.core.redact.carriers import AFTER_NAME, Carrier, carrier_of
 from redrive.core.redact.judgement import Named, secret_of
-from redrive.core.redact.marks import Marks
+from redrive.core.redact.marks import MARK, Marks
 from redrive.core.redact.names import telling
 from redrive.core.redact.repeats import REPEATS_FROM, Judged, Repeats
 from redrive.core.redact.spans import Span, bare_span, whole_span
@@ -38,6 +38,7 @@ _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "ses
 _LONG_AHEAD: Final = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:-]{16}"
 )
+_HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)")
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 
@@ -71,7 +72,9 @@ def _judge(text: str, floor: int, hit: int) -> Judged | None:
     after = AFTER_NAME.match(text, hit)
     if after is None:
         return None
-    return Judged(after.end("tail"), after.end(), _secret_at(text, floor, hit, after))
+    # A value that is a mark as a whole was hidden before; most names of a second round are followed by one.
+    found = None if _HIDDEN.match(text, after.end()) else _secret_at(text, floor, hit, after)
+    return Judged(after.end("tail"), after.end(), found)
 
 
 def _hits(text: str) -> list[int]:
