@@ -218,7 +218,7 @@ def urls() -> Iterator[Case]:
         "mongodb+srv://ada:{}@cluster0.abcde.mongodb.net/?retryWrites=true",
         "git clone https://ada:{}@git.example.org/team/repo.git",
         "https://x-access-token:{}@github.com/o/r",
-        "pip install --index-url https://bot:{}@pypi.example.org/simple pkg",
+        "pip install -i https://bot:{}@packages.example.org/simple pkg",
         "http_proxy=http://user:{}@proxy:3128",
         "ftp://ada:{}@files.example.org/x",
         "smtp://mailer:{}@smtp.example.org:587",
