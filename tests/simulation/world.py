@@ -159,7 +159,13 @@ class World:
             store = FaultyStore(self.store, self.chance, self.faults, clock)
             try:
                 worker = Worker(
-                    store, [pipeline], names=self.names, lease=LEASE, concurrency=5, elsewhere=store.elsewhere
+                    store,
+                    [pipeline],
+                    names=self.names,
+                    lease=LEASE,
+                    concurrency=5,
+                    ask_store=store.elsewhere,
+                    run_stage=store.elsewhere,
                 )  # type: ignore[arg-type]
             except (StoreUnavailableError, Died):
                 continue

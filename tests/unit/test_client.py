@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
@@ -109,6 +110,21 @@ def test_misuse_is_refused_by_name(rd: Redrive, misuse: object, field: str) -> N
 
     assert field in refused.value.field
     assert "secret" not in str(refused.value)
+
+
+def test_work_says_how_to_call_it_from_async_code(rd: Redrive) -> None:
+    async def wrong() -> None:
+        rd.work([SHOP])
+
+    async def right() -> None:
+        await asyncio.to_thread(rd.work, [SHOP], until_idle=True)
+
+    rd.submit(SHOP, 1)
+    with pytest.raises(ConfigurationError, match="to_thread"):
+        asyncio.run(wrong())
+    asyncio.run(right())
+
+    assert rd.counts() == {"complete": 1}
 
 
 def test_an_unknown_job_is_said_to_be_unknown(rd: Redrive) -> None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze
+from redrive import Backoff, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze, connect
 from redrive.engine.pipeline import Context, Pipeline, Stage, stage
 from redrive.engine.worker import Worker
 from redrive.store.protocol import NewJob
@@ -48,7 +50,7 @@ def work(store: SqliteStore, pipeline: Pipeline, **options: object) -> Worker:
     names = (f"w{n}" for n in itertools.count(1))
 
     async def scene() -> Worker:
-        worker = Worker(store, [pipeline], names=names, elsewhere=inline, **options)  # type: ignore[arg-type]
+        worker = Worker(store, [pipeline], names=names, ask_store=inline, run_stage=inline, **options)  # type: ignore[arg-type]
         await worker.run(until_idle=True)
         return worker
 
@@ -318,7 +320,9 @@ def test_a_stopped_worker_settles_what_runs_and_claims_nothing_more(
 
         pipeline = one_stage(halting)
         submit(store, pipeline, 1, 2)
-        worker = Worker(store, [pipeline], names=iter(["w1"]), elsewhere=inline, concurrency=1)
+        worker = Worker(
+            store, [pipeline], names=iter(["w1"]), ask_store=inline, run_stage=inline, concurrency=1
+        )
         await worker.run()
 
     asyncio.run(scene())
@@ -335,7 +339,9 @@ def test_a_cancelled_worker_gives_back_what_it_holds(store: SqliteStore, clock: 
 
         pipeline = one_stage(endless)
         submit(store, pipeline, 1)
-        task = asyncio.ensure_future(Worker(store, [pipeline], names=iter(["w1"]), elsewhere=inline).run())
+        task = asyncio.ensure_future(
+            Worker(store, [pipeline], names=iter(["w1"]), ask_store=inline, run_stage=inline).run()
+        )
         await started.wait()
         task.cancel()
         await asyncio.wait([task])
@@ -361,7 +367,7 @@ def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
 
         pipeline = one_stage(work_once)
         submit(store, pipeline, 1)
-        worker = Worker(store, [pipeline], names=iter(["w1", "w2"]), elsewhere=inline)
+        worker = Worker(store, [pipeline], names=iter(["w1", "w2"]), ask_store=inline, run_stage=inline)
         await worker.run(until_idle=True)
 
     asyncio.run(scene())
@@ -370,22 +376,18 @@ def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
     assert store.read("SELECT outcome FROM attempts ORDER BY dispatch") == [("crashed",), ("ok",)]
 
 
-def test_on_real_threads_sync_stages_run_side_by_side(tmp_path: object) -> None:
-    import threading
-
-    together = threading.Barrier(3, timeout=20)
+def test_on_real_threads_as_many_sync_stages_block_at_once_as_allowed_and_outcomes_are_still_committed(
+    tmp_path: Path,
+) -> None:
+    together = threading.Barrier(20, timeout=30)
 
     def meet(number: int) -> int:
         together.wait()
         return number
 
-    store = SqliteStore(f"{tmp_path}/jobs.db")
     pipeline = one_stage(meet)
-    submit(store, pipeline, 1, 2, 3)
+    with connect(tmp_path / "jobs.db") as rd:
+        rd.submit_many(pipeline, range(40))
+        rd.work([pipeline], until_idle=True, concurrency=20)
 
-    async def scene() -> None:
-        await Worker(store, [pipeline], names=iter(["w1"])).run(until_idle=True)
-
-    asyncio.run(scene())
-    assert jobs(store) == [("complete",)] * 3
-    store.close()
+        assert rd.counts() == {"complete": 40}

@@ -125,9 +125,9 @@ def test_other_stages_go_on_while_one_is_held(store: SqliteStore, clock: Virtual
     start = clock.wall()
 
     async def scene() -> None:
-        await Worker(store, [flow, free], names=iter(["w1"]), elsewhere=inline, concurrency=4).run(
-            until_idle=True
-        )
+        await Worker(
+            store, [flow, free], names=iter(["w1"]), ask_store=inline, run_stage=inline, concurrency=4
+        ).run(until_idle=True)
 
     asyncio.run(scene())
     assert order == [f"other at {start}"] * 10 or len(order) == 10

@@ -22,6 +22,7 @@ from redrive.engine.clock import fresh_name
 from redrive.engine.leases import Heart, Leases
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
+from redrive.engine.threads import Threads
 from redrive.engine.worker import Worker
 from redrive.errors import ConfigurationError, JobNotFoundError, SerializationError
 from redrive.store.protocol import JobId, LaneId, NewJob, Store
@@ -132,24 +133,37 @@ class Redrive:
         """Work on the jobs of these pipelines until interrupted, or until nothing is queued any more."""
         whole("work(concurrency)", concurrency, minimum=1, fix="64 is the default.")
         seconds("work(lease)", lease, above=True)
+        if _is_on_a_loop():
+            raise ConfigurationError(
+                field="work",
+                value="a running event loop",
+                rule="blocks, and cannot be called from async code",
+                fix="Write: await asyncio.to_thread(rd.work, [pipeline]).",
+            )
         asyncio.run(self._work(pipelines, concurrency=concurrency, lease=lease, until_idle=until_idle))
 
     async def _work(
         self, pipelines: Sequence[Pipeline], *, concurrency: int, lease: float, until_idle: bool
     ) -> None:
-        worker = Worker(self._store, pipelines, names=_names(), concurrency=concurrency, lease=lease)
-        clock = CURRENT.get().clock
-        heart = Heart(
-            Leases(self._store, clock, lease=lease, on_dead=worker.declared_dead),
-            lambda: worker.name,
+        threads = Threads(concurrency)
+        worker = Worker(
+            self._store,
+            pipelines,
+            names=_names(),
+            concurrency=concurrency,
             lease=lease,
+            ask_store=threads.ask_store,
+            run_stage=threads.run_stage,
         )
+        leases = Leases(self._store, CURRENT.get().clock, lease=lease, on_dead=worker.declared_dead)
+        heart = Heart(leases, lambda: worker.name, lease=lease)
         heart.start()
         _stop_on_signals(worker)
         try:
             await worker.run(until_idle=until_idle)
         finally:
             heart.stop()
+            threads.close()
 
     def _flush(self, batch: list[NewJob]) -> list[int]:
         made = [int(one.id) for one in self._store.submit(batch, self._now())] if batch else []
@@ -201,6 +215,14 @@ class Redrive:
 
     def _now(self) -> float:
         return CURRENT.get().clock.wall()
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _stop_on_signals(worker: Worker) -> None:

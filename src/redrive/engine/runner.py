@@ -35,12 +35,19 @@ class Runner:
     """What runs a worker's stages."""
 
     def __init__(
-        self, breakers: SharedBreakers, runtime: Runtime, *, classifier: Classifier, elsewhere: Elsewhere
+        self,
+        breakers: SharedBreakers,
+        runtime: Runtime,
+        *,
+        classifier: Classifier,
+        ask_store: Elsewhere,
+        run_stage: Elsewhere,
     ) -> None:
         self._breakers = breakers
         self._runtime = runtime
         self._classifier = classifier
-        self._elsewhere = elsewhere
+        self._ask_store = ask_store
+        self._run_stage = run_stage
         self._probes: dict[JobId, str] = {}
 
     def expect_probe(self, job: JobId, token: str) -> None:
@@ -88,11 +95,11 @@ class Runner:
             return
         try:
             if probe is not None:
-                await self._elsewhere(lambda: self._breakers.end_probe(breaker, self._now(), probe, evidence))
+                await self._ask_store(lambda: self._breakers.end_probe(breaker, self._now(), probe, evidence))
                 return
             self._breakers.note(breaker, evidence)
             if evidence is Evidence.DOWN:
-                await self._elsewhere(lambda: self._breakers.flush(self._now()))
+                await self._ask_store(lambda: self._breakers.flush(self._now()))
         except StoreUnavailableError as error:
             # What was noted is written with the next commit; a probe that could not report is void after its timeout.
             logger.warning("breaker %s: the store did not answer: %s", breaker.name, error)
@@ -106,7 +113,7 @@ class Runner:
         if stage.is_async:
             result = await _limited(stage, cast("Callable[[], Awaitable[object]]", call))
         else:
-            result = await self._elsewhere(call)
+            result = await self._run_stage(call)
         if isinstance(result, Signal):
             raise result
         return result

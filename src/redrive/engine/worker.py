@@ -43,11 +43,6 @@ RESEND_SECONDS: Final = 1.0
 """How long to wait before a batch that the store did not take is sent again."""
 
 
-async def in_thread(work: Callable[[], object]) -> object:
-    """Run a blocking function on a thread of the loop's pool."""
-    return await asyncio.to_thread(work)
-
-
 class Worker:
     """Serves the stages of some pipelines. Belongs to one loop."""
 
@@ -60,21 +55,24 @@ class Worker:
         concurrency: int = 64,
         lease: float = 30.0,
         classifier: Classifier = DEFAULT,
-        elsewhere: Elsewhere = in_thread,
+        ask_store: Elsewhere,
+        run_stage: Elsewhere,
     ) -> None:
         self._store = store
         self._names = names
         self._name = next(names)
         self._concurrency = concurrency
         self._lease = lease
-        self._elsewhere = elsewhere
+        self._ask_store = ask_store
         self._runtime = CURRENT.get()
         self._lanes = _lanes_of(store, pipelines)
         self._order = tuple(sorted(self._lanes, reverse=True))
         self._breakers = SharedBreakers(
             store, (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
         )
-        self._runner = Runner(self._breakers, self._runtime, classifier=classifier, elsewhere=elsewhere)
+        self._runner = Runner(
+            self._breakers, self._runtime, classifier=classifier, ask_store=ask_store, run_stage=run_stage
+        )
         self._tokens = itertools.count(1)
         self._done: list[Settlement] = []
         self._running: set[asyncio.Task[None]] = set()
@@ -259,7 +257,7 @@ class Worker:
                 await self._wake.wait()
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._elsewhere(question))
+        return cast("T", await self._ask_store(question))
 
     def _now(self) -> float:
         return self._runtime.clock.wall()
