@@ -29,7 +29,7 @@ QUERY_VALUE_MIN: Final = 8
 _STEMS: Final = tuple(
     (
         "pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
-        " dockerc _pat"
+        " dockerc _pat contrase senha"
     ).split()
 )
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"

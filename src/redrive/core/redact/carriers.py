@@ -26,7 +26,7 @@ class Carrier(Enum):
 
 AFTER_NAME: Final = re.compile(
     r"""
-    (?P<tail>[A-Za-z0-9_\-]{0,48}+)
+    (?P<tail>[A-Za-z0-9_\-ñ]{0,48}+)
     (?:
         (?P<close>\\{0,15}["'`]|&quot;|&\#0?39;|%22|\\+u0022)? \]? [?!]? [ \t]*+
         (?:
@@ -43,10 +43,10 @@ AFTER_NAME: Final = re.compile(
       | (?P<pair>(?:\\{0,15}["']|&quot;)\s{0,40}+,\s{0,40}+(?=[bu]?\\{0,15}["']))
       | (?P<attribute>["'](?:\s{0,4}+>(?=[^<\s])|\r?\n\r?\n(?=[^\s-])))
       | (?P<call>\((?:\w{1,12}=)?(?=[bru]{0,2}["']))
-      | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s]))
+      | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s])(?!@[\w.\-]{1,80}+(?:[:/\s"']|\Z)))
       | (?P<prose>[ \t]+
             (?: (?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
-              | (?:provided|given|received)[ ]?: | -> | → | \| )
+              | (?:provided|given|received)[ ]?: | (?P<to>to) | -> | → | \| )
             [ \t]+)
       | (?P<space>[ \t]+)(?=\S)
     )
@@ -58,7 +58,8 @@ ATTRIBUTE_MAX: Final = 80
 """How far before a stem the attribute may start whose value the name is."""
 
 _KEY_ATTRIBUTE: Final = re.compile(r"(?:key|name|id)=[\"'][\w.-]{0,64}\Z")
-_PASSWORD_WORDS: Final = ("password", "passwd", "pwd", "passphrase")
+_PASSWORD_WORDS: Final = ("password", "passwd", "pwd", "passphrase", "requirepass")
+_CHANGES: Final = re.compile(r"\b(?:set|reset|chang|updat)\w{0,3} [\w' ]{0,24}\Z", re.IGNORECASE)
 _TOKEN_WORDS: Final = ("token", "key", "secret")
 _BY_GROUP: Final = {
     "block": Carrier.BLOCK,
@@ -86,4 +87,11 @@ def carrier_of(after: re.Match[str], before: str, name: str) -> Carrier | None:
         if word in _PASSWORD_WORDS or (name.isupper() and word.endswith(_PASSWORD_WORDS)):
             return Carrier.PROSE
         return Carrier.NEXT_TO if word.endswith(_TOKEN_WORDS) else None
-    return _BY_GROUP.get(group)
+    is_sent = after["to"] and not _changes_password(after, name)
+    return None if is_sent else _BY_GROUP.get(group)
+
+
+def _changes_password(after: re.Match[str], name: str) -> bool:
+    """Tell `set password to x` from `send the password to x`."""
+    before = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
+    return name.lower() in _PASSWORD_WORDS and _CHANGES.search(before) is not None

@@ -30,6 +30,7 @@ _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
 _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"']\s{0,8}[)\]]")
 _CLOSED_KEY: Final = re.compile(r"[\"']\s{0,4}:")
 _COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
+_LISTED: Final = re.compile(r"\[\s{0,8}")
 _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 # Tokens of a parser are small numbers; a card's security code has at least three digits.
 _SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
@@ -66,6 +67,8 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
         return block_span(text, position), said.kind
     if _closes_string(named):
         return None
+    if named.carrier is Carrier.ASSIGNED and (listed := _LISTED.match(text, position)):
+        return _listed_value(named, listed.end())
     span = quoted_span(text, position)
     if named.carrier is Carrier.PAIR and not (span and _CLOSED_PAIR.match(text, span.end)):
         return None
@@ -81,6 +84,15 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
     else:
         span = _bare_value(named)
     return None if span is None else (span, said.kind)
+
+
+def _listed_value(named: Named, start: int) -> tuple[Span, str] | None:
+    """Return the first value of a list, as headers that may occur more than once are shown."""
+    text, said = named.text, named.said
+    span = quoted_span(text, start) or bare_span(text, start)
+    is_pair = said.kind == "cookie" and _COOKIE_PAIR.match(text, span.start) is not None
+    is_secret = is_pair or (said.certain and is_random(text[span.start : span.end].rpartition(" ")[2]))
+    return (span, said.kind) if is_secret else None
 
 
 def _closes_string(named: Named) -> bool:
@@ -103,7 +115,10 @@ def _authorization(named: Named, span: Span | None) -> Span | None:
     value = text[span.start : span.end]
     if _TYPE.match(text, position) or is_inert(value) or is_prose(value):
         return None
-    return None if not span.quoted and is_expression(value) else span
+    if span.quoted:
+        return span
+    # The bracket that closes `{token}` or `${TOKEN}` ends a word without quotes.
+    return None if is_expression(value) or is_inert(value + text[span.end : span.end + 1]) else span
 
 
 def _is_quoted_secret(named: Named, value: str) -> bool:
@@ -153,7 +168,9 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
     if is_expression(value + following) or is_expression(value):
         return False
     if named.carrier is Carrier.FLAG:
-        return not value.startswith("--")
+        # Two spaces and a sentence after a flag are its help.
+        is_help = len(named.after["space"]) > 1 and value.isalpha() and _NEXT_WORD.match(text, span.end)
+        return not (value.startswith("--") or is_help)
     if value[0] == "{" and following == "}" and named.said.kind == "password":
         # ODBC puts a password with odd signs in braces; a template holds a plain name.
         return is_guarded(value)

@@ -48,7 +48,7 @@ _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
 
 def words_of(name: str) -> list[str]:
     """Return the lower-case words of a name in snake, kebab, camel or upper case; digits only separate."""
-    return [found.lower() for found in _WORD.findall(name[-NAME_MAX:])]
+    return [found.lower() for found in _WORD.findall(name[-NAME_MAX:].replace("ñ", "n"))]
 
 
 @lru_cache(maxsize=_CACHED_NAMES_MAX)
@@ -77,6 +77,8 @@ def _by_last_word(last: str, before: str) -> Telling | None:
         return _by_key(before)
     if last in ("pass", "pw"):
         return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
+    if last in ("secret", "secrets") and before in words.HOLDING_SECRETS:
+        return _UNCERTAIN
     if f"{before} {last}" in words.SECRET_PAIRS:
         return _SECRET
     return next((said for known, endings, said in _BY_WORD if last in known or last.endswith(endings)), None)

@@ -44,7 +44,7 @@ _CARD: Final = re.compile(
 _SSN: Final = re.compile(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}")
 # The word must stand right before the number: no other number, and nothing already hidden, in between.
 _SSN_WORD: Final = re.compile(rf"(?:ssn|social.{{0,3}}security)[^0-9{MARK}]{{0,20}}\Z")
-_RRN_WORD: Final = re.compile(rf"(?:rrn|resident|주민)[^0-9{MARK}]{{0,20}}\Z")
+_RRN_WORD: Final = re.compile(rf"(?:rrn|resident|jumin|주민)[^0-9{MARK}]{{0,20}}\Z")
 _NO_SIGNS: Final = str.maketrans("", "", " +./()-")
 # Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
 _GLUE: Final = "_.$#+-"
@@ -75,7 +75,7 @@ def redact_personal(text: str, marks: Marks) -> str:
 def _redact_emails(text: str, marks: Marks) -> str:
     if "%40" in text and "@" not in text:
         return re.sub(
-            r"(?<![\w.%+-])[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])",
+            r"(?:(?<![\w.%+-])|(?<=%[23][0-9A-Fa-f]))[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])",
             marks.redacted("email"),
             text,
         )

@@ -19,6 +19,8 @@ _NATIONAL: Final = re.compile(
     # North America, with the area code in brackets, or dashes, or points throughout.
     r"(?:1[ .-])?\([2-9][0-9]{2}\) ?[0-9]{3}[ .-][0-9]{4}"
     r"|(?:1-)?[2-9][0-9]{2}-[0-9]{3}-[0-9]{4}|(?:1\.)?[2-9][0-9]{2}\.[0-9]{3}\.[0-9]{4}"
+    # Brazil: two digits in brackets.
+    r"|\([1-9][0-9]\) ?9?[0-9]{4}-[0-9]{4}"
     # Korea: mobile and area codes, also with the country code but no plus sign.
     r"|82-10-[0-9]{4}-[0-9]{4}"
     r"|0(?:1[016-9]|2|[3-6][1-5]|70|50[0-9])([-. ])[0-9]{3,4}\1[0-9]{4}"
@@ -36,7 +38,7 @@ _DIALLED: Final = re.compile(r"00(?:1|3[1-9]|4[0-9]|6[1-5]|8[126]|91)[ -]")
 _COORDINATES: Final = re.compile(r"\+[0-9]{1,3}\.[0-9]+-[0-9]{1,3}\.[0-9]+")
 _TOLD: Final = re.compile(
     r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
-    r"[\"']?(?:no\.?|number)?[:= ]{0,3}[\"']?$"
+    r"[\"']?(?:no\.?|number)?(?:(?:me |us )?(?:at|on|to))?[:= ]{0,3}[\"']?$"
 )
 
 

@@ -24,6 +24,8 @@ _USERINFO: Final = re.compile(rf"[^\s/?#\"'<>`\\]{{1,{USERINFO_MAX}}}@")
 _LOOSE_USERINFO: Final = re.compile(
     r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])"
 )
+# A host with properties, as in `jdbc:sqlserver://host:1433;user=sa;password=p@ss`, has no user information.
+_PROPERTIES: Final = re.compile(r"[\w.-]{1,128}+(?:[\\:][\w]{1,32})?;[A-Za-z]{1,32} ?=")
 _WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNORECASE)
 _ENCODED: Final = re.compile(
     r"%3[aA]%2[fF]%2[fF]((?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64}))%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
@@ -60,7 +62,7 @@ def _secret_span(text: str, start: int) -> tuple[int, int] | None:
     """Return where the secret of the URL stands whose user information would start at `start`."""
     limit = start + USERINFO_MAX
     at = text.find("@", start, limit)
-    if at < 0:
+    if at < 0 or _PROPERTIES.match(text, start, limit):
         return None
     found = _USERINFO.match(text, start, limit)
     if found is None:

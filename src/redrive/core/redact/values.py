@@ -31,7 +31,8 @@ _NOTHING: Final = re.compile(
 )
 _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
-    r"|<[^<>]*>?|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
+    r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
+    r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
     r"|(?:env|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
 )
 # The name of a header, such as `X-Api-Key`, and a file: a root that systems have, or an extension, and no random piece.
@@ -48,11 +49,15 @@ _BOUND: Final = re.compile(r"[:@][A-Za-z_]+")
 _CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
+# Words of a passphrase set apart by dashes; `case-sensitive` and `out-of-date` are words of a sentence.
+_DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]{10,}+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
 _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+# The secret key of AWS has forty signs; slashes may cut it into short pieces.
+_FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
 _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
@@ -113,7 +118,7 @@ def is_guarded(value: str) -> bool:
         return False
     letters = sum(character.isalpha() for character in looked_at)
     odd = sum(character.isdigit() or character in "!@#$%^&+=~?" for character in looked_at)
-    return letters > 0 and odd > 0
+    return letters > 0 and (odd > 0 or _DASHED_WORDS.fullmatch(looked_at) is not None)
 
 
 def is_random(value: str) -> bool:
@@ -127,7 +132,9 @@ def is_random(value: str) -> bool:
         looked_at
     ):
         return False
-    return bool(_HEX.fullmatch(looked_at)) or any(_is_mixed(piece) for piece in _PIECES.findall(looked_at))
+    if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
+        return True
+    return any(_is_mixed(piece) for piece in _PIECES.findall(looked_at))
 
 
 def _is_mixed(piece: str) -> bool:

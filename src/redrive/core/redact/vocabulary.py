@@ -14,7 +14,7 @@ def _split(words: str) -> frozenset[str]:
 
 
 PASSWORDS: Final = _split(
-    "password passwords passwd pwd passphrase passphrases passcode passwort kennwort motdepasse contrasena senha"
+    "password passwords passwd pwd passphrase passphrases passcode passwort kennwort passe motdepasse requirepass contrasena senha"
     " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass"
 )
 PASSWORD_ENDINGS: Final = ("password", "passwd", "pwd", "passphrase")
@@ -79,6 +79,8 @@ SECRET_PAIRS: Final = frozenset(
     for last in lasts.split()
     for before in befores.split()
 )
+# `existingSecret: release-db` and `imagePullSecrets` name an object that holds the secret.
+HOLDING_SECRETS: Final = _split("existing pull")
 SECRET_IDS: Final = _split("session secret sess")
 NEUTRAL_TAILS: Final = _split(
     "value hash hashed plain plaintext text raw old new confirm confirmation encoded encrypted prod production dev"
@@ -115,7 +117,7 @@ INERT_WORDS: Final = (
         " generated private public protected static final const let var def class function return await async new if else"
         " authentication authorization verification validation too at least be only used using unchanged same confidential"
         " hs256 hs384 hs512 rs256 rs384 rs512 es256 es384 es512 ps256 ps384 ps512 eddsa"
-        " sensitive secured protected unsupported supported available provided specified given found given. it your my our"
+        " sensitive secured protected inherit unsupported supported available provided specified given found given. it your my our"
     )
     | TYPE_WORDS
     | HASH_WORDS
