@@ -14,6 +14,9 @@ from typing import Final
 MARK: Final = "\U000f0000-\U000ffffd"
 """The range of marks, for use inside a character class."""
 
+FIRST_MARK: Final = "\U000f0000"
+"""The lowest mark; nothing that people write stands above it."""
+
 _FIRST: Final = 0xF0000
 _LAST: Final = 0xFFFFD
 _ANY_MARK: Final = re.compile(f"[{MARK}]")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.core.redact.marks import Marks
+from redrive.core.redact.marks import FIRST_MARK, Marks
 from redrive.core.redact.values import RANDOM_MIN, is_inert, is_random
 
 USERINFO_MAX: Final = 1024
@@ -71,6 +71,8 @@ def _secret_span(text: str, start: int) -> tuple[int, int] | None:
     if found is None:
         return None
     end = found.end() - 1
+    if text[end - 1] >= FIRST_MARK and text[end - 2] == ":":
+        return None  # Hidden in an earlier round, as most passwords of a second one are.
     user, colon, password = text[start:end].partition(":")
     if colon:
         # A random user name, as in older Sentry addresses, is half of the secret.
