@@ -216,3 +216,18 @@ def test_a_short_number_is_a_phone_number_after_a_telling_word(line: str) -> Non
 
 def test_a_pre_shared_key_is_a_secret() -> None:
     assert redact_text("psk=abcd1234efgh") == "psk=<redacted:secret>"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["password={}", "PASSWORD={}", "?password={}&x=1", "--password={}", "export DB_PASSWORD={}", "pwd={};"],
+)
+def test_a_password_that_reads_like_a_name_is_hidden_in_a_setting(line: str) -> None:
+    assert "secret" not in redact_text(line.format("secret"))
+
+
+@pytest.mark.parametrize(
+    "line", ["connect(password=secret)", "f(password=secret, x=1)", "password = secret", "token=token"]
+)
+def test_a_name_in_code_stays(line: str) -> None:
+    assert redact_text(line) == line

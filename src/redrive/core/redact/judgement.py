@@ -34,6 +34,7 @@ _LISTED: Final = re.compile(r"\[\s{0,8}")
 _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 # Tokens of a parser are small numbers; a card's security code has at least three digits.
 _SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
+_AFTER_SETTING: Final = ("", " ", "\n", "\r", "&", ";")
 _NEXT_WORD: Final = re.compile(r" [a-z]{2,}")
 # A word that has a value of its own belongs to a list of settings, not to a sentence.
 _NEXT_SETTING: Final = re.compile(r" [\w.-]{1,40}[=:]")
@@ -166,7 +167,7 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
     text = named.text
     following = text[span.end : span.end + 1]
     if is_expression(value + following) or is_expression(value):
-        return False
+        return _is_plain_setting(named, span, value)
     if named.carrier is Carrier.FLAG:
         # Two spaces and a sentence after a flag are its help.
         is_help = len(named.after["space"]) > 1 and value.isalpha() and _NEXT_WORD.match(text, span.end)
@@ -180,6 +181,14 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
         return is_random(value) or not _in_source(text, named.start) or any(sign.isdigit() for sign in value)
     is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
     return not (is_code or _is_word_of_sentence(named, span, value) or _in_source(text, named.start))
+
+
+def _is_plain_setting(named: Named, span: Span, value: str) -> bool:
+    """Tell whether `password=secret` is a setting: tight, outside of code, followed by nothing that code would have there."""
+    text = named.text
+    is_tight = text[span.start - 1] == "=" and text[span.end : span.end + 1] in _AFTER_SETTING
+    is_word = named.said.kind == "password" and is_identifier(value)
+    return is_tight and is_word and not _in_source(text, named.start)
 
 
 def _is_word_of_sentence(named: Named, span: Span, value: str) -> bool:
