@@ -68,6 +68,12 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("place", ["missing/jobs.db", "."])
+def test_a_file_that_cannot_be_opened_is_an_error_of_the_store(tmp_path: Path, place: str) -> None:
+    with pytest.raises(StoreUnavailableError, match=r"No such file|Is a directory"):
+        SqliteStore(tmp_path / place)
+
+
 def test_a_failed_statement_leaves_nothing_of_its_batch(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
 

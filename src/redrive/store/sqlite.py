@@ -49,21 +49,20 @@ class SqliteStore:
         self._path = str(path)
         self._mutex = threading.Lock()
         self._is_file = self._path != ":memory:"
-        if self._is_file:
-            # The file must never be readable by others, not even between its creation and a later chmod.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._lock_file = (
-            os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600) if self._is_file else None
-        )
-        self._db = sqlite3.connect(
-            self._path,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
+        self._lock_file: int | None = None
         self._pipelines: dict[LaneId, str] = {}
         with self._mapped():
+            if self._is_file:
+                # The file must never be readable by others, not even between its creation and a later chmod.
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+                self._lock_file = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._db = sqlite3.connect(
+                self._path,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
             for pragma in (
                 "journal_mode = WAL",
                 f"synchronous = {synchronous}",
@@ -228,10 +227,10 @@ class SqliteStore:
 
     @contextmanager
     def _mapped(self) -> Generator[None]:
-        """Turn the driver's errors into the store's."""
+        """Turn the errors of the driver and of the file system into the store's."""
         try:
             yield
-        except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+        except (sqlite3.DatabaseError, OSError) as error:
             raise StoreUnavailableError(database=self._path, cause=str(error)) from error
 
 
