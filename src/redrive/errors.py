@@ -178,7 +178,7 @@ class StoreUnavailableError(StoreError):
         self.cause = cause
         super().__init__(
             f"the database {database} failed: {cause}",
-            hint="Run `redrive doctor` to see what is wrong with it.",
+            hint="Check that its folder exists, is writable and has space, and that the file is a redrive database.",
         )
 
 
