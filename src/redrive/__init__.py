@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
+from redrive.core.budget import FailureBudget
 from redrive.core.codeset import CodeSet, OwnCode
 from redrive.core.failure import Category, Code, Failure, Retryable, Severity
 from redrive.core.fingerprint import fingerprint, frames_of
@@ -24,9 +25,13 @@ from redrive.core.policy import RetryPolicy
 from redrive.core.signals import Cancel, Fail, Retry, Snooze
 from redrive.core.verdict import Verdict
 from redrive.engine.classifier import Classifier, Rule, add_rule, classify
-from redrive.engine.client import Job, Redrive, connect
+from redrive.engine.client import Redrive, connect
+from redrive.engine.context import Context
 from redrive.engine.guard import Guard, guard
-from redrive.engine.pipeline import Context, Pipeline, stage
+from redrive.engine.jobs import Job
+from redrive.engine.pipeline import Event, Pipeline
+from redrive.engine.runs import RunReport
+from redrive.engine.stages import stage
 from redrive.engine.story import CallEvent
 from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
 from redrive.redaction import redact, redact_mapping, register_secret
@@ -63,9 +68,12 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "guard",
     # Durable work
     "Context",
+    "Event",
+    "FailureBudget",
     "Job",
     "Pipeline",
     "Redrive",
+    "RunReport",
     "connect",
     "stage",
     # Keeping secrets

@@ -97,4 +97,7 @@ def burial(of: Claimed, **changes: object) -> Settlement:
 
 
 def statuses(store: Store) -> dict[str, int]:
-    return {count.status: count.jobs for count in store.counts()}
+    counted: dict[str, int] = {}
+    for _, _, status, jobs in store.query("counts"):
+        counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
+    return counted

@@ -100,9 +100,9 @@ def test_a_job_that_is_not_due_is_not_handed_out_and_does_not_stand_in_the_way(s
     store.submit([job(lane, b"late", run_at=NOW + 10, priority=0), job(lane, b"due")], NOW)
 
     assert [taken.input for taken in claim(store, lane)] == [b"due"]
-    assert store.outlook([lane]) == Outlook(NOW + 10, 1)
+    assert store.outlook([lane]) == Outlook(due={lane: NOW + 10}, held=1, paused=frozenset())
     assert [taken.input for taken in claim(store, lane, now=NOW + 10)] == [b"late"]
-    assert store.outlook([lane]) == Outlook(None, 2)
+    assert store.outlook([lane]) == Outlook(due={}, held=2, paused=frozenset())
 
 
 def test_no_more_is_handed_out_than_wanted_and_only_from_wanted_lanes(store: Store) -> None:
@@ -209,13 +209,13 @@ def test_a_dead_workers_jobs_go_back_unburned_and_its_settlements_are_refused(st
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)
     (held,) = claim(store, lane, worker="w1")
-    assert store.renew("w2", NOW + 50, 60)
+    assert store.renew("w2", NOW + 50, 60).is_known
 
     assert store.reap(NOW + 60) == 0
     assert store.reap(NOW + 61) == 1
     assert store.reap(NOW + 61) == 0
 
-    assert not store.renew("w1", NOW + 62, 60)
+    assert not store.renew("w1", NOW + 62, 60).is_known
     assert exchange(store, "w1", [settlement(held)], now=NOW + 62).lost == (held.id,)
     (taken,) = claim(store, lane, worker="w2", now=NOW + 62)
     assert (taken.attempt, taken.dispatch) == (1, 2)

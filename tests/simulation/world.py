@@ -15,16 +15,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from redrive import Backoff, Breaker, Context, Jitter, Pipeline, RetryPolicy, stage
+from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.leases import Leases
 from redrive.engine.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.inline import inline_means
 
 LEASE = 30.0
 ATTEMPTS_MAX = 4
+SECRET = "a value that belongs to nobody else"
+"""Stands in every payload, and in what stages raise and note; it may stand nowhere else."""
 
 
 class Died(BaseException):
@@ -100,6 +103,8 @@ class World:
     patience: float = 100_000.0
     """Virtual seconds after which jobs that have not ended never will."""
     ledger: list[tuple[int, str]] = field(default_factory=list)
+    cancelled: set[int] = field(default_factory=set)
+    """Jobs somebody asked to cancel before they had ended."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -114,17 +119,18 @@ class World:
         outage = (clock.wall() + 50, clock.wall() + 400)
 
         def made(name: str, breaker: Breaker | None) -> object:
-            async def run(number: int, ctx: Context) -> int:
+            async def run(text: str, ctx: Context) -> str:
                 await clock.asleep(self.chance.random() * 5)
+                ctx.note("seen", text)
                 if breaker is not None and outage[0] < clock.wall() < outage[1]:
                     raise ConnectionRefusedError(111, "refused")
                 draw = self.chance.random()
                 if draw < 0.15:
                     raise ConnectionResetError(104, "reset")
                 if draw < 0.18:
-                    raise KeyError("bug")
+                    raise KeyError(f"bug with {text}")
                 self.ledger.append((ctx.job_id, name))
-                return number
+                return text
 
             return stage(retry=policy, breaker=breaker, name=name)(run)
 
@@ -135,18 +141,28 @@ class World:
         with virtual_time(seed=self.seed) as clock:
             pipeline = self.pipeline(clock)
             lane = self.store.lanes("flow", [each.name for each in pipeline.stages])[0]
-            self.store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0)] * self.jobs, clock.wall())
+            payload = f'"{SECRET}"'.encode()
+            self.store.submit([NewJob(lane=lane, payload=payload, run_at=0.0)] * self.jobs, clock.wall())
             asyncio.run(self._live(pipeline, clock, workers))
 
     async def _live(self, pipeline: Pipeline, clock: VirtualClock, workers: int) -> None:
         positions = [asyncio.ensure_future(self._position(pipeline, clock)) for _ in range(workers)]
         end = asyncio.ensure_future(self._give_up(clock))
+        operator = asyncio.ensure_future(self._cancel_some(clock))
         everybody = asyncio.gather(*positions)
         await asyncio.wait([everybody, end], return_when=asyncio.FIRST_COMPLETED)
         self.is_over = True
-        for task in (*positions, end):
+        for task in (*positions, end, operator):
             task.cancel()
-        await asyncio.gather(*positions, end, everybody, return_exceptions=True)
+        await asyncio.gather(*positions, end, operator, everybody, return_exceptions=True)
+
+    async def _cancel_some(self, clock: VirtualClock) -> None:
+        """Cancel a few jobs at random, whatever they are doing."""
+        for _ in range(self.jobs // 10):
+            await clock.asleep(self.chance.random() * 60)
+            job = self.chance.randrange(self.jobs) + 1
+            if Redrive(self.store).cancel(job) in {"processing", "cancelled"}:
+                self.cancelled.add(job)
 
     async def _give_up(self, clock: VirtualClock) -> None:
         end_at = clock.monotonic() + self.patience
@@ -159,17 +175,23 @@ class World:
             store = FaultyStore(self.store, self.chance, self.faults, clock)
             try:
                 worker = Worker(
-                    store,
+                    store,  # type: ignore[arg-type]
                     [pipeline],
+                    inline_means(store.elsewhere),
                     names=self.names,
                     lease=LEASE,
                     concurrency=5,
-                    ask_store=store.elsewhere,
-                    run_stage=store.elsewhere,
-                )  # type: ignore[arg-type]
+                )
             except (StoreUnavailableError, Died):
                 continue
-            leases = Leases(store, clock, lease=LEASE, on_dead=worker.declared_dead)  # type: ignore[arg-type]
+            leases = Leases(
+                store,  # type: ignore[arg-type]
+                clock,
+                lease=LEASE,
+                on_dead=worker.declared_dead,
+                on_cancel=worker.cancel,
+                progress=worker.progress,
+            )
             tasks = [
                 asyncio.ensure_future(worker.run(until_idle=True)),
                 asyncio.ensure_future(self._beat(store, worker, leases, clock)),
@@ -195,8 +217,25 @@ def breaches(world: World) -> list[str]:
     """Say what the store and the ledger disagree about, and which promise was broken."""
     store, found = world.store, []
     statuses = Counter(row[0] for row in store.read("SELECT status FROM jobs"))
-    if sum(statuses.values()) != world.jobs or set(statuses) - {"complete", "failed"}:
+    if sum(statuses.values()) != world.jobs or set(statuses) - {"complete", "failed", "cancelled"}:
         found.append(f"not every job has ended: {dict(statuses)}")
+    if (
+        strangers := {row[0] for row in store.read("SELECT id FROM jobs WHERE status = 'cancelled'")}
+        - world.cancelled
+    ):
+        found.append(f"cancelled without being asked to: {strangers}")
+    tallied = dict(store.read("SELECT status, sum(jobs) FROM tallies GROUP BY status"))
+    if tallied != {
+        status: count for status, count in statuses.items() if status not in {"queued", "processing"}
+    }:
+        found.append(f"the tally {tallied} is not the count {dict(statuses)}")
+    if leaks := store.read(
+        "SELECT job_id FROM attempts WHERE message LIKE ?1 OR sentence LIKE ?1 OR notes LIKE ?1 UNION "
+        "SELECT job_id FROM dead_letters WHERE message LIKE ?1 OR stack LIKE ?1 OR context LIKE ?1 UNION "
+        "SELECT id FROM jobs WHERE error_message LIKE ?1 OR progress LIKE ?1",
+        (f"%{SECRET}%",),
+    ):
+        found.append(f"a payload leaked: {leaks}")
     again = store.read(
         "SELECT first.job_id FROM attempts first JOIN attempts later USING (job_id, lane_id)"
         " WHERE first.outcome = 'ok' AND later.dispatch > first.dispatch"

@@ -97,8 +97,9 @@ def many_parameters(source: Source) -> list[str]:
 
 
 def _is_value_maker(node: FunctionNode) -> bool:
-    """A function whose parameters are all by keyword, but for one, is called like a constructor and may be as wide."""
-    return len(node.args.posonlyargs) + len(node.args.args) <= 1 and bool(node.args.kwonlyargs)
+    """A function whose parameters are all by keyword, but for two, is called like a constructor and may be as wide."""
+    positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in {"self", "cls"}]
+    return len(positional) <= 2
 
 
 def many_methods(source: Source) -> list[str]:

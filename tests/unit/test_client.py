@@ -13,7 +13,7 @@ import pytest
 
 import redrive
 from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
-from redrive.engine import client
+from redrive.engine import client, submission
 from redrive.errors import JobNotFoundError, SerializationError
 from redrive.testing import VirtualClock, virtual_time
 
@@ -44,9 +44,9 @@ def test_jobs_are_submitted_worked_on_and_accounted_for(rd: Redrive) -> None:
     ids = rd.submit_many(SHOP, range(10, 15))
     rd.work([SHOP], until_idle=True)
 
-    assert (made.status, rd.job(made.id).status) == ("queued", "complete")
+    assert (made.status, rd.job(made.id).status) == ("complete", "complete")
     assert [rd.job(each).status for each in ids] == ["complete"] * 3 + ["failed"] + ["complete"]
-    failed = rd.job(ids[3])
+    failed = rd.job(ids[3]).facts
     assert (failed.stage, failed.error_code) == ("show", "IO_DENIED")
     assert rd.counts() == {"complete": 5, "failed": 1}
 
@@ -82,7 +82,7 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
         rd.submit(SHOP, "four")
     with pytest.raises(SerializationError, match="double"):
         rd.submit(SHOP, object())
-    monkeypatch.setattr(client, "PAYLOAD_MAX", 3)
+    monkeypatch.setattr(submission, "PAYLOAD_MAX", 3)
     with pytest.raises(SerializationError, match="limit is 3 bytes"):
         rd.submit(SHOP, 10_000)
 
@@ -120,7 +120,7 @@ def test_work_says_how_to_call_it_from_async_code(rd: Redrive) -> None:
         await asyncio.to_thread(rd.work, [SHOP], until_idle=True)
 
     rd.submit(SHOP, 1)
-    with pytest.raises(ConfigurationError, match="to_thread"):
+    with pytest.raises(ConfigurationError, match="Write: await"):
         asyncio.run(wrong())
     asyncio.run(right())
 

@@ -41,7 +41,7 @@ class Scene:
 
     @property
     def is_given_back(self) -> bool:
-        return self.store.counts()[0].status == "queued"
+        return self.store.query("counts")[0][2] == "queued"
 
 
 @pytest.fixture

@@ -12,8 +12,10 @@ import pytest
 
 from redrive import ConfigurationError, RetryPolicy
 from redrive.engine.codec import codec_for
+from redrive.engine.context import Context
 from redrive.engine.letters import LITERALS_MAX, literals_in
-from redrive.engine.pipeline import Context, Pipeline, stage
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.stages import stage
 from redrive.errors import SerializationError
 
 
@@ -98,7 +100,10 @@ def fine(a: int) -> int:
         (lambda: stage(generator), "function that returns"),
         (lambda: stage(42), "function that returns"),
         (lambda: stage(retry=3)(fine), "RetryPolicy"),
-        (lambda: stage(timeout=5)(fine), "thread cannot be stopped"),
+        (lambda: stage(timeout=-5)(fine), "more than 0 seconds"),
+        (lambda: stage(timeout=5, on_overrun="abandon")(fine), "that are idempotent"),
+        (lambda: stage(on_overrun="leave")(fine), "on_overrun"),
+        (lambda: stage(concurrency=0)(fine), "at least 1"),
         (lambda: stage(idempotent="yes")(fine), "True or False"),
         (lambda: stage(name=" ")(fine), "must be a name"),
         (lambda: stage(name="x" * 101)(fine), "must be a name"),

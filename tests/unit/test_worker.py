@@ -14,18 +14,16 @@ from pathlib import Path
 import pytest
 
 from redrive import Backoff, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze, connect
-from redrive.engine.pipeline import Context, Pipeline, Stage, stage
+from redrive.engine.context import Context
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.stages import Stage, stage
 from redrive.engine.worker import Worker
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.inline import inline_means
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
-
-
-async def inline(work: Callable[[], object]) -> object:
-    """Run what would block right here, so that a test is the same on every run."""
-    return work()
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def work(store: SqliteStore, pipeline: Pipeline, **options: object) -> Worker:
     names = (f"w{n}" for n in itertools.count(1))
 
     async def scene() -> Worker:
-        worker = Worker(store, [pipeline], names=names, ask_store=inline, run_stage=inline, **options)  # type: ignore[arg-type]
+        worker = Worker(store, [pipeline], inline_means(), names=names, **options)  # type: ignore[arg-type]
         await worker.run(until_idle=True)
         return worker
 
@@ -320,9 +318,7 @@ def test_a_stopped_worker_settles_what_runs_and_claims_nothing_more(
 
         pipeline = one_stage(halting)
         submit(store, pipeline, 1, 2)
-        worker = Worker(
-            store, [pipeline], names=iter(["w1"]), ask_store=inline, run_stage=inline, concurrency=1
-        )
+        worker = Worker(store, [pipeline], inline_means(), names=iter(["w1"]), concurrency=1)
         await worker.run()
 
     asyncio.run(scene())
@@ -339,9 +335,7 @@ def test_a_cancelled_worker_gives_back_what_it_holds(store: SqliteStore, clock: 
 
         pipeline = one_stage(endless)
         submit(store, pipeline, 1)
-        task = asyncio.ensure_future(
-            Worker(store, [pipeline], names=iter(["w1"]), ask_store=inline, run_stage=inline).run()
-        )
+        task = asyncio.ensure_future(Worker(store, [pipeline], inline_means(), names=iter(["w1"])).run())
         await started.wait()
         task.cancel()
         await asyncio.wait([task])
@@ -367,7 +361,7 @@ def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
 
         pipeline = one_stage(work_once)
         submit(store, pipeline, 1)
-        worker = Worker(store, [pipeline], names=iter(["w1", "w2"]), ask_store=inline, run_stage=inline)
+        worker = Worker(store, [pipeline], inline_means(), names=iter(["w1", "w2"]))
         await worker.run(until_idle=True)
 
     asyncio.run(scene())

@@ -16,8 +16,9 @@ from redrive.engine.shared_breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker import Worker
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.inline import inline_means
 
-from .test_worker import inline, jobs, submit, work
+from .test_worker import jobs, submit, work
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, cap=60, jitter=Jitter.full()))
 OPEN = Breaker("api", consecutive=5, open_for=60)
@@ -125,9 +126,9 @@ def test_other_stages_go_on_while_one_is_held(store: SqliteStore, clock: Virtual
     start = clock.wall()
 
     async def scene() -> None:
-        await Worker(
-            store, [flow, free], names=iter(["w1"]), ask_store=inline, run_stage=inline, concurrency=4
-        ).run(until_idle=True)
+        await Worker(store, [flow, free], inline_means(), names=iter(["w1"]), concurrency=4).run(
+            until_idle=True
+        )
 
     asyncio.run(scene())
     assert order == [f"other at {start}"] * 10 or len(order) == 10

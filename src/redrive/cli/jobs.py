@@ -129,9 +129,7 @@ def pipeline_named(target: str) -> Pipeline:
 
 
 def _shown(rd: Redrive, job_id: int) -> dict[str, object]:
-    shown = asdict(rd.job(job_id))
-    del shown["is_twin"]
-    return shown
+    return asdict(rd.job(job_id).facts)
 
 
 def _payloads_in(file: Path) -> Iterator[object]:
@@ -158,7 +156,7 @@ def _decoded(text: str, where: str) -> object:
 
 def _answer(facts: dict[str, object], output: Format) -> None:
     if output == "json":
-        typer.echo(json.dumps(facts))
+        typer.echo(json.dumps(facts, default=str))
         return
     table = Table(show_header=False)
     for name, value in facts.items():

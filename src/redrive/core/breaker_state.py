@@ -167,6 +167,14 @@ def next_start_at(breaker: Breaker, state: BreakerState, starts: int) -> float:
     return state.changed_at + min(ramp, math.log2(1.0 + starts * pace * math.log(2.0)) / pace)
 
 
+def starts_allowed(breaker: Breaker, state: BreakerState, now: float) -> float:
+    """Return how many calls may have started since the breaker closed; infinite unless it is ramping."""
+    if not is_ramping(breaker, state, now) or state.changed_at is None:
+        return math.inf
+    pace = RAMP_DOUBLINGS / _seconds(breaker.ramp)
+    return (math.exp2(max(0.0, now - state.changed_at) * pace) - 1.0) / (pace * math.log(2.0))
+
+
 def is_ramping(breaker: Breaker, state: BreakerState, now: float) -> bool:
     """Say whether the breaker closed so recently that work is still let go gradually."""
     return (

@@ -202,6 +202,13 @@ WORKER_CRASH: Final = _stays(
     "Look for memory or native crashes in this stage; fix, then replay.",
     severity=_CRITICAL,
 )
+JOB_EXPIRED: Final = _stays(
+    "JOB_EXPIRED",
+    Category.REJECTED,
+    "It was not started in time.",
+    "Replay it if it still matters; add workers, or give it a later expires_at.",
+    severity=_WARNING,
+)
 STAGE_FAILED: Final = _stays(
     "STAGE_FAILED",
     Category.REJECTED,

@@ -1,36 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a program holds in its hand: a connection to a store, to submit jobs, look at them, and work on them.
 
-The face is sync; inside, a worker runs on an event loop of its own. Everything is durable when the method returns.
+The face is sync; inside, a worker runs on an event loop of its own. Everything is durable when the method returns. In async code,
+`async with redrive.connect(...)` gives the same methods to await.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import AsyncIterable, Iterable, Sequence
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self
 
 from redrive.config import database_url
+from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
-from redrive.engine.clock import fresh_name
-from redrive.engine.leases import Heart, Leases
+from redrive.engine.feeding import drive_run
+from redrive.engine.jobs import Job
 from redrive.engine.pipeline import Pipeline
+from redrive.engine.runs import OnProgress, RunBook, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
-from redrive.engine.threads import Threads
-from redrive.engine.worker import Worker
-from redrive.errors import ConfigurationError, JobNotFoundError, SerializationError
-from redrive.store.protocol import JobId, LaneId, NewJob, Store
+from redrive.engine.schedules import ScheduleBook
+from redrive.engine.service import Options, serve
+from redrive.engine.submission import new_job
+from redrive.engine.worker import Ending
+from redrive.errors import ConfigurationError, JobNotFoundError
+from redrive.store.protocol import LaneId, NewJob, Step, Store
 from redrive.store.sqlite import SqliteStore
 
+if TYPE_CHECKING:
+    from redrive.engine.async_client import AsyncRedrive
+
 DEFAULT_PATH: Final = "redrive.db"
-PAYLOAD_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one payload; larger things belong into an object store, with their address in the payload."""
 BATCH: Final = 1_000
 """Jobs per transaction when many are submitted."""
 
@@ -38,24 +41,10 @@ BATCH: Final = 1_000
 def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
     """Open a store: a path, `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
-    Without an address it is `REDRIVE_DATABASE_URL`, or else `redrive.db` in the present folder.
+    Without an address it is `REDRIVE_DATABASE_URL`, or else `redrive.db` in the present folder. Use it in a `with` block, or in an
+    `async with` block for the same methods to await.
     """
     return Redrive(SqliteStore(_path_of(str(url or database_url() or DEFAULT_PATH))))
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job, as it was when this was read."""
-
-    id: int
-    pipeline: str
-    stage: str
-    status: str
-    attempt: int
-    error_code: str | None
-    error_message: str | None
-    is_twin: bool = False
-    """True when `submit` found a job with the same key instead of making one."""
 
 
 class Redrive:
@@ -63,7 +52,7 @@ class Redrive:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lanes: dict[str, list[LaneId]] = {}
+        self._lanes: dict[str, LaneId] = {}
 
     def __enter__(self) -> Self:
         """Return the connection itself."""
@@ -74,6 +63,23 @@ class Redrive:
     ) -> None:
         """Close it."""
         self.close()
+
+    async def __aenter__(self) -> AsyncRedrive:
+        """Return the connection with methods to await."""
+        from redrive.engine.async_client import AsyncRedrive
+
+        return AsyncRedrive(self)
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _exc: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await asyncio.to_thread(self.close)
+
+    @property
+    def store(self) -> Store:
+        """The store behind it, for whoever inspects."""
+        return self._store
 
     def close(self) -> None:
         """Close the store."""
@@ -88,38 +94,64 @@ class Redrive:
         run_at: datetime | None = None,
         priority: int = 5,
         owner: str | None = None,
+        expires_at: datetime | None = None,
     ) -> Job:
         """Store one job; durable when it returns.
 
         With a `key`, a job of this pipeline that has it and is queued, processing or complete is returned instead. `run_at` is the
-        earliest time to start, `priority` 0 goes first and 9 last.
+        earliest time to start, `priority` 0 goes first and 9 last; a job whose turn comes after `expires_at` is given up.
         """
-        new = self._new_job(pipeline, payload, key=key, run_at=run_at, priority=priority, owner=owner)
+        new = new_job(
+            pipeline,
+            payload,
+            lane=self._first_lane(pipeline),
+            key=key,
+            run_at=run_at,
+            priority=priority,
+            owner=owner,
+            expires_at=expires_at,
+        )
         (made,) = self._store.submit([new], self._now())
-        return replace(self.job(made.id), is_twin=made.is_twin)
+        return Job(self._store, made.id, is_twin=made.is_twin, output=pipeline.stages[-1].output)
 
-    def submit_many(self, pipeline: Pipeline, payloads: Iterable[object]) -> list[int]:
+    def submit_many(self, pipeline: Pipeline, payloads: Iterable[object], *, priority: int = 5) -> list[int]:
         """Store many jobs, a thousand per transaction; return their ids in order."""
+        lane = self._first_lane(pipeline)
         ids: list[int] = []
         batch: list[NewJob] = []
         for payload in payloads:
-            batch.append(self._new_job(pipeline, payload))
+            batch.append(new_job(pipeline, payload, lane=lane, priority=priority))
             if len(batch) >= BATCH:
                 ids += self._flush(batch)
         return ids + self._flush(batch)
 
     def job(self, job_id: int) -> Job:
-        """Return a job as it is now; raises JobNotFoundError."""
-        row = self._store.job(JobId(job_id))
-        if row is None:
+        """Return a handle on a job; raises JobNotFoundError."""
+        job = Job(self._store, job_id)
+        _ = job.facts
+        return job
+
+    def cancel(self, job_id: int, *, reason: str | None = None, actor: str = "api") -> str:
+        """Cancel a job: at once while it is queued; one that runs is told, and ends as its stage allows. Return its status then.
+
+        Raises:
+            JobNotFoundError: there is no such job.
+        """
+        now = self._now()
+        log = Step("log", (now, actor, "cancel", f"job {job_id}", reason))
+        is_queued = self._store.apply(Step("cancel_queued", (now, job_id), rows=1), log)
+        if is_queued is None:
+            self._store.apply(Step("ask_to_cancel", (job_id,), rows=1), log)
+        rows = self._store.query("job", job_id)
+        if not rows:
             raise JobNotFoundError(job_id=job_id)
-        return Job(*cast("tuple[int, str, str, str, int, str | None, str | None]", row))
+        return str(rows[0][3])
 
     def counts(self) -> dict[str, int]:
         """Count all jobs by status."""
         counted: dict[str, int] = {}
-        for count in self._store.counts():
-            counted[count.status] = counted.get(count.status, 0) + count.jobs
+        for _, _, status, jobs in self._store.query("counts"):
+            counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
         return counted
 
     def work(
@@ -129,115 +161,120 @@ class Redrive:
         concurrency: int = 64,
         lease: float = 30.0,
         until_idle: bool = False,
-    ) -> None:
-        """Work on the jobs of these pipelines until interrupted, or until nothing is queued any more."""
-        whole("work(concurrency)", concurrency, minimum=1, fix="64 is the default.")
-        seconds("work(lease)", lease, above=True)
-        if _is_on_a_loop():
-            raise ConfigurationError(
-                field="work",
-                value="a running event loop",
-                rule="blocks, and cannot be called from async code",
-                fix="Write: await asyncio.to_thread(rd.work, [pipeline]).",
-            )
-        asyncio.run(self._work(pipelines, concurrency=concurrency, lease=lease, until_idle=until_idle))
+        hold_max: timedelta | float = 0.0,
+        health: tuple[str, int] | None = None,
+    ) -> Ending:
+        """Work on the jobs of these pipelines until interrupted, or until nothing is queued any more.
 
-    async def _work(
-        self, pipelines: Sequence[Pipeline], *, concurrency: int, lease: float, until_idle: bool
-    ) -> None:
-        threads = Threads(concurrency)
-        worker = Worker(
+        `until_idle` returns "idle" when nothing is left, and "held" when all that is left has been held for `hold_max` seconds: by
+        an open breaker, or because it was paused. `health` is an address for supervisors to ask.
+        """
+        options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)
+        _refuse_on_a_loop("work", "await rd.work(...) inside `async with redrive.connect(...)`")
+        return asyncio.run(serve(self._store, pipelines, options))
+
+    def run(
+        self,
+        pipeline: Pipeline,
+        items: Iterable[object] | AsyncIterable[object],
+        *,
+        concurrency: int = 64,
+        failure_budget: FailureBudget | float | None = 0.10,
+        thresholds: RunThresholds | None = None,
+        hold_max: timedelta | float = 3_600.0,
+        resume: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RunReport:
+        """Send every item through a pipeline, in this process, and return the account of it.
+
+        A run that fails more than its budget stops itself. One that was interrupted goes on where it was with `resume=` and the
+        same source. `hold_max` ends a run, resumable, whose rest has been held for so long.
+
+        Raises:
+            FailureBudgetExceededError: too much failed; its `report` accounts for every item.
+            RunError: the run cannot be resumed like this.
+        """
+        _refuse_on_a_loop("run", "await rd.run(...) inside `async with redrive.connect(...)`")
+        options = run_options(failure_budget, thresholds, hold_max)
+        how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
+        driving = drive_run(
             self._store,
-            pipelines,
-            names=_names(),
-            concurrency=concurrency,
-            lease=lease,
-            ask_store=threads.ask_store,
-            run_stage=threads.run_stage,
+            pipeline,
+            items=items,
+            options=options,
+            how=how,
+            resume=resume,
+            on_progress=on_progress,
         )
-        leases = Leases(self._store, CURRENT.get().clock, lease=lease, on_dead=worker.declared_dead)
-        heart = Heart(leases, lambda: worker.name, lease=lease)
-        heart.start()
-        _stop_on_signals(worker)
-        try:
-            await worker.run(until_idle=until_idle)
-        finally:
-            heart.stop()
-            threads.close()
+        return asyncio.run(driving)
+
+    @property
+    def runs(self) -> RunBook:
+        """What is known about runs."""
+        return RunBook(self._store)
+
+    @property
+    def schedules(self) -> ScheduleBook:
+        """Jobs that are submitted again and again by the clock."""
+        return ScheduleBook(self._store)
 
     def _flush(self, batch: list[NewJob]) -> list[int]:
         made = [int(one.id) for one in self._store.submit(batch, self._now())] if batch else []
         batch.clear()
         return made
 
-    def _new_job(
-        self,
-        pipeline: Pipeline,
-        payload: object,
-        *,
-        key: str | None = None,
-        run_at: datetime | None = None,
-        priority: int = 5,
-        owner: str | None = None,
-    ) -> NewJob:
-        codec = pipeline.stages[0].input
-        encoded = codec.encode(payload)
-        codec.check(encoded)
-        if len(encoded) > PAYLOAD_MAX:
-            raise SerializationError(
-                where=f"{pipeline.name} (payload)",
-                kind=f"{len(encoded)} bytes",
-                problem=f"the limit is {PAYLOAD_MAX} bytes",
-            )
-        if isinstance(priority, bool) or priority not in range(10):
-            raise ConfigurationError(
-                field="priority",
-                value=priority,
-                rule="must be a whole number from 0 to 9",
-                fix="0 goes first.",
-            )
-        if run_at is not None and run_at.tzinfo is None:
-            raise ConfigurationError(
-                field="run_at",
-                value=run_at,
-                rule="must carry its time zone",
-                fix="datetime.now(UTC) + timedelta(...).",
-            )
-        due = self._now() if run_at is None else run_at.timestamp()
-        lane = self._lanes_of(pipeline)[0]
-        return NewJob(lane=lane, payload=encoded, run_at=due, priority=priority, key=key, owner=owner)
-
-    def _lanes_of(self, pipeline: Pipeline) -> list[LaneId]:
-        names = [stage.name for stage in pipeline.stages]
+    def _first_lane(self, pipeline: Pipeline) -> LaneId:
         if pipeline.name not in self._lanes:
-            self._lanes[pipeline.name] = self._store.lanes(pipeline.name, names)
+            names = [stage.name for stage in pipeline.stages]
+            self._lanes[pipeline.name] = self._store.lanes(pipeline.name, names)[0]
         return self._lanes[pipeline.name]
 
     def _now(self) -> float:
         return CURRENT.get().clock.wall()
 
 
-def _is_on_a_loop() -> bool:
+def work_options(
+    concurrency: int,
+    lease: float,
+    *,
+    until_idle: bool,
+    hold_max: timedelta | float,
+    health: tuple[str, int] | None,
+) -> Options:
+    """Return how a worker is to work, or refuse what is wrong by name."""
+    return Options(
+        concurrency=whole("work(concurrency)", concurrency, minimum=1, fix="64 is the default."),
+        lease=seconds("work(lease)", lease, above=True),
+        until_idle=until_idle,
+        hold_max=seconds("work(hold_max)", hold_max),
+        health=health,
+    )
+
+
+def run_options(
+    budget: FailureBudget | float | None, thresholds: RunThresholds | None, hold_max: timedelta | float
+) -> RunOptions:
+    """Return how a run is to be judged, or refuse what is wrong by name."""
+    if budget is not None and not isinstance(budget, FailureBudget):
+        budget = FailureBudget(max_rate=budget)
+    return RunOptions(
+        budget=budget,
+        thresholds=thresholds or RunThresholds(),
+        hold_max=seconds("run(hold_max)", hold_max),
+    )
+
+
+def _refuse_on_a_loop(method: str, instead: str) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
-
-
-def _stop_on_signals(worker: Worker) -> None:
-    """Let SIGTERM and SIGINT end the work politely: what runs is settled, nothing more is claimed."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Only the main thread may do this, and not every platform can; elsewhere whoever owns the thread stops the work.
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, worker.stop)
-
-
-def _names() -> Iterator[str]:
-    """Name a worker anew for every life: a name that came back would let a dead life speak for a living one."""
-    while True:
-        yield fresh_name("worker")
+        return
+    raise ConfigurationError(
+        field=method,
+        value="a running event loop",
+        rule="blocks, and cannot be called from async code",
+        fix=f"Write: {instead}.",
+    )
 
 
 def _path_of(url: str) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.engine.clock import Clock
 from redrive.errors import StoreError
-from redrive.store.protocol import Store
+from redrive.store.protocol import JobId, Progress, Store
 
 logger = logging.getLogger("redrive.worker")
 
@@ -27,23 +27,43 @@ DRIFT_MAX: Final = 0.2
 class Leases:
     """What one worker does about leases, one `beat` at a time."""
 
-    def __init__(self, store: Store, clock: Clock, *, lease: float, on_dead: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        lease: float,
+        on_dead: Callable[[], None],
+        on_cancel: Callable[[Sequence[JobId]], None] = lambda _: None,
+        progress: Callable[[], Sequence[Progress]] = tuple,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._lease = lease
         self._on_dead = on_dead
+        self._on_cancel = on_cancel
+        self._progress = progress
         self._contact_since: float | None = None
         self._offset = clock.wall() - clock.monotonic()
+        self._seen_at = clock.monotonic()
+
+    def silent_for(self) -> float:
+        """Return for how many seconds the store has not answered."""
+        return self._clock.monotonic() - self._seen_at
 
     def beat(self, worker: str) -> None:
         """Renew this worker's lease and reap the dead; a store that cannot be reached interrupts the contact, and nothing more."""
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         drift, self._offset = abs(wall - monotonic - self._offset), wall - monotonic
         try:
-            if not self._store.renew(worker, wall, self._lease):
+            renewal = self._store.renew(worker, wall, self._lease, self._progress())
+            if not renewal.is_known:
                 self._contact_since = None
                 self._on_dead()
                 return
+            self._seen_at = monotonic
+            if renewal.cancel:
+                self._on_cancel(renewal.cancel)
             if self._contact_since is None or drift > DRIFT_MAX * self._lease:
                 self._contact_since = monotonic
             elif monotonic - self._contact_since >= self._lease:

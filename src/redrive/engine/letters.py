@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a failed attempt to what is written down about it, with every secret taken out first.
 
+A failure may have happened in another process: then its stack came along as text.
+
 This is the write boundary: message, stack and context pass the redactor here, together with every longer string of the job's own
 input, so that a value the stage merely mentioned does not come out on this side either. Local variables are never captured.
 """
@@ -9,14 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
 
 from redrive.core.decide import Decision
 from redrive.core.failure import Failure
-from redrive.core.fingerprint import fingerprint, frames_of
-from redrive.redaction import redact
+from redrive.core.fingerprint import Frame, fingerprint, frames_of
+from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import Claimed, Letter
 
 STACK_MAX: Final = 16_384
@@ -26,15 +30,39 @@ LITERAL_MIN: Final = 8
 LITERALS_MAX: Final = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A classified failure with where it came from: the exception itself, or its stack from another process."""
+
+    failure: Failure
+    exc: BaseException | None = None
+    stack: str = ""
+    frames: tuple[Frame, ...] = ()
+
+    def told(self) -> tuple[str, tuple[Frame, ...]]:
+        """Return the stack as text and as frames; made only now, because most failures never need them."""
+        if self.exc is None:
+            return self.stack, self.frames
+        return "".join(traceback.format_exception(self.exc)), frames_of(self.exc)
+
+
 def safe_message(failure: Failure, job: Claimed) -> str:
     """Return what the failure says, fit to be written down."""
     return redact(failure.message, payload=literals_in(job.input))[:MESSAGE_MAX]
 
 
-def letter_of(exc: BaseException, failure: Failure, job: Claimed, stage: str, decision: Decision) -> Letter:
+def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
+    """Return a stage's notes as JSON, fit to be written down; None without any."""
+    if not notes:
+        return None
+    return msgspec.json.encode(redact_mapping(dict(notes), payload=literals_in(job.input))).decode()
+
+
+def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, notes: str | None) -> Letter:
     """Return the dead letter for the last failure of a job."""
     literals = literals_in(job.input)
-    stack = "".join(traceback.format_exception(exc))
+    failure = trouble.failure
+    stack, frames = trouble.told()
     context = {
         "stage": stage,
         "attempt": job.attempt,
@@ -42,6 +70,8 @@ def letter_of(exc: BaseException, failure: Failure, job: Claimed, stage: str, de
         "http_status": failure.http_status,
         "provider_code": failure.provider_code,
         "request_id": failure.request_id,
+        "round": job.round,
+        "notes": None if notes is None else msgspec.json.decode(notes),
         "input_sha256": hashlib.sha256(job.input).hexdigest()[:16],
     }
     return Letter(
@@ -50,8 +80,8 @@ def letter_of(exc: BaseException, failure: Failure, job: Claimed, stage: str, de
         message=redact(failure.message, payload=literals)[:MESSAGE_MAX],
         error_class=failure.error_class,
         stack=redact(stack, payload=literals)[-STACK_MAX:],
-        fingerprint=fingerprint(failure, stage, frames_of(exc)),
-        context=redact(msgspec.json.encode(context).decode(), payload=literals).encode(),
+        fingerprint=fingerprint(failure, stage, frames),
+        context=msgspec.json.encode(redact_mapping(context, payload=literals)),
         reason=decision.reason,
     )
 

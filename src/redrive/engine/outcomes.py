@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """From what a stage did to what becomes of its job: the settlement of one dispatch.
 
-Classify, decide, and put the decision into the words of the store. Pure but for the redactor's knowledge of this process's secrets;
-running stages and committing settlements is the worker's part.
+Decide, and put the decision into the words of the store. Pure but for the redactor's knowledge of this process's secrets; running
+stages and committing settlements is the worker's part.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, RetryAt, Standing, decide
-from redrive.core.failure import Asked, Failure
+from redrive.core.failure import Asked
 from redrive.core.lifecycle import JobState
-from redrive.engine.letters import letter_of, safe_message
-from redrive.engine.pipeline import Pipeline, Stage
-from redrive.store.protocol import Claimed, LaneId, Settlement
+from redrive.engine.context import Context
+from redrive.engine.letters import Trouble, letter_of, safe_message, safe_notes
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.stages import Stage
+from redrive.store.protocol import Claimed, LaneId, NewJob, Settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,49 +30,95 @@ class Lane:
     stage: Stage[..., object]
     following: LaneId | None
     """The lane of the next stage; None after the last."""
+    resources: dict[str, object] = field(default_factory=dict[str, object])
+    """What its stage gets besides its input, by parameter."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Dispatch:
     """One run of a stage, from its start to its end."""
 
     job: Claimed
     lane: Lane
+    context: Context
     started_at: float
-    ended_at: float
+    ended_at: float = 0.0
+    is_settled: bool = False
+    """True when its outcome is on its way to the store; what the function still does then counts no more."""
+
+    @property
+    def overran(self) -> bool:
+        """Whether it took longer than its stage allows."""
+        timeout = self.lane.stage.timeout
+        return timeout is not None and self.ended_at - self.started_at > timeout
 
 
-def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
+def settle_success(dispatch: Dispatch, output: bytes, children: tuple[NewJob, ...] = ()) -> Settlement:
     """Return the settlement of a stage that is done: its output is the next stage's input, or the job's result."""
-    following = dispatch.lane.following
-    return _settlement(
-        dispatch,
-        status=JobState.COMPLETE if following is None else JobState.QUEUED,
-        lane=dispatch.lane.id if following is None else following,
+    job, lane, context = dispatch.job, dispatch.lane, dispatch.context
+    following = lane.following
+    status = JobState.COMPLETE if following is None else JobState.QUEUED
+    if context.is_cancelled and following is not None:
+        status = JobState.CANCELLED
+    return Settlement(
+        job=job,
+        status=status,
+        lane=lane.id if following is None else following,
+        run_at=dispatch.ended_at,
         value=output,
+        attempt=job.attempt,
+        snoozes=job.snoozes,
+        codes=job.codes,
         outcome="ok",
+        burned=True,
+        started_at=dispatch.started_at,
+        ended_at=dispatch.ended_at,
+        reason="overran" if dispatch.overran else None,
+        config=lane.stage.config,
+        notes=safe_notes(context.notes, job) if context.notes else None,
+        children=children,
     )
 
 
 def settle_failure(
-    dispatch: Dispatch, exc: BaseException, failure: Failure, draw: float, standing: Standing | None = None
+    dispatch: Dispatch, trouble: Trouble, draw: float, standing: Standing | None = None
 ) -> Settlement:
     """Return the settlement of an attempt that failed, or of a wish the stage expressed by a signal."""
     stage, job = dispatch.lane.stage, dispatch.job
     codes: dict[str, int] = {} if job.codes is None else msgspec.json.decode(job.codes, type=dict[str, int])
     history = History(attempt=job.attempt, failures_by_code=codes, snoozes=job.snoozes)
-    decision = decide(stage.retry, failure, history, dispatch.ended_at, draw, standing)
-    return _decided(dispatch, exc, failure, decision, codes)
+    decision = decide(stage.retry, trouble.failure, history, dispatch.ended_at, draw, standing)
+    settled = _decided(dispatch, trouble, decision, codes)
+    if dispatch.context.is_cancelled and settled.status is JobState.QUEUED:
+        return msgspec.structs.replace(settled, status=JobState.CANCELLED, outcome="cancelled")
+    return settled
 
 
-def _decided(
-    dispatch: Dispatch, exc: BaseException, failure: Failure, decision: Decision, codes: dict[str, int]
-) -> Settlement:
+def settle_cancelled(dispatch: Dispatch, reason: str) -> Settlement:
+    """Return the settlement of a job that was cancelled before or while its stage ran."""
+    plain = _plain(dispatch, outcome="cancelled")
+    return msgspec.structs.replace(plain, status=JobState.CANCELLED, burned=False, reason=reason)
+
+
+def settle_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
+    """Return the settlement of a run whose process died: back to the queue, unburned, and under suspicion."""
     job = dispatch.job
+    reason = "the process it ran in alone died" if is_alone else "the process it shared died"
+    return msgspec.structs.replace(
+        _plain(dispatch, outcome="crashed"),
+        burned=False,
+        reason=reason,
+        suspects=job.suspects + 1,
+        crashes=job.crashes + int(is_alone),
+    )
+
+
+def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: dict[str, int]) -> Settlement:
+    job, lane, failure = dispatch.job, dispatch.lane, trouble.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
     plain = msgspec.structs.replace(
-        _settlement(dispatch, status=JobState.QUEUED, lane=job.lane, value=None, outcome="retry"),
+        _plain(dispatch, outcome="retry"),
         burned=decision.burned,
         codes=msgspec.json.encode(codes) if codes else None,
         code=failure.code,
@@ -78,31 +126,37 @@ def _decided(
         http_status=failure.http_status,
         reason=decision.reason,
         sentence=decision.sentence,
+        notes=safe_notes(dispatch.context.notes, job),
     )
+    told = _moved(dispatch, trouble, decision, plain)
+    return msgspec.structs.replace(told, is_noticed=told.outcome in lane.pipeline.hooks)
+
+
+def _moved(dispatch: Dispatch, trouble: Trouble, decision: Decision, plain: Settlement) -> Settlement:
+    job = dispatch.job
     match decision:
         case RetryAt():
             return msgspec.structs.replace(plain, run_at=decision.at, attempt=job.attempt + 1)
         case Hold():
-            snoozes = job.snoozes + (1 if failure.asked is Asked.SNOOZE else 0)
+            snoozes = job.snoozes + (1 if trouble.failure.asked is Asked.SNOOZE else 0)
             until = dispatch.ended_at if decision.until is None else decision.until
             return msgspec.structs.replace(plain, outcome="hold", run_at=until, snoozes=snoozes)
         case Cancel():
             return msgspec.structs.replace(plain, outcome="cancelled", status=JobState.CANCELLED)
         case DeadLetter():
-            letter = letter_of(exc, failure, job, dispatch.lane.stage.name, decision)
+            letter = letter_of(trouble, job, dispatch.lane.stage.name, decision, plain.notes)
             return msgspec.structs.replace(plain, outcome="dead", status=JobState.FAILED, letter=letter)
 
 
-def _settlement(
-    dispatch: Dispatch, *, status: JobState, lane: LaneId, value: bytes | None, outcome: str
-) -> Settlement:
+def _plain(dispatch: Dispatch, *, outcome: str) -> Settlement:
+    """Return the settlement that puts a job back as it was."""
     job = dispatch.job
     return Settlement(
         job=job,
-        status=status,
-        lane=lane,
+        status=JobState.QUEUED,
+        lane=job.lane,
         run_at=dispatch.ended_at,
-        value=value,
+        value=None,
         attempt=job.attempt,
         snoozes=job.snoozes,
         codes=job.codes,
@@ -110,4 +164,7 @@ def _settlement(
         burned=True,
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
+        config=dispatch.lane.stage.config,
+        suspects=job.suspects,
+        crashes=job.crashes,
     )

@@ -8,27 +8,46 @@ is decided, so that the failure which opens a breaker is held like those that fo
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import cast
+from typing import Final, cast
+
+import msgspec
 
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import opens_at
 from redrive.core.signals import Signal
 from redrive.engine.classifier import Classifier
-from redrive.engine.outcomes import Dispatch, Lane, settle_failure, settle_success
-from redrive.engine.pipeline import Context, Stage
+from redrive.engine.context import Child, Context
+from redrive.engine.joblog import CURRENT_JOB
+from redrive.engine.letters import Trouble
+from redrive.engine.outcomes import (
+    Dispatch,
+    Lane,
+    settle_cancelled,
+    settle_crash,
+    settle_failure,
+    settle_success,
+)
 from redrive.engine.runtime import Runtime
 from redrive.engine.shared_breakers import SharedBreakers
-from redrive.errors import AttemptTimeoutError, BreakerOpenError, SerializationError, StoreUnavailableError
-from redrive.store.protocol import Claimed, JobId, Settlement
+from redrive.errors import (
+    AttemptTimeoutError,
+    BreakerOpenError,
+    JobExpiredError,
+    SerializationError,
+    StoreUnavailableError,
+)
+from redrive.store.protocol import Claimed, JobId, LaneId, NewJob, Settlement, Store
 
 logger = logging.getLogger("redrive.worker")
 
 Elsewhere = Callable[[Callable[[], object]], Awaitable[object]]
 """Runs a blocking function away from the loop."""
+
+GRACE_SECONDS: Final = 5.0
+"""How long a cancelled stage may take to clean up before the log says that it does not."""
 
 
 class Runner:
@@ -36,61 +55,163 @@ class Runner:
 
     def __init__(
         self,
+        store: Store,
         breakers: SharedBreakers,
         runtime: Runtime,
         *,
         classifier: Classifier,
         ask_store: Elsewhere,
-        run_stage: Elsewhere,
     ) -> None:
+        self._store = store
         self._breakers = breakers
         self._runtime = runtime
         self._classifier = classifier
         self._ask_store = ask_store
-        self._run_stage = run_stage
         self._probes: dict[JobId, str] = {}
+        self._first_lanes: dict[str, LaneId] = {}
 
     def expect_probe(self, job: JobId, token: str) -> None:
         """Remember that this job goes out as the probe of its stage's breaker."""
         self._probes[job] = token
 
-    async def run(self, job: Claimed, lane: Lane) -> Settlement:
-        """Run the stage of a job and return the settlement."""
-        started_at = self._now()
+    def begin(self, job: Claimed, lane: Lane) -> Dispatch:
+        """Start the clock of one run."""
+        now = self._now()
+        timeout = lane.stage.timeout
+        context = Context(
+            job_id=job.id,
+            pipeline=lane.pipeline.name,
+            stage=lane.stage.name,
+            attempt=job.attempt,
+            round=job.round,
+            deadline=None if timeout is None else datetime.fromtimestamp(now + timeout, UTC),
+            is_cancelled=bool(job.cancel_asked),
+        )
+        return Dispatch(job, lane, context, now)
+
+    def refusal(self, dispatch: Dispatch) -> Exception | None:
+        """Say why a job must not be run after all: it expired, or its breaker opened or fails fast."""
+        job, breaker = dispatch.job, dispatch.lane.stage.breaker
+        if job.expires_at is not None and dispatch.started_at > job.expires_at:
+            return JobExpiredError(late=dispatch.started_at - job.expires_at)
+        if breaker is None or job.id in self._probes or self._breakers.is_closed(breaker):
+            return None
+        return self._refused_by(breaker)
+
+    def call(self, dispatch: Dispatch) -> bytes | Exception:
+        """Run a sync stage, on whatever thread this is; return its encoded output or what it raised."""
+        lane, stage = dispatch.lane, dispatch.lane.stage
+        token = CURRENT_JOB.set(dispatch.context)
         try:
-            output = lane.stage.output.encode(await self._call(job, lane))
-        except Exception as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return await self._failed(Dispatch(job, lane, started_at, self._now()), exc)
-        except BaseException:
-            # A cancelled run says nothing about the dependency, but its probe must be given back.
-            await self._tell_breaker(job, lane, Evidence.NOTHING)
-            raise
-        await self._tell_breaker(job, lane, Evidence.ALIVE)
-        return settle_success(Dispatch(job, lane, started_at, self._now()), output)
+            result = stage.fn(stage.input.check(dispatch.job.input), **_extras(dispatch))
+            if isinstance(result, Signal):
+                return result
+            return lane.stage.output.encode(result)
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+            return _as_failure(exc)
+        finally:
+            CURRENT_JOB.reset(token)
+
+    async def acall(self, dispatch: Dispatch) -> bytes | Exception:
+        """Run an async stage; a cancellation from outside goes through."""
+        stage = dispatch.lane.stage
+        CURRENT_JOB.set(dispatch.context)
+        try:
+            value = stage.input.check(dispatch.job.input)
+            call = cast("Awaitable[object]", stage.fn(value, **_extras(dispatch)))
+            result = await (call if stage.timeout is None else _limited(stage.name, stage.timeout, call))
+            if isinstance(result, Signal):
+                return result
+            return stage.output.encode(result)
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+            return _as_failure(exc)
+
+    def settled_at_once(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
+        """Return the settlement of what needs no question to the store: a success without a breaker or children."""
+        if (
+            isinstance(ended, Exception)
+            or dispatch.lane.stage.breaker is not None
+            or dispatch.context.children
+        ):
+            return None
+        dispatch.ended_at = self._now()
+        return settle_success(dispatch, ended)
+
+    async def settled(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> Settlement:
+        """Return the settlement of a run, once its breaker has heard of it."""
+        dispatch.ended_at = self._now()
+        if isinstance(ended, bytes):
+            await self._tell_breaker(dispatch, Evidence.ALIVE)
+            try:
+                children = await self._children(dispatch)
+            except StoreUnavailableError as error:
+                ended = error
+            else:
+                return settle_success(dispatch, ended, children)
+        trouble = ended if isinstance(ended, Trouble) else self.trouble(dispatch, ended)
+        breaker, standing = dispatch.lane.stage.breaker, None
+        if breaker is not None:
+            # A wish of the stage, or a refusal by its breaker, says nothing about the dependency.
+            is_silent = trouble.failure.asked is not None or isinstance(trouble.exc, BreakerOpenError)
+            evidence = Evidence.NOTHING if is_silent else breaker.evidence_of(trouble.failure)
+            await self._tell_breaker(dispatch, evidence)
+            standing = self._breakers.standing(breaker)
+        return settle_failure(dispatch, trouble, self._runtime.chance.random(), standing)
+
+    async def cancelled(self, dispatch: Dispatch) -> Settlement:
+        """Return the settlement of a job that was cancelled by somebody; its run says nothing about the dependency."""
+        await self.let_go(dispatch)
+        dispatch.ended_at = self._now()
+        return settle_cancelled(dispatch, "cancelled on request")
+
+    def crashed(self, dispatch: Dispatch, *, is_alone: bool) -> Settlement:
+        """Return the settlement of a job whose process died; it comes back, and if it ran alone, that counts against it."""
+        dispatch.ended_at = self._now()
+        return settle_crash(dispatch, is_alone=is_alone)
+
+    async def let_go(self, dispatch: Dispatch) -> None:
+        """Give back the probe of a run that will never be settled."""
+        await self._tell_breaker(dispatch, Evidence.NOTHING)
+
+    def trouble(self, dispatch: Dispatch, exc: Exception) -> Trouble:
+        """Classify what a stage raised; a late error is a timeout, whatever it says."""
+        stage = dispatch.lane.stage
+        if (
+            stage.timeout is not None
+            and dispatch.overran
+            and not isinstance(exc, Signal | AttemptTimeoutError)
+        ):
+            late = AttemptTimeoutError(timeout=stage.timeout)
+            late.__cause__ = exc
+            exc = late
+        return Trouble(self._classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name), exc)
 
     def unstorable(self, settled: Settlement, lane: Lane) -> Settlement:
         """Settle as a failure what the store could not take."""
         where = f"{lane.stage.name} (output)"
         error = SerializationError(where=where, kind="row", problem="the store refused it")
-        dispatch = Dispatch(settled.job, lane, settled.started_at, settled.ended_at)
-        failure = self._classifier.classify(error, stage=lane.stage.name)
-        return settle_failure(dispatch, error, failure, self._runtime.chance.random())
+        dispatch = self.begin(settled.job, lane)
+        dispatch.started_at, dispatch.ended_at = settled.started_at, settled.ended_at
+        return settle_failure(dispatch, self.trouble(dispatch, error), self._runtime.chance.random())
 
-    async def _failed(self, dispatch: Dispatch, exc: Exception) -> Settlement:
-        stage = dispatch.lane.stage
-        failure = self._classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
-        breaker, standing = stage.breaker, None
-        if breaker is not None:
-            # A wish of the stage, or a refusal by its breaker, says nothing about the dependency.
-            is_silent = failure.asked is not None or isinstance(exc, BreakerOpenError)
-            evidence = Evidence.NOTHING if is_silent else breaker.evidence_of(failure)
-            await self._tell_breaker(dispatch.job, dispatch.lane, evidence)
-            standing = self._breakers.standing(breaker)
-        return settle_failure(dispatch, exc, failure, self._runtime.chance.random(), standing)
+    async def _children(self, dispatch: Dispatch) -> tuple[NewJob, ...]:
+        """Return what the stage submitted, with lanes; pipelines seen for the first time are looked up."""
+        parent = dispatch.job.id
+        children = [
+            msgspec.structs.replace(child.job, lane=await self._first_lane(child), parent=parent)
+            for child in dispatch.context.children
+        ]
+        return tuple(children)
 
-    async def _tell_breaker(self, job: Claimed, lane: Lane, evidence: Evidence) -> None:
+    async def _first_lane(self, child: Child) -> LaneId:
+        if child.pipeline not in self._first_lanes:
+            lanes = await self._ask_store(lambda: self._store.lanes(child.pipeline, child.stages))
+            self._first_lanes[child.pipeline] = cast("list[LaneId]", lanes)[0]
+        return self._first_lanes[child.pipeline]
+
+    async def _tell_breaker(self, dispatch: Dispatch, evidence: Evidence) -> None:
         """Tell the stage's breaker what a run found; a failure at once, so that it may open before the next claim."""
-        breaker, probe = lane.stage.breaker, self._probes.pop(job.id, None)
+        breaker, probe = dispatch.lane.stage.breaker, self._probes.pop(dispatch.job.id, None)
         if breaker is None:
             return
         try:
@@ -104,47 +225,47 @@ class Runner:
             # What was noted is written with the next commit; a probe that could not report is void after its timeout.
             logger.warning("breaker %s: the store did not answer: %s", breaker.name, error)
 
-    async def _call(self, job: Claimed, lane: Lane) -> object:
-        stage = lane.stage
-        value = stage.input.check(job.input)
-        if stage.breaker is not None and job.id not in self._probes:
-            self._check(stage.breaker)
-        call = functools.partial(stage.fn, value, **_context_of(job, lane))
-        if stage.is_async:
-            result = await _limited(stage, cast("Callable[[], Awaitable[object]]", call))
-        else:
-            result = await self._run_stage(call)
-        if isinstance(result, Signal):
-            raise result
-        return result
-
-    def _check(self, breaker: Breaker) -> None:
-        """Refuse a job without running it when its breaker opened after it was claimed, or fails fast."""
-        if self._breakers.is_closed(breaker):
-            return
+    def _refused_by(self, breaker: Breaker) -> BreakerOpenError:
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
         retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
-        raise BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
+        return BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
 
     def _now(self) -> float:
         return self._runtime.clock.wall()
 
 
-def _context_of(job: Claimed, lane: Lane) -> dict[str, Context]:
-    if lane.stage.context_name is None:
-        return {}
-    context = Context(job_id=job.id, pipeline=lane.pipeline.name, stage=lane.stage.name, attempt=job.attempt)
-    return {lane.stage.context_name: context}
+def _as_failure(exc: Exception | SystemExit) -> Exception:
+    """A stage that ends the program has failed; the worker goes on."""
+    if isinstance(exc, Exception):
+        return exc
+    failure = RuntimeError(f"the stage called sys.exit({exc.code!r})")
+    failure.__cause__ = exc
+    return failure
 
 
-async def _limited(stage: Stage[..., object], call: Callable[[], Awaitable[object]]) -> object:
-    if stage.timeout is None:
-        return await call()
-    scope = asyncio.timeout(stage.timeout)
+def _extras(dispatch: Dispatch) -> dict[str, object]:
+    name = dispatch.lane.stage.context_name
+    if name is None:
+        return dispatch.lane.resources
+    return {**dispatch.lane.resources, name: dispatch.context}
+
+
+async def _limited(name: str, limit: float, call: Awaitable[object]) -> object:
+    """Await a call for so long; then it is cancelled, and waited for until it has let go, so that no two runs overlap."""
+    scope = asyncio.timeout(limit)
+    stubborn = asyncio.get_running_loop().call_later(
+        limit + GRACE_SECONDS,
+        logger.warning,
+        "stage %s was cancelled after %g s and still runs",
+        name,
+        limit,
+    )
     try:
         async with scope:
-            return await call()
+            return await call
     except TimeoutError as exc:
         if not scope.expired():
             raise
-        raise AttemptTimeoutError(timeout=stage.timeout) from exc
+        raise AttemptTimeoutError(timeout=limit) from exc
+    finally:
+        stubborn.cancel()

@@ -43,6 +43,7 @@ class SharedBreakers:
                 )
         self._states = dict.fromkeys(self._breakers, BreakerState())
         self._tallies: dict[str, list[int]] = {name: [0, 0] for name in self._breakers}
+        self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
 
     def standing(self, breaker: Breaker) -> Standing:
         """Return the breaker with its state as last seen."""
@@ -61,6 +62,22 @@ class SharedBreakers:
             and (at := step.opens_at(self._breakers[name], state)) is not None
         ]
         return max(min(waits, default=otherwise), 0.01)
+
+    def starts_left(self, breaker: Breaker, now: float) -> float:
+        """Return how many more calls this worker may start now; infinite unless the breaker closed a short while ago."""
+        state = self._states[breaker.name]
+        since, starts = self._starts[breaker.name]
+        return step.starts_allowed(breaker, state, now) - (starts if since == state.changed_at else 0)
+
+    def count_start(self, breaker: Breaker) -> None:
+        """Remember that a call starts, for as long as the breaker stays as it is."""
+        changed_at = self._states[breaker.name].changed_at
+        since, starts = self._starts[breaker.name]
+        self._starts[breaker.name] = (changed_at, starts + 1 if since == changed_at else 1)
+
+    def is_ramping(self, now: float) -> bool:
+        """Say whether calls are let go gradually through some breaker."""
+        return any(step.is_ramping(self._breakers[name], state, now) for name, state in self._states.items())
 
     def note(self, breaker: Breaker, evidence: Evidence) -> None:
         """Remember what one ordinary call found, for the next `flush`."""

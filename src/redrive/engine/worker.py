@@ -1,46 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker: claims jobs, runs their stages, and settles outcomes together with the next claim.
+"""A worker: claims jobs, runs their stages, and commits outcomes together with the next claim.
 
-One commit carries the outcomes of everything that ended since the last one, and brings the next jobs; the next commit starts when
-the last one ended, so that the batch grows with the load and nobody waits for a timer. A stage's successor starts only after its
-output is committed. What a worker holds when it stops goes back unburned. A worker that was declared dead lets go of everything and
-goes on under a new name.
+A stage's successor starts only after its output is committed. What a worker holds when it stops goes back unburned. A worker that
+was declared dead lets go of everything and goes on under a new name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar, cast
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar, cast
 
-import msgspec
-
-from redrive.core.breaker import Evidence
 from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.journal import Journal
 from redrive.engine.outcomes import Lane
-from redrive.engine.pipeline import Pipeline, Stage
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.resources import resources_for
 from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.slots import Apart, Slots
+from redrive.engine.threads import Hands
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import Claimed, Exchange, LaneId, Settlement, Store, Want
+from redrive.store.protocol import About, Exchange, JobId, LaneId, Outlook, Progress, Settlement, Store
 
 logger = logging.getLogger("redrive.worker")
 
 T = TypeVar("T")
+Ending = Literal["idle", "held", "stopped"]
+"""Why a worker ended: nothing is left, all that is left is held, or it was told to stop."""
 
 POLL_SECONDS: Final = 1.0
-"""How long an idle worker sleeps before it looks for jobs that other processes submitted."""
-
-LANE_SHIFT: Final = 40
-"""Tokens of commits stay below this many bits; above stands the lane whose probe a token claims."""
-
+"""How long an idle worker waits at most before it looks for jobs."""
+RAMP_SECONDS: Final = 0.05
+"""How often it looks while a breaker lets calls go gradually."""
 RESEND_SECONDS: Final = 1.0
 """How long to wait before a batch that the store did not take is sent again."""
+PAUSED_FROM: Final = 1e12
+"""Jobs of a paused run are due this late; they wait for somebody, not for a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a worker works with: how it reaches the store, threads and processes, and how often it looks around."""
+
+    ask_store: Elsewhere
+    hands: Hands
+    apart: Apart
+    watch: float | None = None
+    """Seconds between two looks at whether anybody changed the store, while idle; None to wait for the next poll."""
 
 
 class Worker:
@@ -50,59 +62,76 @@ class Worker:
         self,
         store: Store,
         pipelines: Sequence[Pipeline],
+        means: Means,
         *,
         names: Iterator[str],
         concurrency: int = 64,
         lease: float = 30.0,
+        resources: Sequence[object] = (),
         classifier: Classifier = DEFAULT,
-        ask_store: Elsewhere,
-        run_stage: Elsewhere,
+        about: About | None = None,
+        on_commit: Callable[[list[Settlement]], None] | None = None,
     ) -> None:
         self._store = store
         self._names = names
         self._name = next(names)
         self._concurrency = concurrency
         self._lease = lease
-        self._ask_store = ask_store
+        self._means = means
+        self._about = about or About(pipelines=tuple(each.name for each in pipelines))
+        self._on_commit = on_commit
         self._runtime = CURRENT.get()
-        self._lanes = _lanes_of(store, pipelines)
-        self._order = tuple(sorted(self._lanes, reverse=True))
-        self._breakers = SharedBreakers(
-            store, (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
+        self.lanes = lanes_of(store, pipelines, resources)
+        self.breakers = SharedBreakers(
+            store, (lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker)
         )
-        self._runner = Runner(
-            self._breakers, self._runtime, classifier=classifier, ask_store=ask_store, run_stage=run_stage
+        runner = Runner(store, self.breakers, self._runtime, classifier=classifier, ask_store=means.ask_store)
+        self._journal = Journal(store, self.lanes, self.breakers, runner)
+        self.slots = Slots(
+            self.lanes,
+            runner,
+            means.hands,
+            means.apart,
+            concurrency=concurrency,
+            on_settled=self._settled,
         )
-        self._tokens = itertools.count(1)
-        self._done: list[Settlement] = []
-        self._running: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
-        self._is_stopping = False
+        self._ahead = 0
+        self._stamp: object = None
+        self._stops = 0
         self._is_dead = False
+        self._held_since: float | None = None
+        self.committed_at = self._runtime.clock.monotonic()
+        """When the store last answered."""
 
     def stop(self) -> None:
-        """Claim nothing more; `run` returns when what is running has been settled."""
-        self._is_stopping = True
+        """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go."""
+        self._stops += 1
+        self.slots.drop_waiting()
         self._wake.set()
 
-    async def run(self, *, until_idle: bool = False) -> None:
-        """Work until stopped, or until nothing is queued any more."""
+    async def run(self, *, until_idle: bool = False, hold_max: float = float("inf")) -> Ending:
+        """Work until stopped; or until nothing is queued any more, or all that is has been held for `hold_max` seconds."""
         self._loop = asyncio.get_running_loop()
         await self._introduce()
         try:
-            while not (self._is_stopping and not self._running and not self._done):
+            while True:
                 self._wake.clear()
                 if self._is_dead:
                     await self._rise()
+                if self._stops and (self._stops > 1 or (self.slots.is_empty and self._journal.is_empty)):
+                    return "stopped"
                 if await self._exchange():
+                    self._held_since = None
                     continue
-                if until_idle and not self._running and not self._done:
-                    if await self._is_idle():
-                        return
+                if until_idle and self.slots.is_empty and self._journal.is_empty and not self._stops:
+                    ending = await self._rest(hold_max)
+                    if ending is not None:
+                        return ending
                     continue
                 await self._pause()
         finally:
-            await self._let_go()
+            await self.slots.let_go()
             await self._say_goodbye()
 
     @property
@@ -110,9 +139,28 @@ class Worker:
         """The name under which this worker holds its leases now."""
         return self._name
 
+    async def is_held(self) -> bool:
+        """Say whether all that is left to do is held: by breakers, or because it was paused."""
+        if not self.slots.is_empty or not self._journal.is_empty:
+            return False
+        outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
+        return outlook is not None and bool(outlook.due) and self._next_look(outlook, self._now()) is None
+
     def declared_dead(self) -> None:
         """Take in, from any thread, that the store no longer knows this worker."""
         self._loop.call_soon_threadsafe(self._die)
+
+    def cancel(self, jobs: Iterable[JobId]) -> None:
+        """Take in, from any thread, that somebody asked to cancel these jobs."""
+        self._loop.call_soon_threadsafe(self.slots.cancel, tuple(jobs))
+
+    def progress(self) -> list[Progress]:
+        """Return how far running stages say they are."""
+        return self.slots.progress()
+
+    def _settled(self, settled: Settlement) -> None:
+        self._journal.add(settled)
+        self._wake.set()
 
     def _die(self) -> None:
         self._is_dead = True
@@ -123,14 +171,15 @@ class Worker:
         logger.warning(
             "worker %s was declared dead; its runs are dropped and it goes on under a new name", self._name
         )
-        await self._let_go()
-        self._done.clear()
+        await self.slots.let_go()
+        self._journal.drop()
         self._is_dead = False
         self._name = next(self._names)
         await self._introduce()
 
     async def _introduce(self) -> None:
-        await self._insist(functools.partial(self._store.start_worker, self._name, self._now(), self._lease))
+        start = functools.partial(self._store.start_worker, self._name, self._now(), self._lease, self._about)
+        await self._insist(start)
 
     async def _say_goodbye(self) -> None:
         """Give back what is left; without an answer, others will when the lease has ended."""
@@ -139,34 +188,38 @@ class Worker:
         except StoreUnavailableError as error:
             logger.warning("worker %s: its leases are left to end by themselves: %s", self._name, error)
 
-    async def _let_go(self) -> None:
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
     async def _exchange(self) -> bool:
         """Commit what is done and start what comes next; say whether there was anything."""
-        done, self._done = self._done, []
-        free = 0 if self._is_stopping else self._concurrency - len(self._running)
-        if not done and free <= 0:
+        room = 0 if self._stops else max(0, self.slots.room(self._ahead))
+        if self._journal.is_empty and not room:
             return False
-        token = next(self._tokens)
-        answer = await self._insist(lambda: self._commit(done, free, token))
+        ended = self.slots.ended
+        done, token = self._journal.take()
+        answer = await self._insist(lambda: self._commit(done, room, token))
         if answer is None:
             return True
+        self.committed_at = self._runtime.clock.monotonic()
+        # As many places became free during one commit, so many jobs may wait here for the next one.
+        self._ahead = min(self._concurrency, self.slots.ended - ended)
         if not answer.is_known:
             self._die()
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
-        by_id = {settled.job.id: settled for settled in done}
-        self._done += [
-            self._runner.unstorable(by_id[broken], self._lanes[by_id[broken].job.lane])
-            for broken in answer.broken
-        ]
-        for job in answer.claimed:
-            self._start(job)
+        self._journal.again(answer, done)
+        self.slots.put(answer.claimed)
+        if self._on_commit is not None and done:
+            self._on_commit(done)
         return bool(done or answer.claimed)
+
+    def _commit(self, done: list[Settlement], room: int, token: int) -> Exchange:
+        """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
+        now = self._now()
+        if self._means.watch is not None:
+            # Seen before the claim: whatever is submitted after it makes a difference.
+            self._stamp = self._store.stamp()
+        self.breakers.flush(now)
+        want = self._journal.want(self.slots, room, now)
+        return self._journal.commit(self._name, done, want, now=now, token=token)
 
     async def _insist(self, question: Callable[[], T]) -> T | None:
         """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile."""
@@ -180,94 +233,75 @@ class Worker:
                 await self._runtime.clock.asleep(RESEND_SECONDS)
         return None
 
-    def _commit(self, done: list[Settlement], free: int, token: int) -> Exchange:
-        """Settle and claim in one transaction, then send probes where it is time for one."""
-        now = self._now()
-        self._breakers.flush(now)
-        open_lanes = tuple(lane for lane in self._order if self._may_claim(self._lanes[lane].stage))
-        answer = self._store.exchange(self._name, done, Want(open_lanes, free), now=now, token=token)
-        claimed = list(answer.claimed)
-        for lane in self._order if len(claimed) < free else ():
-            claimed += self._probe(self._lanes[lane], now, token)
-        return msgspec.structs.replace(answer, claimed=tuple(claimed))
-
-    def _may_claim(self, stage: Stage[..., object]) -> bool:
-        """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
-        breaker = stage.breaker
-        return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
-
-    def _probe(self, lane: Lane, now: float, token: int) -> tuple[Claimed, ...]:
-        """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.
-
-        Its tokens follow from the commit's own, so that a commit that is made again finds the probe it took before.
-        """
-        breaker = lane.stage.breaker
-        if breaker is None or self._breakers.is_closed(breaker):
-            return ()
-        probe = f"{self._name}:{token}"
-        if not self._breakers.take_probe(breaker, now, probe):
-            return ()
-        want = Want((lane.id,), 1)
-        claimed = self._store.exchange(
-            self._name, [], want, now=now, token=token + (lane.id << LANE_SHIFT)
-        ).claimed
-        if not claimed:
-            self._breakers.end_probe(breaker, now, probe, Evidence.NOTHING)
-        for job in claimed:
-            self._runner.expect_probe(job.id, probe)
-        return claimed
-
-    def _start(self, job: Claimed) -> None:
-        task = asyncio.ensure_future(self._dispatch(job, self._lanes[job.lane]))
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._wake.set()
-
-    async def _dispatch(self, job: Claimed, lane: Lane) -> None:
-        settled = await self._runner.run(job, lane)
-        # Looked up only now: while the stage ran, a commit has taken the list away and put a new one in its place.
-        self._done.append(settled)
-
-    async def _is_idle(self) -> bool:
-        """Say whether nothing is queued or held by anybody; otherwise wait until it is worth another look."""
-        outlook = await self._insist(functools.partial(self._store.outlook, self._order))
+    async def _rest(self, hold_max: float) -> Ending | None:
+        """Say why there is nothing left to do; otherwise wait until it is worth another look."""
+        outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
         if outlook is None:
-            return False
-        if outlook.next_due_at is None and not outlook.held:
-            return True
-        due_in = POLL_SECONDS if outlook.next_due_at is None else outlook.next_due_at - self._now()
-        # What another worker holds may come back at any moment; without such, the next due time is exact.
-        wait = min(due_in, POLL_SECONDS) if outlook.held else due_in
-        # What is due and was not claimed is held by a breaker.
-        await self._runtime.clock.asleep(
-            wait if wait > 0 else self._breakers.opens_in(self._now(), POLL_SECONDS)
-        )
-        return False
+            return None
+        if not outlook.due and not outlook.held:
+            return "idle"
+        now = self._now()
+        wait = self._next_look(outlook, now)
+        if wait is None:
+            clock = self._runtime.clock.monotonic()
+            self._held_since = clock if self._held_since is None else self._held_since
+            if clock - self._held_since >= hold_max:
+                return "held"
+            wait = min(self.breakers.opens_in(now, POLL_SECONDS), hold_max - clock + self._held_since)
+        await self._runtime.clock.asleep(wait)
+        return None
+
+    def _next_look(self, outlook: Outlook, now: float) -> float | None:
+        """Return in how many seconds something may be claimable; None when all that is left is held."""
+        if outlook.held:
+            # What another worker holds may come back at any moment.
+            return POLL_SECONDS
+        blocked = self._journal.blocked() | outlook.paused
+        due = [at for lane, at in outlook.due.items() if lane not in blocked and at < PAUSED_FROM]
+        if not due:
+            return None
+        # What is due and was not claimed is let go gradually.
+        return max(min(due) - now, RAMP_SECONDS)
 
     async def _pause(self) -> None:
         """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
-        if self._done:
+        if not self._journal.is_empty:
             return
-        is_full = self._is_stopping or len(self._running) >= self._concurrency
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if is_full else POLL_SECONDS):
-                await self._wake.wait()
+        if self._stops or self.slots.room(0) <= 0:
+            await self._wake.wait()
+            return
+        wait = RAMP_SECONDS if self.breakers.is_ramping(self._now()) else POLL_SECONDS
+        watch = min(self._means.watch or wait, wait)
+        waited = 0.0
+        while waited < wait and not self._wake.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(watch):
+                    await self._wake.wait()
+            waited += watch
+            if self._means.watch is not None and await self._is_changed():
+                return
+
+    async def _is_changed(self) -> bool:
+        """Say whether anybody has changed the store since the last claim; a store that does not answer will be asked later."""
+        with suppress(StoreUnavailableError):
+            return await self._ask(self._store.stamp) != self._stamp
+        return False
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._ask_store(question))
+        return cast("T", await self._means.ask_store(question))
 
     def _now(self) -> float:
         return self._runtime.clock.wall()
 
 
-def _lanes_of(store: Store, pipelines: Sequence[Pipeline]) -> dict[LaneId, Lane]:
+def lanes_of(
+    store: Store, pipelines: Sequence[Pipeline], resources: Sequence[object] = ()
+) -> dict[LaneId, Lane]:
+    """Return the lanes of some pipelines; stages get the resources they ask for by type."""
     lanes: dict[LaneId, Lane] = {}
     for pipeline in pipelines:
         ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
         for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
             following = ids[place + 1] if place + 1 < len(ids) else None
-            lanes[lane] = Lane(lane, pipeline, stage, following)
+            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, resources))
     return lanes

@@ -35,4 +35,11 @@ RULES: Final[RuleTable] = {
     "IllegalTransitionError": taxonomy.BUG_CODE,
     "JobNotFoundError": taxonomy.NOT_FOUND,
     "SerializationError": taxonomy.SCHEMA_INVALID,
+    "JobExpiredError": taxonomy.JOB_EXPIRED,
+    "WorkerCrashError": taxonomy.WORKER_CRASH,
+    "JobFailedError": taxonomy.STAGE_FAILED,
+    "JobCancelledError": taxonomy.CANCELLED,
+    "WaitTimeoutError": taxonomy.LOCAL_TIMEOUT,
+    "RunError": taxonomy.CONFIG_INVALID,
+    "FailureBudgetExceededError": taxonomy.STAGE_FAILED,
 }

@@ -9,7 +9,7 @@ is one commit. Instants are seconds since the epoch on the clock of the caller.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +17,11 @@ from redrive.core.lifecycle import JobState
 
 JobId = NewType("JobId", int)
 LaneId = NewType("LaneId", int)
+RunId = NewType("RunId", int)
+Row = tuple[object, ...]
+
+INLINE_MAX: Final = 4_096
+"""Bytes of a value that are kept in the job's own row; larger ones stand beside it, so that moving the job stays cheap."""
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
@@ -28,6 +33,11 @@ class NewJob(Struct, frozen=True, kw_only=True):
     priority: int = 5
     key: str | None = None
     owner: str | None = None
+    run: RunId | None = None
+    ordinal: int | None = None
+    """The place of the item in its run's source; a job of a run has one."""
+    parent: JobId | None = None
+    expires_at: float | None = None
 
 
 class Submitted(Struct, frozen=True):
@@ -42,6 +52,8 @@ class Want(Struct, frozen=True):
 
     lanes: tuple[LaneId, ...]
     limit: int
+    limits: dict[LaneId, int] = {}
+    """Of some lanes, fewer."""
 
 
 class Claimed(Struct, frozen=True):
@@ -54,6 +66,12 @@ class Claimed(Struct, frozen=True):
     attempt: int
     round: int
     snoozes: int
+    suspects: int
+    """How many workers died while they held it, since its last completed stage."""
+    crashes: int
+    """How many processes died that ran it alone."""
+    cancel_asked: int
+    expires_at: float | None
     codes: bytes | None
     """How many attempts of this round failed with each code, as JSON; None while none did."""
     input: bytes
@@ -94,6 +112,15 @@ class Settlement(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     sentence: str | None = None
     letter: Letter | None = None
+    config: str | None = None
+    """A hash of the stage's settings."""
+    notes: str | None = None
+    suspects: int = 0
+    crashes: int = 0
+    children: tuple[NewJob, ...] = ()
+    """Jobs that exist if and only if this settlement is taken."""
+    is_noticed: bool = False
+    """True when hooks are to be told."""
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
@@ -108,19 +135,48 @@ class Exchange(Struct, frozen=True, kw_only=True):
     """False when the worker was declared dead: nothing was claimed, and whatever it holds is not its own any more."""
 
 
-class Count(Struct, frozen=True):
-    """How many jobs of a lane are in a state."""
+class About(Struct, frozen=True, kw_only=True):
+    """What a worker tells about itself, for whoever looks for it."""
 
-    lane: LaneId
-    status: str
-    jobs: int
+    host: str = ""
+    process: int = 0
+    pipelines: tuple[str, ...] = ()
+    concurrency: int = 0
 
 
-class Outlook(Struct, frozen=True):
-    """What is still to come: when the next queued job is due (None without one), and how many jobs workers hold."""
+class Progress(Struct, frozen=True):
+    """How far a running stage says it is."""
 
-    next_due_at: float | None
+    job: JobId
+    dispatch: int
+    text: str
+
+
+class Renewal(Struct, frozen=True):
+    """What a heartbeat brought back."""
+
+    is_known: bool
+    """False when the worker was declared dead, so that it must let go of everything."""
+    cancel: tuple[JobId, ...] = ()
+    """Jobs this worker holds that somebody asked to cancel."""
+
+
+class Step(Struct, frozen=True):
+    """One named statement of a change; with `rows`, the change is dropped as a whole unless it touches exactly so many."""
+
+    name: str
+    parameters: Row = ()
+    rows: int | None = None
+
+
+class Outlook(Struct, frozen=True, kw_only=True):
+    """What is still to come in some lanes."""
+
+    due: dict[LaneId, float]
+    """When the next queued job of each lane is due; lanes without one are left out."""
     held: int
+    """How many jobs are in the hands of workers."""
+    paused: frozenset[LaneId]
 
 
 class Store(Protocol):
@@ -134,12 +190,12 @@ class Store(Protocol):
         """Store new jobs; durable when it returns. A job whose key a queued, processing or complete one has is that twin."""
         ...
 
-    def start_worker(self, worker: str, now: float, lease: float) -> None:
+    def start_worker(self, worker: str, now: float, lease: float, about: About = ...) -> None:
         """Make a worker known; its lease ends `lease` seconds from now unless it is renewed."""
         ...
 
-    def renew(self, worker: str, now: float, lease: float) -> bool:
-        """Extend the worker's lease; False when it was declared dead, so that it must let go of everything."""
+    def renew(self, worker: str, now: float, lease: float, progress: Sequence[Progress] = ()) -> Renewal:
+        """Extend the worker's lease, write down how far its stages are, and bring back what is asked of it."""
         ...
 
     def stop_worker(self, worker: str) -> None:
@@ -161,14 +217,6 @@ class Store(Protocol):
         """Declare workers dead whose lease has ended, and give their jobs back; return how many jobs that were."""
         ...
 
-    def counts(self) -> list[Count]:
-        """Count the jobs of every lane by state."""
-        ...
-
-    def job(self, job: JobId) -> tuple[object, ...] | None:
-        """Return id, pipeline, stage, status, attempt, error code and error message of a job; None when there is none."""
-        ...
-
     def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
         """Return what is still to come in these lanes."""
         ...
@@ -179,6 +227,18 @@ class Store(Protocol):
 
     def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
         """Change the state of a breaker if it is still `before`; say whether it was."""
+        ...
+
+    def query(self, name: str, *parameters: object) -> list[Row]:
+        """Run a named query of the inspecting side."""
+        ...
+
+    def apply(self, *steps: Step) -> list[list[Row]] | None:
+        """Make a change of several named statements, whole or not at all; return their rows, or None when it did not fit."""
+        ...
+
+    def stamp(self) -> object:
+        """Return what is equal to the last one as long as nobody, here or elsewhere, has changed the store; cheap to ask."""
         ...
 
     def close(self) -> None:

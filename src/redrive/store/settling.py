@@ -3,60 +3,63 @@
 
 The fence stands in the WHERE clause of each update. A row whose update matches nothing is lost to another lease, unless its
 attempt is on record already: then the answer to an earlier commit was lost, and it counts as done. A row that breaks a constraint
-is taken out; the rest commits.
+is taken out; the rest commits. What goes with a settlement (its attempt, letter, large value, children, notice) is written in the
+same transaction, and only for rows that were still fenced.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import JobId, Letter, Settlement
-from redrive.store.queries import statements_of
+from redrive.store.protocol import INLINE_MAX, JobId, Letter, NewJob, Row, Settlement
+from redrive.store.queries import for_rows, statements_of
 
 _SQL: Final = statements_of("sqlite")
 
-Row = tuple[object, ...]
+CHUNKS: Final = (256, 64, 16, 4, 1)
+"""For so many rows at once statements are made; few sizes, so that each is compiled once."""
+
+Insert = Callable[[sqlite3.Connection, NewJob, float], object]
 
 
 def settle(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement]
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert
 ) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
     """Settle a batch inside the caller's transaction; return the ids that were lost, and those whose row does not fit."""
     if not done:
         return (), ()
     db.execute("SAVEPOINT batch")
     try:
-        if _settle_at_once(db, worker, done):
+        if _settle_at_once(db, worker, done, insert):
             db.execute("RELEASE batch")
             return (), ()
     except sqlite3.IntegrityError:
         pass
     db.execute("ROLLBACK TO batch")
     db.execute("RELEASE batch")
-    return _settle_one_by_one(db, worker, done)
+    return _settle_one_by_one(db, worker, done, insert)
 
 
-def _settle_at_once(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> bool:
+def _settle_at_once(db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert) -> bool:
     """Say whether every row was still fenced."""
     updates: dict[str, list[Row]] = {}
     for one in done:
         statement, row = _update_of(one)
         updates.setdefault(statement, []).append(row)
     for statement, rows in updates.items():
-        if db.executemany(_SQL[statement], rows).rowcount != len(rows):
+        if execute_rows(db, statement, rows) != len(rows):
             return False
-    db.executemany(_SQL["insert_attempt"], [_attempt_of(one, worker) for one in done])
-    db.executemany(
-        _SQL["insert_letter"], [_letter_of(one, one.letter) for one in done if one.letter is not None]
-    )
+    execute_rows(db, "insert_attempt", [_attempt_of(one, worker) for one in done])
+    for one in done:
+        _write_beside(db, one, insert)
     return True
 
 
 def _settle_one_by_one(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement]
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert
 ) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
     lost: list[JobId] = []
     broken: list[JobId] = []
@@ -64,10 +67,9 @@ def _settle_one_by_one(
         db.execute("SAVEPOINT one")
         try:
             statement, row = _update_of(one)
-            if db.execute(_SQL[statement], row).rowcount == 1:
-                db.execute(_SQL["insert_attempt"], _attempt_of(one, worker))
-                if one.letter is not None:
-                    db.execute(_SQL["insert_letter"], _letter_of(one, one.letter))
+            if execute_rows(db, statement, [row]) == 1:
+                execute_rows(db, "insert_attempt", [_attempt_of(one, worker)])
+                _write_beside(db, one, insert)
             elif db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
                 lost.append(one.job.id)
         except sqlite3.IntegrityError:
@@ -77,20 +79,53 @@ def _settle_one_by_one(
     return tuple(lost), tuple(broken)
 
 
+def execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row]) -> int:
+    """Run a statement over rows, many at a time; return how many rows it touched."""
+    touched, start = 0, 0
+    for size in CHUNKS:
+        while len(rows) - start >= size:
+            chunk = rows[start : start + size]
+            start += size
+            parameters = [value for row in chunk for value in row] if size > 1 else chunk[0]
+            touched += db.execute(for_rows(_SQL[name], size), parameters).rowcount
+    return touched
+
+
+def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
+    job = one.job
+    if one.value is not None and len(one.value) > INLINE_MAX:
+        db.execute(_SQL["insert_value"], (job.id, job.dispatch, one.value))
+    if one.letter is not None:
+        db.execute(_SQL["insert_letter"], _letter_of(one, one.letter))
+    if one.is_noticed:
+        db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at))
+    for child in one.children:
+        insert(db, child, one.ended_at)
+
+
 def _update_of(one: Settlement) -> tuple[str, Row]:
-    """Return the name of the update for this settlement, and its parameters."""
-    fence = (one.job.id, one.job.token, one.job.dispatch)
+    """Return the name of the update for this settlement, and its row."""
+    job = one.job
+    fence = (job.id, job.token, job.dispatch)
     match one.status:
         case JobState.COMPLETE:
-            return "complete", (one.value, one.ended_at, *fence)
+            return "complete", (*fence, *_inline(one, nowhere=None), one.ended_at)
         case JobState.FAILED:
-            return "bury", (one.code, one.message, one.ended_at, one.codes, *fence)
+            return "bury", (*fence, one.code, one.message, one.ended_at, one.codes)
         case JobState.CANCELLED:
-            return "cancel", (one.ended_at, *fence)
+            return "cancel", (*fence, one.ended_at)
         case _:
             if one.outcome == "ok":
-                return "advance", (one.lane, one.value, one.run_at, *fence)
-            return "requeue", (one.run_at, one.attempt, one.snoozes, one.codes, one.outcome, *fence)
+                return "advance", (*fence, one.lane, *_inline(one, nowhere=0), one.run_at)
+            counts = (one.attempt, one.snoozes, one.codes, one.outcome, one.suspects, one.crashes)
+            return "requeue", (*fence, one.run_at, *counts)
+
+
+def _inline(one: Settlement, *, nowhere: int | None) -> tuple[bytes | None, int | None]:
+    """Return the value if it is small, and otherwise the dispatch under which it is found."""
+    if one.value is None or len(one.value) <= INLINE_MAX:
+        return one.value, nowhere
+    return None, one.job.dispatch
 
 
 def _attempt_of(one: Settlement, worker: str) -> Row:
@@ -102,6 +137,7 @@ def _attempt_of(one: Settlement, worker: str) -> Row:
         job.round,
         job.attempt,
         worker,
+        one.config,
         one.started_at,
         one.ended_at,
         one.outcome,
@@ -111,6 +147,7 @@ def _attempt_of(one: Settlement, worker: str) -> Row:
         one.http_status,
         one.reason,
         one.sentence,
+        one.notes,
     )
 
 

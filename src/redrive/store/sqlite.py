@@ -17,16 +17,23 @@ from itertools import product
 from pathlib import Path
 from typing import Final, cast
 
+import msgspec
+
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.protocol import (
+    INLINE_MAX,
+    About,
     Claimed,
-    Count,
     Exchange,
     JobId,
     LaneId,
     NewJob,
     Outlook,
+    Progress,
+    Renewal,
+    Row,
     Settlement,
+    Step,
     Submitted,
     Want,
 )
@@ -37,9 +44,8 @@ SCHEMA_VERSION: Final = 1
 PRIORITIES: Final = range(10)
 BUSY_SECONDS: Final = 30.0
 
+_NOBODY: Final = About()
 _SQL: Final = statements_of("sqlite")
-
-Row = tuple[object, ...]
 
 
 class SqliteStore:
@@ -51,6 +57,7 @@ class SqliteStore:
         self._is_file = self._path != ":memory:"
         self._lock_file: int | None = None
         self._pipelines: dict[LaneId, str] = {}
+        self._changes = 0
         with self._mapped():
             if self._is_file:
                 # The file must never be readable by others, not even between its creation and a later chmod.
@@ -85,19 +92,27 @@ class SqliteStore:
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
         """See `Store.submit`."""
         with self._writing() as db:
-            if not any(job.key for job in jobs):
-                return self._insert_many(db, jobs, now)
-            return [self._insert(db, job, now) for job in jobs]
+            if any(job.key or len(job.payload) > INLINE_MAX for job in jobs):
+                return [self._insert(db, job, now) for job in jobs]
+            return self._insert_many(db, jobs, now)
 
-    def start_worker(self, worker: str, now: float, lease: float) -> None:
+    def start_worker(self, worker: str, now: float, lease: float, about: About = _NOBODY) -> None:
         """See `Store.start_worker`."""
+        pipelines = msgspec.json.encode(about.pipelines).decode()
+        facts = (about.host, about.process, pipelines, about.concurrency)
         with self._writing() as db:
-            db.execute(_SQL["start_worker"], (worker, now, now + lease))
+            db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
 
-    def renew(self, worker: str, now: float, lease: float) -> bool:
+    def renew(self, worker: str, now: float, lease: float, progress: Sequence[Progress] = ()) -> Renewal:
         """See `Store.renew`."""
         with self._writing() as db:
-            return db.execute(_SQL["renew"], (now + lease, worker)).rowcount == 1
+            if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
+                return Renewal(is_known=False)
+            db.executemany(
+                _SQL["progress"], [(each.text, each.job, worker, each.dispatch) for each in progress]
+            )
+            asked = db.execute(_SQL["cancel_asked"], (worker,)).fetchall()
+        return Renewal(is_known=True, cancel=tuple(JobId(row[0]) for row in asked))
 
     def stop_worker(self, worker: str) -> None:
         """See `Store.stop_worker`."""
@@ -109,8 +124,10 @@ class SqliteStore:
         self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int
     ) -> Exchange:
         """See `Store.exchange`."""
+        if not done and not self._is_worth_a_commit(worker, want, now, token):
+            return Exchange(lost=(), broken=(), claimed=())
         with self._writing() as db:
-            lost, broken = settle(db, worker, done)
+            lost, broken = settle(db, worker, done, self._insert)
             is_known = db.execute(_SQL["is_known"], (worker,)).fetchone() is not None
             claimed = _claim(db, worker, want, now, token) if is_known else ()
         return Exchange(lost=lost, broken=broken, claimed=claimed, is_known=is_known)
@@ -125,22 +142,17 @@ class SqliteStore:
                 db.execute(_SQL["forget_worker"], (worker,))
         return given_back
 
-    def counts(self) -> list[Count]:
-        """See `Store.counts`."""
-        with self._reading() as db:
-            return [Count(*row) for row in db.execute(_SQL["counts"])]
-
-    def job(self, job: JobId) -> Row | None:
-        """See `Store.job`."""
-        with self._reading() as db:
-            return cast("Row | None", db.execute(_SQL["job"], (job,)).fetchone())
-
     def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
         """See `Store.outlook`."""
+        due: dict[LaneId, float] = {}
         with self._reading() as db:
-            due = [db.execute(_SQL["next_due_at"], pair).fetchone()[0] for pair in product(lanes, PRIORITIES)]
+            for lane, priority in product(lanes, PRIORITIES):
+                (at,) = db.execute(_SQL["next_due_at"], (lane, priority)).fetchone()
+                if at is not None:
+                    due[lane] = min(at, due.get(lane, at))
             held = sum(db.execute(_SQL["held"], (lane,)).fetchone()[0] for lane in lanes)
-        return Outlook(min((at for at in due if at is not None), default=None), held)
+            paused = frozenset(LaneId(row[0]) for row in db.execute(_SQL["paused"]))
+        return Outlook(due=due, held=held, paused=paused)
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""
@@ -163,10 +175,42 @@ class SqliteStore:
                 os.close(self._lock_file)
                 self._lock_file = None
 
+    def query(self, name: str, *parameters: object) -> list[Row]:
+        """See `Store.query`."""
+        return self.read(_SQL[name], parameters)
+
+    def apply(self, *steps: Step) -> list[list[Row]] | None:
+        """See `Store.apply`."""
+        try:
+            with self._writing() as db:
+                return [_applied(db, step) for step in steps]
+        except _DoesNotFitError:
+            return None
+
+    def stamp(self) -> object:
+        """See `Store.stamp`."""
+        with self._reading() as db:
+            return db.execute("PRAGMA data_version").fetchone()[0], self._changes
+
     def read(self, sql: str, parameters: Row = ()) -> list[Row]:
-        """Run a query of the inspecting side."""
+        """Run a query that has no name."""
         with self._reading() as db:
             return db.execute(sql, parameters).fetchall()
+
+    def _is_worth_a_commit(self, worker: str, want: Want, now: float, token: int) -> bool:
+        """Say whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
+        with self._reading() as db:
+            if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
+                return True
+            if db.execute(_SQL["claimed_before"], (worker, token)).fetchone() is not None:
+                return True
+            if want.limit <= 0:
+                return False
+            due = (
+                db.execute(_SQL["next_due_at"], pair).fetchone()[0]
+                for pair in product(want.lanes, PRIORITIES)
+            )
+            return any(at is not None and at <= now for at in due)
 
     def _migrate(self) -> None:
         with self._writing() as db:
@@ -190,12 +234,26 @@ class SqliteStore:
         twin = db.execute(_SQL["twin"], (self._pipelines[job.lane], job.key)).fetchone() if job.key else None
         if twin is not None:
             return Submitted(JobId(twin[0]), is_twin=True)
-        made = db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid
-        return Submitted(JobId(made or 0), is_twin=False)
+        made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)
+        if len(job.payload) > INLINE_MAX:
+            db.execute(_SQL["insert_value"], (made, 0, job.payload))
+        return Submitted(made, is_twin=False)
 
     def _row_of(self, job: NewJob, now: float) -> Row:
-        pipeline = self._pipelines[job.lane]
-        return pipeline, job.lane, job.priority, job.run_at, job.key, job.owner, job.payload, now
+        payload = job.payload if len(job.payload) <= INLINE_MAX else None
+        belongs = (job.run, job.ordinal, job.parent)
+        return (
+            self._pipelines[job.lane],
+            job.lane,
+            job.priority,
+            job.run_at,
+            job.key,
+            job.owner,
+            *belongs,
+            job.expires_at,
+            payload,
+            now,
+        )
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
@@ -204,6 +262,7 @@ class SqliteStore:
             try:
                 yield self._db
                 self._db.execute("COMMIT")
+                self._changes += 1
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -234,19 +293,34 @@ class SqliteStore:
             raise StoreUnavailableError(database=self._path, cause=str(error)) from error
 
 
+class _DoesNotFitError(Exception):
+    """A step touched other rows than it should have."""
+
+
+def _applied(db: sqlite3.Connection, step: Step) -> list[Row]:
+    cursor = db.execute(_SQL[step.name], step.parameters)
+    rows = cursor.fetchall()
+    if step.rows is not None and step.rows != cursor.rowcount:
+        raise _DoesNotFitError
+    return rows
+
+
 def _claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
-    claimed = [
-        Claimed(row[0], token, *row[1:-1]) for row in db.execute(_SQL["claimed_before"], (worker, token))
-    ]
-    if claimed:
+    claimed = [Claimed(*row[:-1]) for row in db.execute(_SQL["claimed_before"], (worker, token))]
+    if claimed or want.limit <= 0:
         return tuple(claimed)
-    for lane, priority in product(want.lanes, PRIORITIES):
-        left = want.limit - len(claimed)
-        if left <= 0:
-            break
-        rows = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, left)).fetchall()
-        # The order of RETURNING is not promised; jobs that became due earlier go first, then those submitted earlier.
-        claimed += [Claimed(row[0], token, *row[1:-1]) for row in sorted(rows, key=_order)]
+    paused = {row[0] for row in db.execute(_SQL["paused"])}
+    for lane in want.lanes:
+        if lane in paused:
+            continue
+        room = min(want.limit - len(claimed), want.limits.get(lane, want.limit))
+        for priority in PRIORITIES:
+            if room <= 0:
+                break
+            rows = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, room)).fetchall()
+            room -= len(rows)
+            # The order of RETURNING is not promised; jobs that became due earlier go first, then those submitted earlier.
+            claimed += [Claimed(*row[:-1]) for row in sorted(rows, key=_order)]
     return tuple(claimed)
 
 

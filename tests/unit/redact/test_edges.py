@@ -231,3 +231,9 @@ def test_a_password_that_reads_like_a_name_is_hidden_in_a_setting(line: str) -> 
 )
 def test_a_name_in_code_stays(line: str) -> None:
     assert redact_text(line) == line
+
+
+def test_a_token_may_be_told_by_a_digit_that_stands_after_it() -> None:
+    text = "qn_token_vAoovucApiKeyprivate-key810"
+
+    assert redact_text(text) == "<redacted:token>-key810"

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -25,9 +27,73 @@ UNITS = [
 ]  # fmt: skip
 
 
-def seconds(unit: str, length: int) -> float:
-    """Return the shortest of three measured times for a text of `length` characters."""
-    text = (unit * (length // len(unit) + 1))[:length]
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SIGNS = LETTERS + LETTERS.upper() + "0123456789"
+STEMS = tuple(
+    "password pwd pw pass secret token api_key apiKey APIKEY key auth cookie session_id sig dsn jwt otp salt code X-Api-Key authorization primary_key token_count".split()
+)
+
+
+class Drawn:
+    """Telling names and values, no two alike."""
+
+    def __init__(self) -> None:
+        self._chance = random.Random(11)
+
+    def one_of(self, *choices: str) -> str:
+        return self._chance.choice(choices)
+
+    def word(self, shortest: int, longest: int, signs: str = SIGNS) -> str:
+        return "".join(self._chance.choices(signs, k=self._chance.randint(shortest, longest)))
+
+    def name(self) -> str:
+        stem = self.one_of(*STEMS)
+        ends = f"{stem}{self.word(1, 3, '0123456789')}"
+        return self.one_of(
+            f"{self.word(1, 4, LETTERS)}_{stem}_{self.word(1, 3)}", ends, f"{self.word(2, 5)}.{stem}", stem
+        )
+
+    def value(self) -> str:
+        plain = self.one_of(self.word(4, 12), self.word(12, 40), self.word(3, 9, LETTERS))
+        return self.one_of(
+            plain, plain, self.word(6, 14, SIGNS + "!$%^*+-_./"), f"{self.word(3, 6, LETTERS)}.{plain}"
+        )
+
+    def text(self, unit: Callable[[Drawn], str], length: int) -> str:
+        pieces: list[str] = []
+        size = 0
+        while size < length:
+            pieces.append(unit(self))
+            size += len(pieces[-1])
+        return "".join(pieces)[:length]
+
+
+FAMILIES: dict[str, Callable[[Drawn], str]] = {
+    "lines": lambda drawn: f"{drawn.name()}={drawn.value()}\n",
+    "short lines": lambda drawn: f"{drawn.one_of('pw', 'key', 'otp', 'pass')}{drawn.word(1, 2)}={drawn.word(4, 6)}\n",
+    "one long line": lambda drawn: f"{drawn.name()}={drawn.value()} ",
+    "plain words": lambda drawn: f"{drawn.one_of(*STEMS)}={drawn.word(4, 9, LETTERS)}\n",
+    "any separator": lambda drawn: drawn.name() + drawn.word(1, 3, "=:;,&| \t/+?!'\"()[]{}<>\\%@#-_.") + drawn.value() + drawn.word(1, 2, "=:;,&| \n"),
+    "tight": lambda drawn: drawn.one_of(*STEMS) + drawn.one_of(*"=: ;,&\n") + drawn.word(1, 4) + drawn.one_of(*"=: ;,&\n"),
+    "only separators": lambda drawn: drawn.name() + drawn.word(1, 12, "=:"),
+    "names without values": lambda drawn: drawn.name() + drawn.one_of(" ", "\n", ", ", ". ", ""),
+    "nested JSON": lambda drawn: f'{{"{drawn.name()}": "{drawn.value()}", "a": {{"{drawn.name()}": [1, "{drawn.value()}"]}}, ',
+    "JSON in JSON": lambda drawn: f'\\"{drawn.name()}\\": \\"{drawn.value()}\\",',
+    "query": lambda drawn: f"{drawn.one_of('?', '&')}{drawn.name()}={drawn.value()}",
+    "quoted": lambda drawn: f"{drawn.name()}{drawn.one_of(': ', '=', ' ')}\"{drawn.value()}\" ",
+    "unquoted": lambda drawn: f"{drawn.name()}{drawn.one_of(': ', '=', ' = ', ' ')}{drawn.value()}{drawn.one_of(', ', ' ', ';')}",
+    "flags": lambda drawn: f"--{drawn.name()} {drawn.value()}\n",
+    "elements": lambda drawn: f"<{drawn.name()}>{drawn.value()}</{drawn.name()}>",
+    "pairs": lambda drawn: f"('{drawn.name()}', '{drawn.value()}'), ",
+    "sentences": lambda drawn: f"the {drawn.name()} {drawn.one_of('is', 'was', 'set to')} {drawn.value()} ",
+    "phrases": lambda drawn: f"{drawn.name()}: {drawn.word(3, 8, LETTERS)} {drawn.value()}\n",
+    "headers": lambda drawn: f"{drawn.one_of('Authorization: Bearer ', 'Cookie: a=', 'authorization=')}{drawn.value()}\n",
+    "source": lambda drawn: f'  File "{drawn.word(2, 4)}.py", line 3\n    {drawn.name()} = {drawn.value()}\n',
+}  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    """Return the shortest of three measured times for a text."""
     best = float("inf")
     for _ in range(3):
         start = time.process_time()
@@ -36,13 +102,31 @@ def seconds(unit: str, length: int) -> float:
     return best
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=repr)
-def test_four_times_the_text_takes_about_four_times_as_long(unit: str) -> None:
-    small = seconds(unit, SMALL)
-    large = seconds(unit, SMALL * GROWTH)
+def repeated(unit: str, length: int) -> str:
+    return (unit * (length // len(unit) + 1))[:length]
 
+
+def assert_grows_no_faster(small: float, large: float) -> None:
     # A millisecond is added to both, because very short times are mostly noise.
     assert (large + 0.001) / (small + 0.001) < RATIO_MAX
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=repr)
+def test_four_times_the_text_takes_about_four_times_as_long(unit: str) -> None:
+    small = seconds(repeated(unit, SMALL))
+    large = seconds(repeated(unit, SMALL * GROWTH))
+
+    assert_grows_no_faster(small, large)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_four_times_as_many_random_names_take_about_four_times_as_long(family: str) -> None:
+    text = Drawn().text(FAMILIES[family], SMALL * GROWTH)
+
+    small = seconds(text[:SMALL])
+    large = seconds(text)
+
+    assert_grows_no_faster(small, large)
 
 
 def test_a_long_line_around_a_secret_is_cheap_and_safe() -> None:

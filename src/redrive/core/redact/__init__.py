@@ -2,7 +2,7 @@
 """Takes secrets and personal facts out of texts and structures. Pure: what it does not get, it does not know.
 
 Layout, in the order of a round: `marks` (placeholders), `literals` (known secrets), `pem` (private keys), `runs` and
-`tokens` (provider tokens), `urls`, `commands`, `assignments` with `carriers`, `judgement`, `spans`, `names`, `values` and
+`tokens` (provider tokens), `urls`, `commands`, `assignments` with `carriers`, `plain`, `judgement`, `spans`, `names`, `values` and
 `vocabulary` (values next to telling names), `personal` with `phones` and `numbers`; `structure` walks mappings and
 sequences; `text` runs the rounds. The environment and registered secrets are added by `redrive.redaction`.
 """

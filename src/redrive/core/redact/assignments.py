@@ -15,7 +15,8 @@ from typing import Final
 from redrive.core.redact.carriers import AFTER_NAME, Carrier, carrier_of
 from redrive.core.redact.judgement import Named, secret_of
 from redrive.core.redact.marks import MARK, Marks
-from redrive.core.redact.names import telling
+from redrive.core.redact.names import NAME_CHARACTERS, Telling, telling
+from redrive.core.redact.plain import PLAIN, judged_plainly
 from redrive.core.redact.repeats import REPEATS_FROM, Judged, Repeats
 from redrive.core.redact.spans import Span, bare_span, whole_span
 from redrive.core.redact.values import is_guarded
@@ -28,16 +29,17 @@ QUERY_VALUE_MIN: Final = 8
 
 _STEMS: Final = tuple(
     (
-        "pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
-        " dockerc _pat contrase senha"
+        b"pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
+        b" dockerc _pat contrase senha"
     ).split()
 )
-_NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
 # Most uncertain names are followed by something short; this look costs less than a judgement.
 _LONG_AHEAD: Final = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:-]{16}"
 )
+# What only stands next to a name must look random, which takes such a run.
+_RUN_AHEAD: Final = re.compile(r"(?:[bBuUrRfF]{1,2}(?=\W))?(?:&#0?39;|&quot;|\W){0,20}[\w+/=.~:-]{16}")
 _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)")
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
@@ -69,6 +71,10 @@ def redact_assignments(text: str, marks: Marks) -> str:
 
 def _judge(text: str, floor: int, hit: int) -> Judged | None:
     """Say what stands around a stem; None when nothing that could be a name does."""
+    plain = PLAIN.match(text, hit)
+    judged = None if plain is None else judged_plainly(text, floor, hit, plain)
+    if judged is not None:
+        return judged
     after = AFTER_NAME.match(text, hit)
     if after is None:
         return None
@@ -79,8 +85,8 @@ def _judge(text: str, floor: int, hit: int) -> Judged | None:
 
 def _hits(text: str) -> list[int]:
     """Return where a stem occurs, in order."""
-    # The dotted capital I is the one letter whose lower case is longer; indexes must stay those of the text.
-    lowered = (text if text.isascii() else text.replace("\u0130", "I")).lower()
+    # One byte for each character, so that indexes are those of the text; the search in bytes is the fastest one.
+    lowered = text.encode("latin-1", "replace").lower()
     hits: list[int] = []
     for stem in _STEMS:
         at = lowered.find(stem)
@@ -93,10 +99,9 @@ def _hits(text: str) -> list[int]:
 
 def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[Span, str] | None:
     """Return the secret that follows the name around `hit`, with its kind."""
-    left = text[floor:hit]
-    start = floor + len(left.rstrip(_NAME_CHARACTERS))
+    start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
     name = text[start : after.end("tail")]
-    before = text[start - 1] if start > 0 else ""
+    before = text[start - 1 : start]
     carrier = carrier_of(after, before, name)
     if carrier is None:
         return None
@@ -109,12 +114,19 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
         said = telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
     if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
         return None
-    if carrier is Carrier.NEXT_TO and not said.certain and name.lower().endswith("key"):
+    if not said.certain and carrier is Carrier.NEXT_TO and name.lower().endswith("key"):
         # `for key 9f8e...` looks something up; `API key 9f8e...` shows one.
         return None
-    if not said.certain and not _LONG_AHEAD.match(text, after.end()):
+    if _is_too_short(text, after.end(), carrier, said):
         return None
     return secret_of(Named(text, start, after, carrier, said))
+
+
+def _is_too_short(text: str, start: int, carrier: Carrier, said: Telling) -> bool:
+    """Tell at a glance that no random value starts here, where only such a one would be a secret."""
+    if not said.certain:
+        return _LONG_AHEAD.match(text, start) is None
+    return carrier is Carrier.NEXT_TO and said.kind == "secret" and _RUN_AHEAD.match(text, start) is None
 
 
 def _query_value(text: str, start: int) -> tuple[Span, str] | None:

@@ -98,13 +98,17 @@ def _listed_value(named: Named, start: int) -> tuple[Span, str] | None:
 
 def _closes_string(named: Named) -> bool:
     """Tell whether the quote after the separator ends a string in which the name stands: `print("token=" + x)`."""
-    text, position = named.text, named.after.end()
-    quote = text[position : position + 1]
+    position = named.after.end()
+    quote = named.text[position : position + 1]
     if quote not in ("'", '"') or named.after["close"] or not named.after["sep"]:
         return False
-    line = _line_start(text, named.start)
-    is_whole = line > named.start - SOURCE_LINE_MAX
-    return is_whole and text.count(quote, line, named.start) % 2 == 1
+    return is_in_string(named.text, named.start, quote)
+
+
+def is_in_string(text: str, start: int, quote: str) -> bool:
+    """Tell whether a string in `quote` that opened on the same line is still open at `start`."""
+    line = _line_start(text, start)
+    return line > start - SOURCE_LINE_MAX and text.count(quote, line, start) % 2 == 1
 
 
 def _authorization(named: Named, span: Span | None) -> Span | None:
@@ -166,7 +170,8 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
     """Decide for an unquoted value: a literal, or a name in code, or a word of a sentence."""
     text = named.text
     following = text[span.end : span.end + 1]
-    if is_expression(value + following) or is_expression(value):
+    # What follows makes an expression of a value only where it opens a call or an index.
+    if is_expression(value) or (following in ("(", "[") and is_expression(value + following)):
         return _is_plain_setting(named, span, value)
     if named.carrier is Carrier.FLAG:
         # Two spaces and a sentence after a flag are its help.
@@ -178,9 +183,9 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
     if "://" in value or value[0] in "{[(" or (named.said.kind == "secret" and _SMALL.fullmatch(value)):
         return False
     if not is_identifier(value):
-        return is_random(value) or not _in_source(text, named.start) or any(sign.isdigit() for sign in value)
+        return is_random(value) or not in_source(text, named.start) or any(sign.isdigit() for sign in value)
     is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
-    return not (is_code or _is_word_of_sentence(named, span, value) or _in_source(text, named.start))
+    return not (is_code or _is_word_of_sentence(named, span, value) or in_source(text, named.start))
 
 
 def _is_plain_setting(named: Named, span: Span, value: str) -> bool:
@@ -188,7 +193,7 @@ def _is_plain_setting(named: Named, span: Span, value: str) -> bool:
     text = named.text
     is_tight = text[span.start - 1] == "=" and text[span.end : span.end + 1] in _AFTER_SETTING
     is_word = named.said.kind == "password" and is_identifier(value)
-    return is_tight and is_word and not _in_source(text, named.start)
+    return is_tight and is_word and not in_source(text, named.start)
 
 
 def _is_word_of_sentence(named: Named, span: Span, value: str) -> bool:
@@ -219,8 +224,10 @@ def _line_start(text: str, before: int) -> int:
     return max(text.rfind("\n", floor, before) + 1, text.rfind("\\n", floor, before) + 2, floor)
 
 
-def _in_source(text: str, start: int) -> bool:
+def in_source(text: str, start: int) -> bool:
     """Tell whether the line is the source line of a traceback: the line above it names a file."""
+    if text.rfind('File "', max(0, start - 3 * SOURCE_LINE_MAX), start) < 0:
+        return False
     line = _line_start(text, start)
     end = line - (1 if text[line - 1 : line] == "\n" else 2)
     return end > 0 and text[_line_start(text, end) : end].lstrip().startswith('File "')

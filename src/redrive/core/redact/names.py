@@ -18,8 +18,12 @@ from redrive.core.redact import vocabulary as words
 NAME_MAX: Final = 128
 """Names longer than this are judged by their last characters only."""
 
+NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+"""What a name may be written with."""
+
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
-_CACHED_NAMES_MAX: Final = 4096
+# More than a megabyte of random names holds, so that a second round over it finds them judged.
+_CACHED_NAMES_MAX: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,16 @@ _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
     (words.SECRETS, words.SECRET_ENDINGS, _SECRET),
     (words.UNCERTAIN, (), _UNCERTAIN),
 )
+# Every word that can be telling at all is one of these or ends in one of those: most words of most names are neither.
+_KNOWN: Final = frozenset({"key", "keys", "pass", "pw"}).union(*(known for known, _, _ in _BY_WORD))
+_ENDINGS: Final = tuple(ending for _, endings, _ in _BY_WORD for ending in endings)
+_PAIRED: Final = frozenset(pair.partition(" ")[2] for pair in words.SECRET_PAIRS)
 
 
 def words_of(name: str) -> list[str]:
     """Return the lower-case words of a name in snake, kebab, camel or upper case; digits only separate."""
-    return [found.lower() for found in _WORD.findall(name[-NAME_MAX:].replace("ñ", "n"))]
+    found: list[str] = _WORD.findall(name[-NAME_MAX:].replace("ñ", "n"))
+    return " ".join(found).lower().split()
 
 
 @lru_cache(maxsize=_CACHED_NAMES_MAX)
@@ -65,21 +74,28 @@ def telling(name: str) -> Telling | None:
     if last in words.HARMLESS_TAILS:
         return _UNCERTAIN if last == "id" and before in words.SECRET_IDS else None
     found = _by_last_word(last, before)
-    if found is None and qualified and any(_by_last_word(part, "") for part in parts):
+    if found is None and qualified and _is_any_known(parts):
         # An unknown word follows a telling one, as in `token_github`: only a random value is a secret.
         return None if words.HARMLESS_WORDS.intersection(parts) else _UNCERTAIN
     return found
 
 
+def _is_any_known(parts: list[str]) -> bool:
+    """Tell whether one of the words would be telling on its own."""
+    return not _KNOWN.isdisjoint(parts) or any(part.endswith(_ENDINGS) for part in parts)
+
+
 def _by_last_word(last: str, before: str) -> Telling | None:
     """Judge the word that a name ends in, with the word before it."""
+    if last not in _KNOWN and last not in _PAIRED and not last.endswith(_ENDINGS):
+        return None
     if last in ("key", "keys"):
         return _by_key(before)
     if last in ("pass", "pw"):
         return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
     if last in ("secret", "secrets") and before in words.HOLDING_SECRETS:
         return _UNCERTAIN
-    if f"{before} {last}" in words.SECRET_PAIRS:
+    if last in _PAIRED and f"{before} {last}" in words.SECRET_PAIRS:
         return _SECRET
     return next((said for known, endings, said in _BY_WORD if last in known or last.endswith(endings)), None)
 

@@ -26,7 +26,10 @@ UNSEEN_MAX: Final = 64
 """After so many new windows in a row the text does not repeat itself here, and remembering is a waste."""
 
 UNREPEATED: Final = 512
-"""As many names are then judged in the text itself before repetition is looked for again."""
+"""As many names are then judged in the text itself before repetition is looked for again; twice as many the next time."""
+
+UNREPEATED_MAX: Final = 8_192
+"""And so on up to this: a text that begins to repeat itself late is noticed late, but noticed."""
 
 _QUOTES: Final = ('"', "'", "`")
 
@@ -48,28 +51,31 @@ Judge = Callable[[str, int, int], Judged | None]
 class Repeats:
     """A judge that remembers, for one text."""
 
-    __slots__ = ("_apart", "_judge", "_seen", "_text", "_unseen")
+    __slots__ = ("_apart", "_judge", "_pause", "_seen", "_text", "_unseen")
 
     def __init__(self, text: str, judge: Judge) -> None:
         self._text = text
         self._judge = judge
         self._unseen = 0
         self._apart = 0
+        self._pause = UNREPEATED
         self._seen: dict[tuple[str, int, int], Judged | None] = {}
 
     def judge(self, floor: int, hit: int) -> Judged | None:
         """Return what the judge says about this hit, in positions of the whole text."""
-        if self._unseen >= UNSEEN_MAX:
-            self._apart = UNREPEATED
-            self._unseen = 0
         if self._apart:
             self._apart -= 1
             return self._judge(self._text, floor, hit)
+        if self._unseen >= UNSEEN_MAX:
+            self._apart = self._pause
+            self._pause = min(self._pause * 2, UNREPEATED_MAX)
+            self._unseen = 0
         low = max(0, hit - BACK)
         window = self._text[low : hit + AHEAD]
         key = (window, floor - low, hit - low)
         if key in self._seen:
             self._unseen = 0
+            self._pause = UNREPEATED
             judged = self._seen[key]
         else:
             self._unseen += 1

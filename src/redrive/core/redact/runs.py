@@ -54,7 +54,7 @@ def redact_tokens(text: str, marks: Marks) -> str:
         seek = tokens.search if _DIGIT.search(text, run, end) else tokens.match
         found = seek(text, run, end)
         while found:
-            pieces += (text[done : found.start()], marks.redacted(_kind_of(text, found)))
+            pieces += (text[done : found.start()], marks.redacted(_kind_of(text, found.start(), end)))
             done = found.end()
             found = tokens.search(text, done, end)
         run = shape.find(_LONG_RUN, end)
@@ -64,6 +64,9 @@ def redact_tokens(text: str, marks: Marks) -> str:
     return "".join(pieces)
 
 
-def _kind_of(text: str, found: re.Match[str]) -> str:
-    """Return the kind of the token found: that of the first row which matches there."""
-    return next(kind for kind, row in _KINDS if row.match(text, found.start(), found.end()))
+def _kind_of(text: str, start: int, end: int) -> str:
+    """Return the kind of the token at `start`: that of the first row which matches there.
+
+    `end` is that of the run, not of the token: a row may look ahead for a digit further on.
+    """
+    return next(kind for kind, row in _KINDS if row.match(text, start, end))

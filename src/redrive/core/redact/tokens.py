@@ -16,10 +16,18 @@ _MIXED: Final = r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Za-z_-]{0,40}[0-9])"
 _SEVERAL_DIGITS: Final = r"(?=(?:[A-Za-z_-]{0,20}[0-9]){3})"
 # Written after the first character: nothing but a space, quote or separator of another kind may stand before it.
 _APART_BY_ONE: Final = r"(?:(?<![\w.-].)|(?<=\\[nrt].))"
-_FREE: Final = r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-F]{2}))"
 _BASE64: Final = r"[A-Za-z0-9+/_-]"
 _ENVIRONMENT: Final = "(?:sandbox|development|production)"
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+def _free(prefix: str) -> str:
+    """Return the pattern of a prefix before which no word may go on.
+
+    The letters stand first and what is before them is checked last, so that the search for them runs in C.
+    """
+    return rf"{prefix}(?:(?<!\w{prefix})|(?<=\\[nrt]{prefix})|(?<=%[0-9A-F]{{2}}{prefix}))"
+
 
 ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("jwt", (r"eyJ(?:(?<![\w-]eyJ)|(?<=\\[nrt]eyJ))[\w-]{8,}+\.[\w-]*+(?:\.[\w-]*+){0,3}",)),
@@ -204,40 +212,43 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )
 
 LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
-    ("oGZXIvYXdz", "aws-session", rf"{_FREE}FwoGZXIvYXdz{_BASE64}{{40,}}+=*+"),
-    ("oGZXIvYXdz", "aws-session", rf"{_FREE}FQoGZXIvYXdz{_BASE64}{{40,}}+=*+"),
-    ("IQoJb3JpZ2lu", "aws-session", rf"{_FREE}IQoJb3JpZ2lu{_BASE64}{{40,}}+=*+"),
-    ("whsec_", "stripe", rf"{_FREE}whsec_{_BASE64}{{20,}}+=*+"),
-    ("TT3x", "atlassian", rf"{_FREE}AT[ACS]TT3x[\w=-]{{40,}}+"),
-    ("sntrys_", "sentry", rf"{_FREE}sntrys_{_BASE64}{{20,}}+=*+(?:_{_BASE64}{{20,}}+)?=*+"),
-    ("glc_", "grafana", rf"{_FREE}glc_(?:eyJ|(?=[A-Za-z+/_-]{{0,64}}[0-9])){_BASE64}{{20,}}+=*+"),
-    (":APA91b", "gcp-key", rf"{_FREE}[\w-]{{11}}:APA91b[\w-]{{60,}}+"),
-    ("_eyJ", "onepassword", rf"{_FREE}ops_eyJ{_BASE64}{{40,}}+=*+"),
-    ("fo1_", "fly", rf"{_FREE}fo1_[\w-]{{40,}}+"),
-    ("fm2_", "fly", rf"{_FREE}fm2_{_BASE64}{{30,}}+=*+(?:,fm2_{_BASE64}{{30,}}+=*+)*"),
-    ("fm1", "fly", rf"{_FREE}fm1[ar]_{_BASE64}{{30,}}+=*+"),
-    ("~", "azure-secret", r"(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    ("oGZXIvYXdz", "aws-session", rf"{_free('FwoGZXIvYXdz')}{_BASE64}{{40,}}+=*+"),
+    ("oGZXIvYXdz", "aws-session", rf"{_free('FQoGZXIvYXdz')}{_BASE64}{{40,}}+=*+"),
+    ("IQoJb3JpZ2lu", "aws-session", rf"{_free('IQoJb3JpZ2lu')}{_BASE64}{{40,}}+=*+"),
+    ("whsec_", "stripe", rf"{_free('whsec_')}{_BASE64}{{20,}}+=*+"),
+    ("TT3x", "atlassian", rf"{_free('AT[ACS]TT3x')}[\w=-]{{40,}}+"),
+    ("sntrys_", "sentry", rf"{_free('sntrys_')}{_BASE64}{{20,}}+=*+(?:_{_BASE64}{{20,}}+)?=*+"),
+    ("glc_", "grafana", rf"{_free('glc_')}(?:eyJ|(?=[A-Za-z+/_-]{{0,64}}[0-9])){_BASE64}{{20,}}+=*+"),
+    (":APA91b", "gcp-key", rf"{_free('[A-Za-z0-9_-]{11}:APA91b')}[\w-]{{60,}}+"),
+    ("_eyJ", "onepassword", rf"{_free('ops_eyJ')}{_BASE64}{{40,}}+=*+"),
+    ("fo1_", "fly", rf"{_free('fo1_')}[\w-]{{40,}}+"),
+    ("fm2_", "fly", rf"{_free('fm2_')}{_BASE64}{{30,}}+=*+(?:,fm2_{_BASE64}{{30,}}+=*+)*"),
+    ("fm1", "fly", rf"{_free('fm1')}[ar]_{_BASE64}{{30,}}+=*+"),
+    ("Q~", "azure-secret", r"(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
     # The address of a MySQL server as Go writes it: `user:password@tcp(host)/name`.
     ("@tcp(", "url-credentials", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
     (":AA", "telegram", r"(?<![0-9])[0-9]{6,12}:AA[\w-]{28,}+"),
-    ("hook", "webhook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/-]{16,}+"),
-    ("hook", "webhook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
-    ("hook", "webhook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
-    ("hook", "webhook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
-    ("hook", "webhook", r"(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"),
-    ("hook", "webhook", r"(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"),
-    ("hook", "webhook", r"(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"),
+    ("hooks.slack.com/", "webhook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/-]{16,}+"),
+    ("/webhooks/", "webhook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
+    ("webhook.office.com/", "webhook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
+    ("outlook.office.com/webhook", "webhook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
+    ("hooks.zapier.com/hooks/", "webhook", r"(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"),
+    ("/open-apis/bot/v2/hook/", "webhook", r"(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"),
+    ("/cgi-bin/webhook/send?key=", "webhook", r"(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"),
     ("AAAAAAAAAAAAAAAAAAAA", "twitter", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
     ("$", "braintree", r"access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}"),
-    ("1//0", "gcp-key", rf"{_FREE}1//0[\w-]{{30,}}+"),
+    ("1//0", "gcp-key", rf"{_free('1//0')}[\w-]{{30,}}+"),
     (
         "AQE",
         "adyen",
-        rf"(?<!\+){_FREE}AQE[A-Za-z0-9+/]{{40,}}+=*+(?:-[A-Za-z0-9+/=]{{20,}}+(?:-[\w+/=*.&%()<>-]{{8,40}})?)?",
+        rf"{_free('AQE')}(?<!\+AQE)[A-Za-z0-9+/]{{40,}}+=*+(?:-[A-Za-z0-9+/=]{{20,}}+(?:-[\w+/=*.&%()<>-]{{8,40}})?)?",
     ),
-    ("~", "openshift", r"(?<!\w)sha256~[\w-]{40,}+"),
-    ("earer ", "authorization", r"(?<=\b[Bb]earer )(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{10,}+=*+"),
-    ("earer ", "authorization", r"(?<=\b[Bb]earer )[\w-]{3,}+\.[\w-]{3,}+\.[\w-]{3,}+"),
+    ("sha256~", "openshift", r"(?<!\w)sha256~[\w-]{40,}+"),
+    (
+        "earer ",
+        "authorization",
+        r"(?<=\b[Bb]earer )(?:(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{10,}+=*+|[\w-]{3,}+\.[\w-]{3,}+\.[\w-]{3,}+)",
+    ),
     # The credentials of basic authentication are base64: both cases, and a digit or the padding.
     (
         "asic ",

@@ -23,6 +23,9 @@ RANDOM_MIN: Final = 16
 NAME_MIN: Final = 4
 """A shorter value is not taken for the name of a header, a parameter or a file."""
 
+CROSSES_MIN: Final = 3
+"""So many letters x in a row mask a value."""
+
 RANDOM_MAX: Final = 96
 """Randomness shows in this many characters."""
 
@@ -58,6 +61,8 @@ _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
 _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 # The secret key of AWS has forty signs; slashes may cut it into short pieces.
 _FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
+_ODD: Final = re.compile(r"[!@#$%^&+=~?]")
+_LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
 _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
@@ -66,6 +71,9 @@ def is_inert(value: str) -> bool:
     looked_at = value[:LOOKED_AT_MAX].strip()
     if looked_at.rstrip(".,;:!)`'\"").lower() in words.INERT_WORDS:
         return True
+    if looked_at.isalnum():
+        # Without a sign, only a row of crosses stands for nothing.
+        return len(looked_at) >= CROSSES_MIN and not looked_at.strip("xX")
     if _NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at):
         return True
     return len(looked_at) >= NAME_MIN and _names_something(looked_at)
@@ -116,9 +124,10 @@ def is_guarded(value: str) -> bool:
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
     if len(looked_at) < 6 or looked_at.lower() in words.HASH_WORDS or _UUID.fullmatch(looked_at):
         return False
-    letters = sum(character.isalpha() for character in looked_at)
-    odd = sum(character.isdigit() or character in "!@#$%^&+=~?" for character in looked_at)
-    return letters > 0 and (odd > 0 or _DASHED_WORDS.fullmatch(looked_at) is not None)
+    if not any(map(str.isalpha, looked_at)):
+        return False
+    is_odd = any(map(str.isdigit, looked_at)) or _ODD.search(looked_at) is not None
+    return is_odd or _DASHED_WORDS.fullmatch(looked_at) is not None
 
 
 def is_random(value: str) -> bool:
@@ -128,17 +137,15 @@ def is_random(value: str) -> bool:
         return False
     if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at) or "://" in looked_at:
         return False
-    if looked_at.lower().startswith(("arn:", "sha256:", "sha1:", "md5:", "/", "./")) or _NAMED_FILE.search(
-        looked_at
-    ):
+    if looked_at.lower().startswith(_LABELS) or ("." in looked_at and _NAMED_FILE.search(looked_at)):
         return False
     if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
         return True
-    return any(_is_mixed(piece) for piece in _PIECES.findall(looked_at))
+    return any(map(_is_mixed, _PIECES.findall(looked_at)))
 
 
 def _is_mixed(piece: str) -> bool:
     """Tell whether letters of both cases and digits alternate as they do in random text."""
-    if len(piece) < 10 or not any(character.isdigit() for character in piece):
+    if len(piece) < 10 or not any(map(str.isdigit, piece)):
         return False
     return len(_SHIFTS.findall(piece)) * 5 >= len(piece)

@@ -1,22 +1,32 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- What the engine asks. A statement with {rows} is made for as many rows as there are: each takes the parameters after "row:".
 
 -- name: add_lane
 INSERT INTO lanes (pipeline, stage, position) VALUES (?, ?, ?)
 ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
 
 -- name: insert_job
-INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, created_at)
-VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?);
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
+VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_value
+INSERT INTO job_values (job_id, dispatch, value) VALUES (?, ?, ?);
 
 -- name: twin
 SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'processing', 'complete');
 
 -- name: start_worker
-INSERT INTO workers (id, started_at, expires_at) VALUES (?, ?, ?)
+INSERT INTO workers (id, host, process, pipelines, concurrency, started_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at;
 
 -- name: renew
 UPDATE workers SET expires_at = ? WHERE id = ?;
+
+-- name: cancel_asked
+SELECT id FROM jobs WHERE worker_id = ? AND status = 'processing' AND cancel_asked = 1;
+
+-- name: progress
+UPDATE jobs SET progress = ? WHERE id = ? AND worker_id = ? AND status = 'processing' AND dispatch = ?;
 
 -- name: give_back
 UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL, waiting = NULL
@@ -34,8 +44,11 @@ SELECT id, dispatch, lane_id, round, attempt, worker_id, last_attempt_at, ?, 'cr
 FROM jobs WHERE worker_id = ? AND status = 'processing';
 
 -- name: reclaim
-UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL, waiting = NULL, suspect_count = suspect_count + 1
+UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL, waiting = 'crashed', suspect_count = suspect_count + 1
 WHERE worker_id = ? AND status = 'processing';
+
+-- name: paused
+SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 
 -- name: claim
 UPDATE jobs SET status = 'processing', lease_token = ?, worker_id = ?, dispatch = dispatch + 1, waiting = NULL,
@@ -44,33 +57,53 @@ WHERE id IN (
     SELECT id FROM jobs WHERE lane_id = ? AND status = 'queued' AND priority = ? AND run_at <= ?
     ORDER BY run_at, id LIMIT ?
 )
-RETURNING id, dispatch, lane_id, attempt, round, snoozes, codes, coalesce(input, payload), run_at;
+RETURNING id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, cancel_asked, expires_at, codes,
+    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END, run_at;
+
+-- name: claimed_before
+SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, cancel_asked, expires_at, codes,
+    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END, run_at
+FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY run_at, id;
+
+-- name: is_known
+SELECT 1 FROM workers WHERE id = ?;
 
 -- name: complete
-UPDATE jobs SET status = 'complete', result = ?, finished_at = ?, lease_token = NULL, worker_id = NULL, suspect_count = 0
-WHERE id = ? AND lease_token = ? AND dispatch = ?;
+-- row: id, lease_token, dispatch, result, result_from, finished_at
+UPDATE jobs SET status = 'complete', result = v.column4, result_from = v.column5, finished_at = v.column6, lease_token = NULL,
+    worker_id = NULL, suspect_count = 0, crash_count = 0, progress = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: advance
-UPDATE jobs SET status = 'queued', lane_id = ?, input = ?, run_at = ?, attempt = 1, snoozes = 0, codes = NULL, suspect_count = 0,
-    lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?;
+-- row: id, lease_token, dispatch, lane_id, input, input_from, run_at
+UPDATE jobs SET status = 'queued', lane_id = v.column4, input = v.column5, input_from = v.column6, run_at = v.column7, attempt = 1,
+    snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: requeue
-UPDATE jobs SET status = 'queued', run_at = ?, attempt = ?, snoozes = ?, codes = ?, waiting = ?, lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?;
+-- row: id, lease_token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count
+UPDATE jobs SET status = 'queued', run_at = v.column4, attempt = v.column5, snoozes = v.column6, codes = v.column7,
+    waiting = v.column8, suspect_count = v.column9, crash_count = v.column10, lease_token = NULL, worker_id = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: bury
-UPDATE jobs SET status = 'failed', error_code = ?, error_message = ?, finished_at = ?, codes = ?, lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?;
+-- row: id, lease_token, dispatch, error_code, error_message, finished_at, codes
+UPDATE jobs SET status = 'failed', error_code = v.column4, error_message = v.column5, finished_at = v.column6, codes = v.column7,
+    lease_token = NULL, worker_id = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: cancel
-UPDATE jobs SET status = 'cancelled', finished_at = ?, lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?;
+-- row: id, lease_token, dispatch, finished_at
+UPDATE jobs SET status = 'cancelled', finished_at = v.column4, lease_token = NULL, worker_id = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: insert_attempt
-INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, code, message,
-    http_status, reason, sentence)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- row: job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, message, http_status, reason, sentence, notes
+INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code,
+    message, http_status, reason, sentence, notes)
+VALUES {rows};
 
 -- name: insert_letter
 INSERT INTO dead_letters (job_id, lane_id, round, state, code, category, message, error_class, stack, fingerprint, context, reason,
@@ -78,15 +111,11 @@ INSERT INTO dead_letters (job_id, lane_id, round, state, code, category, message
 VALUES (?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, ?, ?,
     (SELECT min(ended_at) FROM attempts WHERE job_id = ? AND lane_id = ? AND round = ? AND outcome IN ('retry', 'hold', 'dead')), ?);
 
+-- name: insert_notice
+INSERT INTO outbox (lane_id, job_id, dispatch, due_at) VALUES (?, ?, ?, ?);
+
 -- name: was_settled
 SELECT 1 FROM attempts WHERE job_id = ? AND dispatch = ? AND outcome <> 'crashed';
-
--- name: job
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message
-FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
-
--- name: counts
-SELECT lane_id, status, count(*) FROM jobs GROUP BY lane_id, status;
 
 -- name: next_due_at
 SELECT min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' AND priority = ?;
@@ -102,10 +131,3 @@ INSERT INTO breakers (name, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- name: swap_breaker
 UPDATE breakers SET state = ? WHERE name = ? AND state = ?;
-
--- name: claimed_before
-SELECT id, dispatch, lane_id, attempt, round, snoozes, codes, coalesce(input, payload), run_at
-FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY run_at, id;
-
--- name: is_known
-SELECT 1 FROM workers WHERE id = ?;

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plainest assignments, judged in one look: `name=value`, `name: value`, `"name": "value"`, all letters and digits.
+
+A text made to be slow holds a hundred thousand of them, no two alike. Here is only what can be said without a doubt, and the
+same as `judgement.py` would say; anything else is left to it. `tests/unit/redact/test_plain.py` compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.core.redact.judgement import in_source, is_in_string
+from redrive.core.redact.marks import MARK
+from redrive.core.redact.names import NAME_CHARACTERS, Telling, telling
+from redrive.core.redact.repeats import Judged
+from redrive.core.redact.spans import Span
+from redrive.core.redact.values import RANDOM_MIN, is_random
+from redrive.core.redact.vocabulary import INERT_WORDS
+
+CLEAR_MIN: Final = 7
+"""Shorter values with digits may be small numbers, such as `0x1f`, and are looked at more closely."""
+
+PLAIN: Final = re.compile(
+    rf"""
+    ([A-Za-z0-9_\-]{{0,48}}+)
+    (\\?["'])? ([ ]?[=:][ ]?) (\\?["'])?
+    (?: ([{MARK}])(?=[\s"'`,;&)\]}}\\]|\Z)
+      | ([A-Za-z0-9]{{1,200}}+) (?(4)(?=\4)|(?=\s(?!(?<=[ ])[=|])|\Z|[,;](?:\s|\Z))) )
+    """,
+    re.VERBOSE,
+)
+"""Tried at a stem: the rest of the name, its closing quote, the separator, the opening quote, a mark or a plain value.
+
+What follows the value must end it, and must not make a type of it as in `key: str = x`.
+"""
+
+_CLOSE, _SEPARATOR, _OPEN, _HIDDEN, _VALUE = 2, 3, 4, 5, 6
+# A query parameter, and what may be a resource such as `arn:...:secret:`, have rules of their own.
+_ODD_BEFORE: Final = frozenset("?&:")
+_SHORT_NAME: Final = 4
+_KINDS: Final = frozenset({"password", "secret"})
+_INNER_DIGIT: Final = re.compile("[0-9][A-Za-z0-9]")
+_LINE_ENDS: Final = ("", "\n", "\r")
+
+
+def judged_plainly(text: str, floor: int, hit: int, plain: re.Match[str]) -> Judged | None:
+    """Return what stands at a name that `PLAIN` matched; None when that takes a closer look."""
+    looked_at, value = plain.end(1), plain.end(_SEPARATOR)
+    if plain.lastindex == _HIDDEN:
+        # Hidden before, as most values of a second round are.
+        return Judged(looked_at, value, None)
+    start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
+    before = text[start - 1 : start]
+    # A short word after a space may belong to the word before it: `API key: ...`.
+    if before in _ODD_BEFORE or (before == " " and looked_at - start <= _SHORT_NAME):
+        return None
+    name = text[start:looked_at]
+    said = telling(name.strip("-."))
+    if said is None:
+        return Judged(looked_at, value, None)
+    is_secret = _is_secret(plain, said, name, start)
+    if is_secret is None:
+        return None
+    if not is_secret or _closes_string(text, start, plain):
+        return Judged(looked_at, value, None)
+    return Judged(
+        looked_at, value, (Span(plain.start(_VALUE), plain.end(), plain[_OPEN] is not None), said.kind)
+    )
+
+
+def _is_secret(plain: re.Match[str], said: Telling, name: str, start: int) -> bool | None:
+    """Decide for a value of letters and digits; None when it could be read in more than one way."""
+    value = plain[_VALUE]
+    if not said.certain:
+        return len(value) >= RANDOM_MIN and is_random(value)
+    # More words may belong to it: `passphrase: four words 2gether again`.
+    is_phrase = ":" in plain[_SEPARATOR] and plain.string.startswith(" ", plain.end())
+    if is_phrase or said.kind not in _KINDS:
+        return None
+    if value.lower() in INERT_WORDS:
+        return False
+    if _INNER_DIGIT.search(value):
+        # No variable, type or word of a sentence has a digit before its last place. A number of a parser may.
+        return True if len(value) >= CLEAR_MIN else None
+    return _is_secret_word(plain, name, start)
+
+
+def _is_secret_word(plain: re.Match[str], name: str, start: int) -> bool | None:
+    """Decide for letters, with or without a last digit, that a certain name announces."""
+    text, value, end = plain.string, plain[_VALUE], plain.end()
+    if value.isdigit() or not value.strip("xX") or telling(value) is not None:
+        return None
+    if plain[_OPEN]:
+        return None if value == name else True
+    return not in_source(text, start) if text[end : end + 1] in _LINE_ENDS else None
+
+
+def _closes_string(text: str, start: int, plain: re.Match[str]) -> bool:
+    quote = plain[_OPEN]
+    return quote in ("'", '"') and plain[_CLOSE] is None and is_in_string(text, start, quote)

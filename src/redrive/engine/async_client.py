@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection for async code: the methods of `Redrive`, to await.
+
+Questions to the store go to a thread, so that the loop never waits for a disk; workers and runs live on the caller's own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from redrive.core.budget import FailureBudget, RunThresholds
+from redrive.engine.client import Redrive, run_options, work_options
+from redrive.engine.feeding import drive_run
+from redrive.engine.jobs import Job, JobFacts
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.runs import OnProgress, RunReport
+from redrive.engine.service import serve
+from redrive.engine.worker import Ending
+
+
+class AsyncJob:
+    """A handle on one job, to await."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.id = job.id
+        self.is_twin = job.is_twin
+
+    def __repr__(self) -> str:
+        """Show the id; everything else would have to be asked for."""
+        return f"AsyncJob({self.id})"
+
+    async def facts(self) -> JobFacts:
+        """Return the job as it is now."""
+        return await asyncio.to_thread(lambda: self._job.facts)
+
+    async def status(self) -> str:
+        """Return queued, processing, complete, failed or cancelled."""
+        return (await self.facts()).status
+
+    async def wait(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the same arguments as the sync handle's.
+        """Wait until the job has ended and return its status; raises WaitTimeoutError."""
+        return await asyncio.to_thread(self._job.wait, timeout)
+
+    async def result(self, timeout: float | None = None) -> object:  # noqa: ASYNC109 - the same arguments as the sync handle's.
+        """Wait for the job and return what its last stage returned; raises as `Job.result` does."""
+        return await asyncio.to_thread(self._job.result, timeout)
+
+
+class AsyncRedrive:
+    """A connection to a store for async code; `async with redrive.connect(...)` gives one."""
+
+    def __init__(self, inner: Redrive) -> None:
+        self._inner = inner
+
+    async def submit(
+        self,
+        pipeline: Pipeline,
+        payload: object,
+        *,
+        key: str | None = None,
+        run_at: datetime | None = None,
+        priority: int = 5,
+        owner: str | None = None,
+        expires_at: datetime | None = None,
+    ) -> AsyncJob:
+        """Store one job; see `Redrive.submit`."""
+        submit = functools.partial(
+            self._inner.submit, key=key, run_at=run_at, priority=priority, owner=owner, expires_at=expires_at
+        )
+        return AsyncJob(await asyncio.to_thread(submit, pipeline, payload))
+
+    async def submit_many(
+        self, pipeline: Pipeline, payloads: Iterable[object], *, priority: int = 5
+    ) -> list[int]:
+        """Store many jobs; see `Redrive.submit_many`."""
+        return await asyncio.to_thread(self._inner.submit_many, pipeline, payloads, priority=priority)
+
+    async def job(self, job_id: int) -> AsyncJob:
+        """Return a handle on a job; raises JobNotFoundError."""
+        return AsyncJob(await asyncio.to_thread(self._inner.job, job_id))
+
+    async def cancel(self, job_id: int, *, reason: str | None = None, actor: str = "api") -> str:
+        """Cancel a job; see `Redrive.cancel`."""
+        return await asyncio.to_thread(self._inner.cancel, job_id, reason=reason, actor=actor)
+
+    async def counts(self) -> dict[str, int]:
+        """Count all jobs by status."""
+        return await asyncio.to_thread(self._inner.counts)
+
+    async def work(
+        self,
+        pipelines: Sequence[Pipeline],
+        *,
+        concurrency: int = 64,
+        lease: float = 30.0,
+        until_idle: bool = False,
+        hold_max: timedelta | float = 0.0,
+        health: tuple[str, int] | None = None,
+    ) -> Ending:
+        """Work on the caller's own loop; see `Redrive.work`. Cancelling it gives back what is running."""
+        options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)
+        return await serve(self._inner.store, pipelines, options)
+
+    async def run(
+        self,
+        pipeline: Pipeline,
+        items: Iterable[object] | AsyncIterable[object],
+        *,
+        concurrency: int = 64,
+        failure_budget: FailureBudget | float | None = 0.10,
+        thresholds: RunThresholds | None = None,
+        hold_max: timedelta | float = 3_600.0,
+        resume: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RunReport:
+        """Send every item through a pipeline; see `Redrive.run`."""
+        options = run_options(failure_budget, thresholds, hold_max)
+        how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
+        return await drive_run(
+            self._inner.store,
+            pipeline,
+            items=items,
+            options=options,
+            how=how,
+            resume=resume,
+            on_progress=on_progress,
+        )

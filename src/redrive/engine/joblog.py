@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which job a log line belongs to: every record made while a stage runs carries its job, pipeline, stage and attempt.
+
+The standard library's own way: a context variable holds the present job, and the record factory puts it into each record, so that
+any format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from redrive.engine.context import Context
+
+CURRENT_JOB: ContextVar[Context | None] = ContextVar("redrive_job", default=None)
+
+
+class _JobRecord(logging.LogRecord):
+    """A record that knows its job."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - whatever logging passes.
+        context = CURRENT_JOB.get()
+        self.job_id = "" if context is None else context.job_id
+        self.pipeline = "" if context is None else context.pipeline
+        self.stage = "" if context is None else context.stage
+        self.attempt = "" if context is None else context.attempt
+        self.job = (
+            ""
+            if context is None
+            else f"[job {context.job_id} {context.pipeline}.{context.stage} attempt {context.attempt}] "
+        )
+
+
+@contextmanager
+def jobs_in_log_records() -> Generator[None]:
+    """Let records carry their job for as long as a worker runs; a factory somebody else installed is left alone."""
+    before = logging.getLogRecordFactory()
+    is_ours = before is logging.LogRecord
+    if is_ours:
+        logging.setLogRecordFactory(_JobRecord)
+    try:
+        yield
+    finally:
+        if is_ours:
+            logging.setLogRecordFactory(before)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal of a worker: collects outcomes and commits them together with the next claim.
+
+One commit carries the outcomes of everything that ended since the last one, and brings the next jobs; the next commit starts when
+the last one ended, so that the batch grows with the load and nobody waits for a timer. The journal is bounded by the worker's
+places: while the store does not answer, nothing new is claimed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from redrive.core.breaker import Breaker, Evidence
+from redrive.engine.outcomes import Lane
+from redrive.engine.runner import Runner
+from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.slots import Slots
+from redrive.store.protocol import Claimed, Exchange, LaneId, Settlement, Store, Want
+
+LANE_SHIFT = 40
+"""Tokens of commits stay below this many bits; above stands the lane whose probe a token claims."""
+
+
+class Journal:
+    """What one worker has to say to the store, and what it asks for."""
+
+    def __init__(
+        self, store: Store, lanes: Mapping[LaneId, Lane], breakers: SharedBreakers, runner: Runner
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._breakers = breakers
+        self._runner = runner
+        # Later stages first: what is nearly done is finished before more is begun.
+        self.order = tuple(sorted(lanes, reverse=True))
+        self._tokens = itertools.count(1)
+        self._done: list[Settlement] = []
+
+    def add(self, settled: Settlement) -> None:
+        """Remember an outcome for the next commit."""
+        self._done.append(settled)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything has been committed."""
+        return not self._done
+
+    def take(self) -> tuple[list[Settlement], int]:
+        """Return what is to be committed now, and the token of the commit."""
+        done, self._done = self._done, []
+        return done, next(self._tokens)
+
+    def drop(self) -> None:
+        """Forget what was not committed: it belongs to a life that is over."""
+        self._done = []
+
+    def blocked(self) -> set[LaneId]:
+        """Return the lanes that are not claimed because their breaker holds them."""
+        return {lane.id for lane in self._lanes.values() if not self._may_claim(lane.stage.breaker)}
+
+    def want(self, slots: Slots, room: int, now: float) -> Want:
+        """Say what this worker can take: nothing of held lanes, and of some lanes only so many."""
+        limits: dict[LaneId, int] = {}
+        for lane in self._lanes.values():
+            stage, at_most = lane.stage, math.inf
+            if stage.concurrency is not None:
+                at_most = stage.concurrency - slots.in_use(lane.id)
+            if stage.breaker is not None:
+                at_most = min(at_most, self._breakers.starts_left(stage.breaker, now))
+            if at_most < room:
+                limits[lane.id] = max(0, int(at_most))
+        lanes = tuple(lane for lane in self.order if self._may_claim(self._lanes[lane].stage.breaker))
+        return Want(lanes, room, limits)
+
+    def commit(self, worker: str, done: list[Settlement], want: Want, *, now: float, token: int) -> Exchange:
+        """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
+        answer = self._store.exchange(worker, done, want, now=now, token=token)
+        claimed = list(answer.claimed)
+        for job in claimed:
+            breaker = self._lanes[job.lane].stage.breaker
+            if breaker is not None:
+                self._breakers.count_start(breaker)
+        for lane in self.order if len(claimed) < want.limit else ():
+            claimed += self._probe(worker, self._lanes[lane], now, token)
+        return msgspec.structs.replace(answer, claimed=tuple(claimed))
+
+    def again(self, broken: Exchange, done: list[Settlement]) -> None:
+        """Put back, as failures of their attempts, the outcomes whose rows the store could not take."""
+        by_id = {settled.job.id: settled for settled in done}
+        for job in broken.broken:
+            self.add(self._runner.unstorable(by_id[job], self._lanes[by_id[job].job.lane]))
+
+    def _may_claim(self, breaker: Breaker | None) -> bool:
+        """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
+        return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
+
+    def _probe(self, worker: str, lane: Lane, now: float, token: int) -> tuple[Claimed, ...]:
+        """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.
+
+        Its tokens follow from the commit's own, so that a commit that is made again finds the probe it took before.
+        """
+        breaker = lane.stage.breaker
+        if breaker is None or self._breakers.is_closed(breaker):
+            return ()
+        probe = f"{worker}:{token}"
+        if not self._breakers.take_probe(breaker, now, probe):
+            return ()
+        want = Want((lane.id,), 1)
+        claimed = self._store.exchange(
+            worker, [], want, now=now, token=token + (lane.id << LANE_SHIFT)
+        ).claimed
+        if not claimed:
+            self._breakers.end_probe(breaker, now, probe, Evidence.NOTHING)
+        for job in claimed:
+            self._runner.expect_probe(job.id, probe)
+        return claimed

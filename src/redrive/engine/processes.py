@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages in processes of their own: CPU-bound ones that asked for it, and jobs suspected of killing workers.
+
+Processes are spawned, never forked. What goes there is the stage's place (`module`, `name`) and JSON; what comes back is JSON, a
+failure already classified and told as text. No object of the user's is pickled. A process ends when its worker does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AsyncExitStack
+from importlib import import_module
+from typing import Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from redrive.core.failure import Failure
+from redrive.core.fingerprint import Frame
+from redrive.core.signals import Signal
+from redrive.engine.classifier import DEFAULT
+from redrive.engine.context import Child, Context
+from redrive.engine.letters import Trouble
+from redrive.engine.outcomes import Dispatch, Lane
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.resources import open_resources, resources_for
+from redrive.engine.slots import LostProcessError
+from redrive.engine.stages import Stage
+
+ALONE_MAX: Final = 4
+"""So many suspects run at the same time, each alone in its process."""
+
+
+class Order(Struct, frozen=True):
+    """What a process is to run."""
+
+    module: str
+    stage: str
+    pipeline: str
+    input: bytes
+    job_id: int
+    attempt: int
+    round: int
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    output: bytes | None = None
+    failure: Failure | None = None
+    stack: str = ""
+    frames: tuple[Frame, ...] = ()
+    notes: dict[str, str] = {}
+    children: list[Child] = []
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE_ORDER: Final = msgspec.msgpack.Decoder(Order).decode
+_DECODE_REPORT: Final = msgspec.msgpack.Decoder(Report).decode
+
+
+class Processes:
+    """The processes of one worker; none is started before it is needed."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._shared: ProcessPoolExecutor | None = None
+        self._alone: list[ProcessPoolExecutor] = []
+        self._turns = asyncio.Semaphore(ALONE_MAX)
+
+    def can_run(self, lane: Lane) -> bool:
+        """Say whether a process could find this stage: it must be a name of an importable module."""
+        module = sys.modules.get(lane.stage.fn.__module__)
+        found = getattr(module, lane.stage.fn.__name__, None)
+        if found is not lane.stage:
+            return False
+        return (
+            not lane.stage.resources or _pipeline_in(lane.stage.fn.__module__, lane.pipeline.name) is not None
+        )
+
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Trouble:
+        """Run a stage in a process; raises LostProcessError when that died."""
+        order = _ENCODE(_order_of(dispatch))
+        if not is_alone:
+            if self._shared is None:
+                self._shared = _pool(min(self._limit, os.cpu_count() or 1))
+            try:
+                return _taken(dispatch, await _submit(self._shared, order))
+            except BrokenProcessPool:
+                self._shared = None
+                raise LostProcessError(None) from None
+        async with self._turns:
+            pool = self._alone.pop() if self._alone else _pool(1)
+            try:
+                report = await _submit(pool, order)
+            except BrokenProcessPool:
+                pool.shutdown(wait=False)
+                raise LostProcessError(None) from None
+            self._alone.append(pool)
+        return _taken(dispatch, report)
+
+    def close(self) -> None:
+        """End the processes; one that still runs a stage ends after it, or with this process."""
+        for pool in (self._shared, *self._alone):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool(size: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(
+        size,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_settle_in,
+        initargs=(list(sys.path),),
+    )
+
+
+async def _submit(pool: ProcessPoolExecutor, order: bytes) -> bytes:
+    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(work_off, order))
+
+
+def _order_of(dispatch: Dispatch) -> Order:
+    job, stage = dispatch.job, dispatch.lane.stage
+    return Order(
+        module=stage.fn.__module__,
+        stage=stage.fn.__name__,
+        pipeline=dispatch.lane.pipeline.name,
+        input=job.input,
+        job_id=job.id,
+        attempt=job.attempt,
+        round=job.round,
+    )
+
+
+def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
+    """Take over what the stage said there as if it had been said here."""
+    report = _DECODE_REPORT(encoded)
+    dispatch.context.notes.update(report.notes)
+    dispatch.context.children.extend(report.children)
+    if report.failure is not None:
+        return Trouble(report.failure, stack=report.stack, frames=report.frames)
+    return report.output or b"null"
+
+
+# --- In the other process -------------------------------------------------------------------------------------------------------
+
+
+def _settle_in(path: list[str]) -> None:
+    sys.path[:] = path
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(os.EX_SOFTWARE)
+
+    threading.Thread(target=watch, name="redrive-watch", daemon=True).start()
+
+
+def work_off(encoded: bytes) -> bytes:
+    """Run one order; whatever the stage raises is told in the report."""
+    order = _DECODE_ORDER(encoded)
+    found = getattr(import_module(order.module), order.stage)
+    stage = cast("Stage[..., object]", found)
+    context = Context(
+        job_id=order.job_id,
+        pipeline=order.pipeline,
+        stage=stage.name,
+        attempt=order.attempt,
+        round=order.round,
+    )
+    try:
+        value = stage.input.check(order.input)
+        result = asyncio.run(_call(stage, value, context, order))
+        report = Report(output=stage.output.encode(result), notes=context.notes, children=context.children)
+    except Exception as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+        failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
+        stack, frames = Trouble(failure, exc).told()
+        report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
+    return _ENCODE(report)
+
+
+async def _call(stage: Stage[..., object], value: object, context: Context, order: Order) -> object:
+    extras: dict[str, object] = {} if stage.context_name is None else {stage.context_name: context}
+    async with AsyncExitStack() as stack:
+        if stage.resources:
+            pipeline = _pipeline_in(order.module, order.pipeline)
+            given = await open_resources(stack, [] if pipeline is None else [pipeline])
+            extras |= resources_for(stage, given)
+        result = stage.fn(value, **extras)
+        if inspect.isawaitable(result):
+            result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)
+        if isinstance(result, Signal):
+            raise result
+        return result
+
+
+def _pipeline_in(module: str, name: str) -> Pipeline | None:
+    found = vars(import_module(module)).values()
+    return next((each for each in found if isinstance(each, Pipeline) and each.name == name), None)

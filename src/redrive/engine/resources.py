@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stages share in a worker: clients and pools, opened once, given to stages by type, closed when the worker ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.stages import Stage
+from redrive.errors import ConfigurationError
+
+
+async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -> list[object]:
+    """Open every resource of these pipelines, one that several share only once, and check that each stage gets what it asks for."""
+    given: dict[int, object] = {}
+    for pipeline in pipelines:
+        own: list[object] = []
+        for resource in pipeline.resources:
+            if id(resource) not in given:
+                manager = resource()
+                given[id(resource)] = (
+                    await stack.enter_async_context(manager)
+                    if isinstance(manager, AbstractAsyncContextManager)
+                    else stack.enter_context(manager)
+                )
+            own.append(given[id(resource)])
+        for stage in pipeline.stages:
+            resources_for(stage, own)
+    return list(given.values())
+
+
+def resources_for(stage: Stage[..., object], given: Sequence[object]) -> dict[str, object]:
+    """Return the resource for each parameter that asks for one."""
+    found: dict[str, object] = {}
+    for name, kind in stage.resources.items():
+        fitting = [each for each in given if isinstance(each, kind)]
+        if not fitting:
+            raise ConfigurationError(
+                field=f"stage({stage.name}).{name}",
+                value=kind.__name__,
+                rule="asks for a resource that its pipeline does not open",
+                fix=f"Pipeline(..., resources=[open_it]) with a context manager that gives a {kind.__name__}.",
+            )
+        found[name] = fitting[0]
+    return found

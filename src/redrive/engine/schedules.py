@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs submitted again and again by the clock: a cron expression in a time zone, once per tick over all workers.
+
+Whoever sees a due tick first moves the schedule on and submits the job in one transaction, so that a tick makes one job however
+many workers there are. Ticks that passed while nobody worked are made up for by one job, not by many.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from redrive.engine.clock import Clock
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.runner import Elsewhere
+from redrive.engine.runtime import CURRENT
+from redrive.engine.stages import check_name
+from redrive.engine.submission import encoded_payload
+from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.store.protocol import Row, Step, Store
+
+logger = logging.getLogger("redrive.schedules")
+
+LOOK_SECONDS: Final = 5.0
+"""How often to look for schedules that others added."""
+
+
+def next_tick(cron: str, zone: str, after: float) -> float:
+    """Return the first instant after `after` that a cron expression names in a time zone."""
+    try:
+        there = datetime.fromtimestamp(after, ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigurationError(
+            field="schedule(zone)",
+            value=zone,
+            rule="is no known time zone",
+            fix='"Europe/Berlin", for example.',
+        ) from error
+    try:
+        return next(CronSim(cron, there)).timestamp()
+    except (CronSimError, StopIteration) as error:
+        raise ConfigurationError(
+            field="schedule(cron)",
+            value=cron,
+            rule="is no cron expression that ever comes",
+            fix='"*/15 * * * *" is every quarter of an hour.',
+        ) from error
+
+
+class Ticker:
+    """What makes a worker submit due jobs."""
+
+    def __init__(self, store: Store, clock: Clock, *, ask_store: Elsewhere) -> None:
+        self._store = store
+        self._clock = clock
+        self._ask_store = ask_store
+
+    async def run(self) -> None:
+        """Submit what is due, until cancelled."""
+        while True:
+            wait = LOOK_SECONDS
+            try:
+                await self._ask_store(self.tick)
+                next_at = cast(
+                    "list[Row]", await self._ask_store(lambda: self._store.query("next_schedule_at"))
+                )[0][0]
+                if next_at is not None:
+                    wait = min(max(cast("float", next_at) - self._clock.wall(), 0.01), LOOK_SECONDS)
+            except StoreUnavailableError as error:
+                logger.warning("schedules wait: %s", error)
+            await self._clock.asleep(wait)
+
+    def tick(self) -> int:
+        """Submit one job for every schedule that is due; return how many."""
+        now = self._clock.wall()
+        made = 0
+        for name, lane, cron, zone, payload, priority, due_at in self._store.query("due_schedules", now):
+            following = next_tick(str(cron), str(zone), now)
+            stamp = datetime.fromtimestamp(cast("float", due_at), UTC).isoformat()
+            moved = Step("tick", (following, due_at, name, due_at), rows=1)
+            job = (lane, priority, now, f"{name}@{stamp}", payload, now)
+            made += self._store.apply(moved, Step("submit_tick", job, rows=1)) is not None
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule, as it is now."""
+
+    name: str
+    pipeline: str
+    cron: str
+    zone: str
+    next_at: datetime
+    last_at: datetime | None
+
+
+class ScheduleBook:
+    """The schedules of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        payload: object,
+        *,
+        cron: str,
+        zone: str = "UTC",
+        priority: int = 5,
+    ) -> None:
+        """Submit a job at every tick of a cron expression in a time zone, once over all workers; the same name changes it."""
+        check_name("schedule(name)", name)
+        encoded = encoded_payload(pipeline, payload)
+        first = next_tick(cron, zone, CURRENT.get().clock.wall())
+        lane = self._store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
+        self._store.apply(Step("put_schedule", (name, lane, cron, zone, encoded, priority, first)))
+
+    def drop(self, name: str) -> bool:
+        """Submit no more jobs under this name; say whether there was such a schedule."""
+        return self._store.apply(Step("drop_schedule", (name,), rows=1)) is not None
+
+    def all(self) -> list[Schedule]:
+        """Return every schedule, by name."""
+        return [
+            Schedule(
+                str(name),
+                str(pipeline),
+                str(cron),
+                str(zone),
+                _at(next_at),
+                None if last_at is None else _at(last_at),
+            )
+            for name, pipeline, cron, zone, next_at, last_at in self._store.query("schedules")
+        ]
+
+
+def _at(seconds: object) -> datetime:
+    return datetime.fromtimestamp(cast("float", seconds), UTC)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The places in a worker where stages run.
+
+A place is free as soon as its function returns, not when the outcome is committed; jobs that were claimed ahead wait here for the
+next free place. Async stages are tasks of the loop, sync ones go to threads, and a job that is suspected of killing workers runs
+alone in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Final, Protocol
+
+from redrive.engine.letters import Trouble
+from redrive.engine.outcomes import Dispatch, Lane
+from redrive.engine.runner import Runner
+from redrive.engine.threads import Hands
+from redrive.errors import AttemptTimeoutError, WorkerCrashError
+from redrive.store.protocol import Claimed, JobId, LaneId, Progress, Settlement
+
+logger = logging.getLogger("redrive.worker")
+
+SUSPECT_MIN: Final = 2
+"""So many workers must have died over a job before it runs alone."""
+
+
+class Apart(Protocol):
+    """What runs stages in processes of their own."""
+
+    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | Trouble]:
+        """Run a stage in a process; raises LostProcessError when that died."""
+        ...
+
+    def can_run(self, lane: Lane) -> bool:
+        """Say whether a process could find this stage."""
+        ...
+
+
+class LostProcessError(Exception):
+    """The process that ran a stage died."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+        super().__init__(exit_code)
+
+
+class Slots:
+    """What a worker runs, and what waits in it to be run."""
+
+    def __init__(
+        self,
+        lanes: Mapping[LaneId, Lane],
+        runner: Runner,
+        hands: Hands,
+        apart: Apart,
+        *,
+        concurrency: int,
+        on_settled: Callable[[Settlement], None],
+    ) -> None:
+        self._lanes = lanes
+        self._runner = runner
+        self._hands = hands
+        self._apart = apart
+        self._concurrency = concurrency
+        self._on_settled = on_settled
+        self._ready: deque[Claimed] = deque()
+        self._running: dict[JobId, Dispatch] = {}
+        self._tasks: dict[JobId, asyncio.Task[None]] = {}
+        self._in_use: Counter[LaneId] = Counter()
+        self._orphans = 0
+        self.ended = 0
+        """How many stages have ended here so far."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing runs, waits or is being settled here."""
+        return not (self._running or self._ready or self._tasks)
+
+    @property
+    def running(self) -> int:
+        """How many stages run now."""
+        return len(self._running)
+
+    def room(self, ahead: int) -> int:
+        """Return how many more jobs can be taken, `ahead` of which would have to wait for a place."""
+        return self._concurrency + ahead - len(self._running) - len(self._ready) - self._orphans
+
+    def in_use(self, lane: LaneId) -> int:
+        """Return how many jobs of a lane are here, waiting ones included."""
+        return self._in_use[lane]
+
+    def put(self, jobs: Iterable[Claimed]) -> None:
+        """Take claimed jobs, and start as many as there are free places."""
+        for job in jobs:
+            self._ready.append(job)
+            self._in_use[job.lane] += 1
+        self._fill()
+
+    def drop_waiting(self) -> None:
+        """Forget the jobs that were not started; their lease goes back with the worker's."""
+        for job in self._ready:
+            self._in_use[job.lane] -= 1
+        self._ready.clear()
+
+    def cancel(self, jobs: Iterable[JobId]) -> None:
+        """Cancel jobs that somebody asked to cancel; a function on a thread is told, and ends when it looks."""
+        for job in jobs:
+            dispatch, task = self._running.get(job), self._tasks.get(job)
+            if dispatch is None or dispatch.context.is_cancelled:
+                continue
+            dispatch.context.is_cancelled = True
+            if task is not None:
+                task.cancel()
+
+    def progress(self) -> list[Progress]:
+        """Return what running stages said about how far they are, since the last time."""
+        told: list[Progress] = []
+        for dispatch in list(self._running.values()):
+            shown, dispatch.context.shown = dispatch.context.shown, None
+            if shown is not None:
+                told.append(Progress(dispatch.job.id, dispatch.job.dispatch, shown))
+        return told
+
+    async def let_go(self) -> None:
+        """Drop everything. What runs on a thread runs on, holds its place until it returns, and does not count."""
+        self.drop_waiting()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for dispatch in self._running.values():
+            dispatch.is_settled = True
+            self._orphans += 1
+        self._running.clear()
+        self._in_use.clear()
+
+    def _fill(self) -> None:
+        while self._ready and len(self._running) + self._orphans < self._concurrency:
+            self._start(self._ready.popleft())
+
+    def _start(self, job: Claimed) -> None:
+        lane = self._lanes[job.lane]
+        dispatch = self._runner.begin(job, lane)
+        self._running[job.id] = dispatch
+        if dispatch.context.is_cancelled:
+            self._begin(dispatch, self._cancelled(dispatch))
+        elif (refusal := self._runner.refusal(dispatch)) is not None:
+            self._begin(dispatch, self._settle(dispatch, refusal))
+        elif lane.stage.is_process or (job.suspects >= SUSPECT_MIN and self._apart.can_run(lane)):
+            self._begin(dispatch, self._run_apart(dispatch))
+        elif lane.stage.is_async:
+            self._begin(dispatch, self._run(dispatch))
+        else:
+            self._hands.start(
+                functools.partial(self._runner.call, dispatch), functools.partial(self._returned, dispatch)
+            )
+            if lane.stage.is_abandoned and lane.stage.timeout is not None:
+                asyncio.get_running_loop().call_later(lane.stage.timeout, self._abandon, dispatch)
+
+    def _begin(self, dispatch: Dispatch, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks[dispatch.job.id] = task
+        task.add_done_callback(functools.partial(self._ended, dispatch))
+
+    def _ended(self, dispatch: Dispatch, task: asyncio.Task[None]) -> None:
+        """Tidy up after a task; one that broke for a reason of our own must not vanish in silence."""
+        self._tasks.pop(dispatch.job.id, None)
+        self._free(dispatch)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("job %s could not be settled and stays leased", dispatch.job.id, exc_info=error)
+
+    def _free(self, dispatch: Dispatch) -> None:
+        if self._running.pop(dispatch.job.id, None) is not None:
+            self._in_use[dispatch.job.lane] -= 1
+            self.ended += 1
+            self._fill()
+
+    async def _run(self, dispatch: Dispatch) -> None:
+        try:
+            ended = await self._runner.acall(dispatch)
+        except asyncio.CancelledError:
+            if not dispatch.context.is_cancelled:
+                await self._runner.let_go(dispatch)
+                raise
+            await self._cancelled(dispatch)
+            return
+        await self._settle(dispatch, ended)
+
+    async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> None:
+        at_once = None if isinstance(ended, Trouble) else self._runner.settled_at_once(dispatch, ended)
+        self._settled(dispatch, at_once or await self._runner.settled(dispatch, ended))
+
+    async def _cancelled(self, dispatch: Dispatch) -> None:
+        self._settled(dispatch, await self._runner.cancelled(dispatch))
+
+    def _settled(self, dispatch: Dispatch, settled: Settlement) -> None:
+        dispatch.is_settled = True
+        # Nothing is left to do for its task, so that whoever is woken by the outcome may find this place empty.
+        self._tasks.pop(dispatch.job.id, None)
+        self._free(dispatch)
+        self._on_settled(settled)
+
+    def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
+        """Take in what a thread brought back."""
+        if dispatch.is_settled:
+            self._orphans -= 1
+            self._fill()
+            return
+        at_once = self._runner.settled_at_once(dispatch, ended)
+        if at_once is not None:
+            self._settled(dispatch, at_once)
+            return
+        self._begin(dispatch, self._settle(dispatch, ended))
+
+    def _abandon(self, dispatch: Dispatch) -> None:
+        """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
+        timeout = dispatch.lane.stage.timeout
+        if dispatch.is_settled or dispatch.job.id in self._tasks or timeout is None:
+            return
+        dispatch.is_settled = True
+        self._orphans += 1
+        self._begin(dispatch, self._settle(dispatch, AttemptTimeoutError(timeout=timeout)))
+
+    async def _run_apart(self, dispatch: Dispatch) -> None:
+        """Run a stage in another process; one that was asked for a process by the stage may share it, a suspect has it alone."""
+        job, lane = dispatch.job, dispatch.lane
+        is_alone = job.suspects >= SUSPECT_MIN
+        try:
+            ended: bytes | Exception | Trouble = await self._apart.run(dispatch, is_alone=is_alone)
+        except LostProcessError as died:
+            crashes = job.crashes + (1 if is_alone else 0)
+            if crashes < lane.pipeline.crash_max:
+                await self._runner.let_go(dispatch)
+                self._settled(dispatch, self._runner.crashed(dispatch, is_alone=is_alone))
+                return
+            ended = WorkerCrashError(stage=lane.stage.name, exit_code=died.exit_code, crashes=crashes)
+        except asyncio.CancelledError:
+            if not dispatch.context.is_cancelled:
+                await self._runner.let_go(dispatch)
+                raise
+            await self._cancelled(dispatch)
+            return
+        await self._settle(dispatch, ended)

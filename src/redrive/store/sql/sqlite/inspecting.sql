@@ -1,0 +1,103 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What people and programs look at: plain reading, never inside a transaction of the engine's.
+
+-- name: job
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id, priority, waiting, run_at,
+    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at
+FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
+
+-- name: result
+SELECT status, CASE WHEN result_from IS NULL THEN result
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+FROM jobs WHERE id = ?;
+
+-- name: attempts
+SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, reason, sentence, notes, worker_id,
+    started_at, ended_at, config
+FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ? ORDER BY dispatch;
+
+-- name: counts
+SELECT lanes.pipeline, lanes.stage, 'queued', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'queued'
+GROUP BY lane_id
+UNION ALL
+SELECT lanes.pipeline, lanes.stage, 'processing', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
+GROUP BY lane_id
+UNION ALL
+SELECT lanes.pipeline, lanes.stage, status, sum(jobs - pruned) FROM tallies JOIN lanes ON lanes.id = lane_id
+GROUP BY lane_id, status HAVING sum(jobs - pruned) > 0;
+
+-- name: recount
+SELECT lanes.pipeline, lanes.stage, status, count(*) FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
+
+-- name: near_jobs
+SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
+
+-- name: last_job
+SELECT max(id) FROM jobs;
+
+-- name: list_jobs
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs JOIN lanes ON lanes.id = lane_id
+WHERE jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: events
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;
+
+-- name: last_event
+SELECT coalesce(max(seq), 0) FROM attempts;
+
+-- name: operations
+SELECT id, at, actor, verb, subject, reason FROM operations ORDER BY id DESC LIMIT ?;
+
+-- name: lanes
+SELECT lanes.id, pipeline, stage, position, paused_at,
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued'),
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing')
+FROM lanes ORDER BY pipeline, position;
+
+-- name: workers
+SELECT id, host, process, pipelines, concurrency, started_at, expires_at,
+    (SELECT count(*) FROM jobs WHERE worker_id = workers.id AND status = 'processing') FROM workers ORDER BY started_at;
+
+-- name: breakers
+SELECT name, state FROM breakers ORDER BY name;
+
+-- name: run
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at,
+    (SELECT coalesce(max(ordinal), -1) + 1 FROM jobs WHERE run_id = runs.id) FROM runs WHERE id = ?;
+
+-- name: runs
+SELECT id FROM runs ORDER BY id DESC LIMIT ?;
+
+-- name: run_tally
+SELECT status, sum(jobs) FROM tallies WHERE run_id = ? GROUP BY status;
+
+-- name: run_payloads
+SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
+
+-- name: run_waiting
+SELECT count(*), sum(waiting = 'hold') FROM jobs WHERE run_id = ? AND status = 'queued';
+
+-- name: letters_of_job
+SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason, first_failure_at, last_failure_at
+FROM dead_letters WHERE job_id = ? ORDER BY id;
+
+-- name: schedules
+SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
+
+-- name: due_schedules
+SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHERE next_at <= ? ORDER BY name;
+
+-- name: next_schedule_at
+SELECT min(next_at) FROM schedules;
+
+-- name: notices
+SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, reason, sentence, ended_at, attempts.round,
+    jobs.run_at, tries
+FROM outbox JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch JOIN jobs ON jobs.id = outbox.job_id
+WHERE outbox.lane_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?;

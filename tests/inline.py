@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker works with in tests: everything on the loop, nothing on threads or in processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+from redrive.engine.outcomes import Dispatch, Lane
+from redrive.engine.runner import Elsewhere
+from redrive.engine.worker import Means
+
+
+async def at_once(work: Callable[[], object]) -> object:
+    """Run what would block, here and now."""
+    return work()
+
+
+class InlineHands:
+    """Runs sync stages on the loop, one after the other."""
+
+    def start(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        asyncio.get_running_loop().call_soon(lambda: done(work()))
+
+
+class NoProcesses:
+    """Has no processes to offer."""
+
+    def can_run(self, _lane: Lane) -> bool:
+        return False
+
+    def run(self, _dispatch: Dispatch, *, is_alone: bool) -> NoReturn:
+        raise AssertionError(is_alone)
+
+
+def inline_means(ask_store: Elsewhere = at_once) -> Means:
+    return Means(ask_store=ask_store, hands=InlineHands(), apart=NoProcesses())  # type: ignore[arg-type]
