@@ -22,16 +22,23 @@ __all__ = ["redact", "redact_mapping", "register_secret"]
 
 _SECRET: Final = placeholder("secret")
 
+SEEN_MAX: Final = 1_000
+SEEN_LENGTH_MAX: Final = 2_048
+MARGIN: Final = 4
+"""No form of a literal, base64 included, is shorter than the literal by more than this; a longer one cannot stand in a text."""
+
 
 class _Known:
     """The compiled secrets of the process, and what they were compiled from."""
 
-    __slots__ = ("environment", "literals", "registered")
+    __slots__ = ("environment", "literals", "registered", "seen")
 
     def __init__(self, environment: Mapping[str, str], registered: frozenset[str]) -> None:
         self.environment = environment
         self.registered = registered
         self.literals = Literals(dict.fromkeys((*environment.values(), *registered), _SECRET))
+        self.seen: dict[str, str] = {}
+        """Short texts and what became of them: the same failure is told again and again."""
 
 
 _lock = Lock()
@@ -53,12 +60,25 @@ def redact(text: str, payload: Mapping[str, str] | None = None) -> str:
             rule="redact takes a str",
             fix="decode bytes first, or pass structures to redact_mapping",
         )
-    return redact_with(text, _literals(payload))
+    near = (
+        {}
+        if payload is None
+        else {each: mark for each, mark in payload.items() if len(each) <= len(text) + MARGIN}
+    )
+    known = _now_known()
+    if near or len(text) > SEEN_LENGTH_MAX:
+        return redact_with(text, (known.literals, Literals(near)) if near else (known.literals,))
+    if (clean := known.seen.get(text)) is None:
+        clean = redact_with(text, (known.literals,))
+        if len(known.seen) >= SEEN_MAX:
+            known.seen.clear()
+        known.seen[text] = clean
+    return clean
 
 
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
     """Return a structure of the same shape as `value` without secrets; `value` itself is not changed."""
-    literals = _literals(payload)
+    literals = (_now_known().literals, Literals(payload)) if payload else (_now_known().literals,)
     return Walk(lambda text: redact_with(text, literals)).value(value)
 
 
@@ -82,8 +102,8 @@ def register_secret(value: str) -> None:
             _known = _Known(_known.environment, _known.registered | {value})
 
 
-def _literals(payload: Mapping[str, str] | None) -> tuple[Literals, ...]:
-    """Return the compiled secrets of this moment, those of the call last."""
+def _now_known() -> _Known:
+    """Return the compiled secrets of this moment."""
     global _known  # noqa: PLW0603 - see register_secret.
     environment = secret_environment()
     known = _known
@@ -91,4 +111,4 @@ def _literals(payload: Mapping[str, str] | None) -> tuple[Literals, ...]:
         with _lock:
             known = _Known(environment, _known.registered)
             _known = known
-    return (known.literals, Literals(payload)) if payload else (known.literals,)
+    return known

@@ -18,8 +18,9 @@ MAY_IMPORT = {
     "redaction": {"core", "config", "errors"},
     "store": {"core", "errors"},
     "engine": {"core", "rules", "config", "redaction", "store", "errors"},
+    "ops": {"core", "rules", "config", "redaction", "store", "engine", "errors"},
     "testing": {"core", "rules", "config", "redaction", "store", "engine", "errors"},
-    "cli": {"core", "rules", "config", "redaction", "store", "engine", "testing", "errors", "redrive"},
+    "cli": {"core", "rules", "config", "redaction", "store", "engine", "ops", "testing", "errors", "redrive"},
     "redrive": {"core", "rules", "config", "redaction", "store", "engine", "errors"},
 }
 IMPURE = {

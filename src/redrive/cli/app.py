@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line's root: its commands, and how errors of redrive become messages and exit codes.
+"""The command line's root: puts the commands together, one file per noun, and ends with an exit code.
 
-Exit codes: 0 done, 1 the work itself failed, 2 the command was called wrongly.
+What redrive itself refuses ends as a message with a hint, never as a stack trace; `refusals` has the exit codes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from redrive.cli import jobs
-from redrive.cli.demo import play
+from redrive.cli import breaker, demo, events, job, pipeline, run, schedule, submit, upkeep, worker
+from redrive.cli.refusals import explain
 from redrive.errors import RedriveError
 
 app = typer.Typer(
@@ -22,6 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -42,27 +42,29 @@ def root(
     """Run work through stages and account for every failure."""
 
 
-@app.command()
-def demo(
-    *,
-    instant: Annotated[bool, typer.Option("--instant", help="Let time pass without waiting.")] = False,
-) -> None:
-    """Put guard on calls to a flaky server on this machine, and show what becomes of each failure and why."""
-    play(Console(), instant=instant)
+WORK = "Work"
+LOOK = "Look"
+KEEP = "Keep it well"
 
-
-app.command()(jobs.submit)
-app.command()(jobs.worker)
-app.command()(jobs.stats)
-app.add_typer(jobs.job_app, name="job")
+app.command(rich_help_panel=WORK)(submit.submit)
+app.command(rich_help_panel=WORK)(worker.worker)
+app.add_typer(run.app, name="run", rich_help_panel=WORK)
+app.add_typer(schedule.app, name="schedule", rich_help_panel=WORK)
+app.add_typer(job.app, name="job", rich_help_panel=LOOK)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=LOOK)
+app.add_typer(breaker.app, name="breaker", rich_help_panel=LOOK)
+app.command(rich_help_panel=LOOK)(events.events)
+app.command(rich_help_panel=LOOK)(events.stats)
+app.command(rich_help_panel=KEEP)(upkeep.doctor)
+app.command(rich_help_panel=KEEP)(upkeep.backup)
+app.command(rich_help_panel=KEEP)(upkeep.prune)
+app.command(rich_help_panel=KEEP)(upkeep.migrate)
+app.command(rich_help_panel=WORK)(demo.demo)
 
 
 def main() -> None:
-    """Run the command line; what redrive itself refuses ends as a message with a hint, not as a stack trace."""
+    """Run the command line."""
     try:
         app()
     except RedriveError as error:
-        console = Console(stderr=True)
-        console.print(f"[bold red]{error.code}[/]: {error}", highlight=False)
-        console.print(f"  {error.hint}", highlight=False)
-        raise SystemExit(2) from None
+        raise SystemExit(explain(error)) from None

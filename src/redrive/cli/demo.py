@@ -1,167 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive demo`: guard on calls to a flaky server, told line by line as it happens.
+"""`redrive demo`: a few thousand jobs against an upstream that misbehaves, with a worker that is killed in the middle.
 
-The server is real and so are the failures: refused and reset connections, 503s, rate limits, a spent quota, bad credentials, a bug
-of our own. Nothing is scripted on our side but the order of the scenes; every line shown comes from a guard's hook.
+Everything is real: an HTTP server on loopback, workers in processes of their own, kill -9, a store on disk. Nothing is scripted
+on our side but the order of the scenes; every figure shown is read from the store, or from the upstream's ledger.
 """
 
 from __future__ import annotations
 
-import socket
-import urllib.request
-from collections import Counter
-from collections.abc import Callable
+import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
 
+import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from redrive.cli.flaky import OK, RESET, Answer, FlakyServer
-from redrive.core.backoff import Backoff, Jitter
-from redrive.core.breaker import Breaker
-from redrive.core.policy import RetryPolicy
-from redrive.engine.guard import Guard, GuardOptions, guard
-from redrive.engine.runtime import CURRENT
-from redrive.engine.story import CallEvent
-from redrive.errors import BreakerOpenError
-from redrive.redaction import redact
-from redrive.testing import virtual_time
+from redrive.cli.demo_account import Account, account_of, show
+from redrive.cli.demo_crew import Crew, Scenes
+from redrive.cli.demo_flow import OPENS_AFTER, Article, flow
+from redrive.cli.demo_view import View
+from redrive.cli.demo_watch import Watch
+from redrive.cli.flaky import GOOD_KEY, WRONG_KEY, FlakyUpstream, Outage, trouble_of
+from redrive.engine.client import connect
+from redrive.errors import ConfigurationError
 
-_DOWN = Answer(503, {"error": {"message": "warming up"}})
-_SCRIPTS = {
-    "/flaky": [_DOWN, RESET, OK],
-    "/limited": [Answer(429, {"error": {"code": "rate_limit_exceeded"}}, {"Retry-After": "2"}), OK],
-    "/quota": [Answer(402, {"error": {"code": "insufficient_quota"}})],
-    "/secret": [Answer(401, {"error": {"code": "invalid_api_key"}})],
-    "/down": [_DOWN, _DOWN, _DOWN, _DOWN, OK],
-    "/orders/17": [Answer(404, {"error": {"code": "not_found"}})],
-}
-_STYLES = {"retry": "yellow", "hold": "cyan", "dead": "red"}
-_VERBS = {"retry": "retried", "hold": "held", "dead": "given up"}
+JOBS: Final = 3_000
+FAST_JOBS: Final = 400
+OUTAGE_AT: Final = 0.25
+"""The share of jobs for which the model was called when it goes down."""
 
 
-@dataclass(slots=True)
-class Story:
-    """What has been told so far."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What is played."""
 
-    console: Console
-    started_at: float
-    counts: Counter[str] = field(default_factory=Counter)
-    outcomes: list[tuple[str, str, str, str]] = field(default_factory=list)
+    jobs: int = JOBS
+    seed: int = 1
+    outage_seconds: float = 4.0
+    database: str | None = None
+    is_plain: bool = False
 
-    def tell(self, event: CallEvent) -> None:
-        """Show one retry, hold or giving up as it happens."""
-        self.counts[event.kind] += 1
-        what = (
-            f"{event.failure.code} ({event.failure.category})" if event.failure else "refused by the breaker"
-        )
-        line = Text(f"  {self._elapsed():6.2f} s  ", style="dim")
-        line.append(f"{_VERBS[event.kind]:9}", style=_STYLES[event.kind])
-        line.append(f"{what:34}", style="bold")
-        line.append(redact(event.sentence), style="default")
-        self.console.print(line, soft_wrap=True)
 
-    def scene(self, title: str, why: str, call: Callable[[], object]) -> None:
-        """Play one scene: announce it, make the call, note how it ended."""
-        self.console.print(f"\n[bold]{title}[/]  [dim]{why}[/]")
-        before = self.counts.copy()
-        try:
-            call()
-        except BreakerOpenError as refused:
-            ended, reason = "refused", str(refused)
-        except Exception as exc:  # noqa: BLE001 - whatever the guard lets out at the end is what the scene shows.
-            ended, reason = "given up", f"{type(exc).__name__}: {redact(str(exc))}"
-        else:
-            ended, reason = "succeeded", ""
-        steps = self.counts - before
-        self.outcomes.append((title, ended, f"{steps['retry']} retried, {steps['hold']} held", reason))
-        style = "green" if ended == "succeeded" else "red"
-        self.console.print(
-            f"  {self._elapsed():6.2f} s  [{style}]{ended}[/] [dim]{reason}[/]", soft_wrap=True
-        )
-
-    def end(self) -> None:
-        """Show the account of every call."""
-        table = Table(title="Every call, accounted for", title_justify="left", header_style="bold")
-        for name in ("call", "outcome", "on the way", "what the caller saw"):
-            table.add_column(name, overflow="fold")
-        for row in self.outcomes:
-            table.add_row(*row)
-        self.console.print()
-        self.console.print(table)
-        ended = Counter(outcome for _, outcome, _, _ in self.outcomes)
-        self.console.print(
-            f"{len(self.outcomes)} calls = {ended['succeeded']} succeeded + {ended['given up']} given up "
-            f"+ {ended['refused']} refused; {self.counts['retry']} retries, {self.counts['hold']} holds."
-        )
-
-    def _elapsed(self) -> float:
-        return CURRENT.get().clock.monotonic() - self.started_at
+def demo(
+    *,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help=f"How many jobs; default: {JOBS}.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Which jobs get into which trouble.")] = 1,
+    fast: Annotated[bool, typer.Option("--fast", help=f"{FAST_JOBS} jobs and a short outage.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines of text instead of a live picture.")] = False,
+    database_url: Annotated[
+        str | None, typer.Option("--database-url", help="Keep the jobs there, to look at them afterwards.")
+    ] = None,
+) -> None:
+    """Run jobs against a misbehaving upstream on this machine, kill the worker in the middle, and account for every job."""
+    script = Script(
+        jobs=jobs or (FAST_JOBS if fast else JOBS),
+        seed=seed,
+        outage_seconds=1.0 if fast else 4.0,
+        database=database_url,
+        is_plain=plain,
+    )
+    if perform(Console(), script).complaints:
+        raise typer.Exit(1)
 
 
 def play(console: Console, *, instant: bool = False) -> None:
-    """Play the demo on this console; `instant` lets waits pass on a virtual clock."""
+    """Play the demo as it is without options; `instant` plays the short one."""
+    jobs, outage_seconds = (FAST_JOBS, 1.0) if instant else (JOBS, 4.0)
+    if perform(console, Script(jobs=jobs, outage_seconds=outage_seconds)).complaints:
+        raise typer.Exit(1)
+
+
+def perform(console: Console, script: Script) -> Account:
+    """Play the demo on this console, and return the account of every job."""
+    refusals_min = min(2 * OPENS_AFTER, script.jobs // 10)
+    outage = Outage(int(script.jobs * OUTAGE_AT), script.outage_seconds, refusals_min)
     with ExitStack() as stack:
-        if instant:
-            stack.enter_context(virtual_time())
-        server = stack.enter_context(FlakyServer(_SCRIPTS).running())
-        console.print(f"A flaky server runs on {server.url}; guard is put on calls to it.", highlight=False)
-        story = Story(console, CURRENT.get().clock.monotonic())
-        _play_scenes(story, server.url)
-        story.end()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redrive-demo-")))
+        upstream = stack.enter_context(FlakyUpstream(seed=script.seed, outage=outage).running())
+        database = script.database or str(folder / "demo.db")
+        rd = stack.enter_context(connect(database))
+        watch = Watch.over(rd, script.jobs)
+        _refuse_leftovers(watch)
+        view = View(console, plain=script.is_plain or not console.is_terminal)
+        view.tell(f"a misbehaving upstream listens on {upstream.url}; the jobs live in {database}")
+        ids = rd.submit_many(flow, _articles(script, upstream.url))
+        view.tell(f"{len(ids)} jobs are submitted: fetch -> llm -> notify")
+        crew = Crew(database, folder / "workers.log")
+        stack.callback(crew.end)
+        with view.showing():
+            complaint = Scenes(watch, view, crew, upstream).play()
+        crew.end()
+        account = account_of(rd, ids, upstream.ledger.notified)
+        if complaint:
+            account.complaints.insert(0, complaint)
+        show(console, account)
+        return account
 
 
-def _play_scenes(story: Story, url: str) -> None:
-    def get(address: str) -> bytes:
-        try:
-            with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - always our own loopback server.
-                content: bytes = answer.read()
-        except OSError as exc:
-            said = f"GET {address}: {exc}"
-            raise RuntimeError(said) from exc
-        return content
-
-    def bug() -> int:
-        return len(None)  # type: ignore[arg-type]  # the bug is the point.
-
-    retrying = _guard(story)
-    fetch = retrying(get)
-    failing_fast = _guard(story, Breaker("dead host", consecutive=2, open_for=60, mode="fail_fast"))
-    story.scene("A flaky service", "503, then a reset connection, then fine", lambda: fetch(f"{url}/flaky"))
-    story.scene("A rate limit", "429 with Retry-After: 2, which is kept", lambda: fetch(f"{url}/limited"))
-    story.scene("A spent quota", "402: no waiting heals that", lambda: fetch(f"{url}/quota"))
-    story.scene(
-        "Bad credentials",
-        "401; the key in the URL stays out of sight",
-        lambda: fetch(f"{url}/secret?api_key=demo-0123456789abcdef"),
-    )
-    story.scene("Something deleted", "404: not there, for good", lambda: fetch(f"{url}/orders/17"))
-    story.scene("A bug of our own", "TypeError: trying again cannot help", retrying(bug))
-    holding = _guard(story, Breaker("service", consecutive=2, open_for=2))
-    held = holding(get)
-    story.scene(
-        "A service that is down",
-        "the breaker opens; calls are held, no attempt is burned",
-        lambda: held(f"{url}/down"),
-    )
-    dead = failing_fast(get)
-    nowhere = f"http://127.0.0.1:{_closed_port()}/"
-    story.scene("A host that is gone", "refused twice: a fail-fast breaker opens", lambda: dead(nowhere))
-    story.scene("The same host again", "refused at once, without a call", lambda: dead(nowhere))
+def _articles(script: Script, url: str) -> Iterator[Article]:
+    for number in range(script.jobs):
+        is_wrong = trouble_of(number, script.seed) == "wrong key"
+        yield Article(number, url, WRONG_KEY if is_wrong else GOOD_KEY)
 
 
-def _guard(story: Story, breaker: Breaker | None = None) -> Guard:
-    retry = RetryPolicy(4, Backoff.exponential(0.5, cap=4, jitter=Jitter.ratio(0.2)))
-    options = GuardOptions(retry=retry, on_retry=story.tell, on_hold=story.tell, on_dead=story.tell)
-    if breaker is not None:
-        options["breaker"] = breaker
-    return guard(**options)
-
-
-def _closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _refuse_leftovers(watch: Watch) -> None:
+    left = sum(count for (_, status), count in watch.before.items() if status in {"queued", "processing"})
+    if left:
+        raise ConfigurationError(
+            field="--database-url",
+            value=f"{left} open jobs of an earlier demo",
+            rule="must hold no open jobs of the demo",
+            fix="Their upstream is gone: name another file.",
+        )

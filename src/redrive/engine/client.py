@@ -18,7 +18,7 @@ from redrive.config import database_url
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
 from redrive.engine.feeding import drive_run
-from redrive.engine.jobs import Job
+from redrive.engine.jobs import ENDED, Job
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runs import OnProgress, RunBook, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
@@ -26,7 +26,7 @@ from redrive.engine.schedules import ScheduleBook
 from redrive.engine.service import Options, serve
 from redrive.engine.submission import new_job
 from redrive.engine.worker import Ending
-from redrive.errors import ConfigurationError, JobNotFoundError
+from redrive.errors import ConfigurationError
 from redrive.store.protocol import LaneId, NewJob, Step, Store
 from redrive.store.sqlite import SqliteStore
 
@@ -139,13 +139,17 @@ class Redrive:
         """
         now = self._now()
         log = Step("log", (now, actor, "cancel", f"job {job_id}", reason))
-        is_queued = self._store.apply(Step("cancel_queued", (now, job_id), rows=1), log)
-        if is_queued is None:
-            self._store.apply(Step("ask_to_cancel", (job_id,), rows=1), log)
-        rows = self._store.query("job", job_id)
-        if not rows:
-            raise JobNotFoundError(job_id=job_id)
-        return str(rows[0][3])
+        while True:
+            # Between the two a job may move either way, so both are tried until one of them fits.
+            for way in (
+                Step("cancel_queued", (now, job_id), rows=1),
+                Step("ask_to_cancel", (job_id,), rows=1),
+            ):
+                if self._store.apply(way, log) is not None:
+                    return self.job(job_id).status
+            status = self.job(job_id).status
+            if status in ENDED:
+                return status
 
     def counts(self) -> dict[str, int]:
         """Count all jobs by status."""

@@ -45,6 +45,11 @@ class Codec:
             raise SerializationError(where=self.name, kind="JSON", problem=str(error)) from error
 
 
+def storable(text: str) -> str:
+    """Return a text that every store can take: what is no Unicode, such as half of a pair in a file name, is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def codec_for(name: str, kind: object) -> Codec:
     """Return the codec of a type; `name` says in errors whose value it is. `object` and None take whatever JSON holds."""
     validate = getattr(kind, "model_validate_json", None)

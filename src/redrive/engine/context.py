@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from redrive.core.signals import Cancel
+from redrive.engine.codec import storable
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import NewJob
 
@@ -64,7 +65,7 @@ class Context:
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far this stage is; shown by `redrive job show` from the next heartbeat on."""
         share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-        self.shown = f"{share} {text}".strip()[:NOTE_MAX]
+        self.shown = storable(f"{share} {text}".strip()[:NOTE_MAX])
         self.heartbeat()
 
     def note(self, name: str, value: object) -> None:

@@ -97,7 +97,6 @@ class Driver:
         self._seen: Tally | None = None
         self._finished = 0
         self._looked = asyncio.Event()
-        self._held_since: float | None = None
 
     async def drive(self, source: Source, worker: Worker, ask_store: Elsewhere) -> None:
         """Feed the run and watch over it until it has ended or was stopped."""
@@ -144,12 +143,7 @@ class Driver:
             else:
                 await self._abort(exceeded.sentence)
             return True
-        if not is_fed or not await worker.is_held():
-            self._held_since = None
-            return False
-        now = self._clock.monotonic()
-        self._held_since = now if self._held_since is None else self._held_since
-        if now - self._held_since < self._options.hold_max:
+        if not is_fed or await worker.held_for() < max(self._options.hold_max, 1e-9):
             return False
         sentence = f"all that is left has been held for {self._options.hold_max:g} s"
         await self._end(RunStatus.PAUSED, sentence)

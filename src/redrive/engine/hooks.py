@@ -12,10 +12,10 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Final, cast
 
 from redrive.engine.clock import Clock
+from redrive.engine.jobs import instant_of
 from redrive.engine.outcomes import Lane
 from redrive.engine.pipeline import Event
 from redrive.engine.runner import Elsewhere
@@ -98,8 +98,10 @@ class Hooks:
         drops: list[Step] = []
         for row in rows:
             event = _event_of(lane, row)
+            hook = lane.pipeline.hooks.get(event.kind)
             try:
-                await self._call(functools.partial(lane.pipeline.hooks[event.kind], event))
+                if hook is not None:
+                    await self._call(functools.partial(hook, event))
             except Exception as error:  # noqa: BLE001 - a hook must not change anything.
                 logger.warning(
                     "hook on_%s of job %s raised %s", event.kind, event.job_id, redact(repr(error))
@@ -125,6 +127,6 @@ def _event_of(lane: Lane, row: Row) -> Event:
         message=str(message),
         reason=str(reason),
         sentence=str(sentence),
-        at=datetime.fromtimestamp(cast("float", ended_at), UTC),
-        due_at=datetime.fromtimestamp(cast("float", run_at), UTC),
+        at=instant_of(ended_at),
+        due_at=instant_of(ended_at if outcome == "dead" else run_at),
     )

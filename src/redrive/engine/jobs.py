@@ -182,5 +182,10 @@ LATEST: Final = 253402300799.0
 """The last second a calendar can show; a job of a paused run is due later than that."""
 
 
+def instant_of(at: object) -> datetime:
+    """Return seconds since the epoch as a point in time."""
+    return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
+
+
 def _instant(at: object) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
+    return None if at is None else instant_of(at)

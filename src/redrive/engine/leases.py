@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.engine.clock import Clock
-from redrive.errors import StoreError
-from redrive.store.protocol import JobId, Progress, Store
+from redrive.errors import SchemaMismatchError, StoreError
+from redrive.store.protocol import JobId, Progress, Renewal, Store
 
 logger = logging.getLogger("redrive.worker")
 
 BEATS_PER_LEASE: Final = 3
+GAP_MAX: Final = 0.5
+"""The share of a lease without an answer after which contact counts as interrupted; a beat comes every third of a lease."""
 DRIFT_MAX: Final = 0.2
 """The share of a lease by which the two clocks may differ between two beats."""
 
@@ -34,6 +36,7 @@ class Leases:
         *,
         lease: float,
         on_dead: Callable[[], None],
+        on_outdated: Callable[[SchemaMismatchError], None] = lambda _: None,
         on_cancel: Callable[[Sequence[JobId]], None] = lambda _: None,
         progress: Callable[[], Sequence[Progress]] = tuple,
     ) -> None:
@@ -41,6 +44,7 @@ class Leases:
         self._clock = clock
         self._lease = lease
         self._on_dead = on_dead
+        self._on_outdated = on_outdated
         self._on_cancel = on_cancel
         self._progress = progress
         self._contact_since: float | None = None
@@ -56,21 +60,32 @@ class Leases:
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         drift, self._offset = abs(wall - monotonic - self._offset), wall - monotonic
         try:
-            renewal = self._store.renew(worker, wall, self._lease, self._progress())
+            renewal = self._renewed(worker, wall, monotonic)
             if not renewal.is_known:
                 self._contact_since = None
                 self._on_dead()
                 return
-            self._seen_at = monotonic
+            answered_at = self._clock.monotonic()
+            is_gap = answered_at - self._seen_at > GAP_MAX * self._lease
+            self._seen_at = answered_at
             if renewal.cancel:
                 self._on_cancel(renewal.cancel)
-            if self._contact_since is None or drift > DRIFT_MAX * self._lease:
-                self._contact_since = monotonic
-            elif monotonic - self._contact_since >= self._lease:
+            if self._contact_since is None or is_gap or drift > DRIFT_MAX * self._lease:
+                self._contact_since = answered_at
+            elif answered_at - self._contact_since >= self._lease:
                 self._reap(wall)
+        except SchemaMismatchError as error:
+            self._on_outdated(error)
         except StoreError as error:
             self._contact_since = None
             logger.warning("worker %s: no contact with the store: %s", worker, error)
+
+    def _renewed(self, worker: str, wall: float, monotonic: float) -> Renewal:
+        renewal = self._store.renew(worker, wall, self._lease, self._progress())
+        if renewal.is_known and self._clock.monotonic() - monotonic > self._lease / BEATS_PER_LEASE:
+            # It had to wait for its turn, and what it wrote was old by then.
+            return self._store.renew(worker, self._clock.wall(), self._lease)
+        return renewal
 
     def _reap(self, wall: float) -> None:
         given_back = self._store.reap(wall)

@@ -20,6 +20,7 @@ import msgspec
 from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
+from redrive.engine.codec import storable
 from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import Claimed, Letter
 
@@ -46,16 +47,27 @@ class Trouble:
         return "".join(traceback.format_exception(self.exc)), frames_of(self.exc)
 
 
+def as_failure(exc: BaseException) -> Exception:
+    """Return what a stage raised as an ordinary failure: a stage that ends the program has failed, and the worker goes on."""
+    if isinstance(exc, Exception):
+        return exc
+    what = f"called sys.exit({exc.code!r})" if isinstance(exc, SystemExit) else f"raised {type(exc).__name__}"
+    failure = RuntimeError(f"the stage {what}")
+    failure.__cause__ = exc
+    return failure
+
+
 def safe_message(failure: Failure, job: Claimed) -> str:
     """Return what the failure says, fit to be written down."""
-    return redact(failure.message, payload=literals_in(job.input))[:MESSAGE_MAX]
+    return redact(storable(failure.message), payload=literals_in(job.input))[:MESSAGE_MAX]
 
 
 def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
     """Return a stage's notes as JSON, fit to be written down; None without any."""
     if not notes:
         return None
-    return msgspec.json.encode(redact_mapping(dict(notes), payload=literals_in(job.input))).decode()
+    told = {storable(name): storable(text) for name, text in notes.items()}
+    return msgspec.json.encode(redact_mapping(told, payload=literals_in(job.input))).decode()
 
 
 def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, notes: str | None) -> Letter:
@@ -68,8 +80,8 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
         "attempt": job.attempt,
         "dispatch": job.dispatch,
         "http_status": failure.http_status,
-        "provider_code": failure.provider_code,
-        "request_id": failure.request_id,
+        "provider_code": None if failure.provider_code is None else storable(failure.provider_code),
+        "request_id": None if failure.request_id is None else storable(failure.request_id),
         "round": job.round,
         "notes": None if notes is None else msgspec.json.decode(notes),
         "input_sha256": hashlib.sha256(job.input).hexdigest()[:16],
@@ -77,9 +89,9 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
     return Letter(
         code=failure.code,
         category=failure.category,
-        message=redact(failure.message, payload=literals)[:MESSAGE_MAX],
+        message=redact(storable(failure.message), payload=literals)[:MESSAGE_MAX],
         error_class=failure.error_class,
-        stack=redact(stack, payload=literals)[-STACK_MAX:],
+        stack=redact(storable(stack), payload=literals)[-STACK_MAX:],
         fingerprint=fingerprint(failure, stage, frames),
         context=msgspec.json.encode(redact_mapping(context, payload=literals)),
         reason=decision.reason,

@@ -43,6 +43,10 @@ class Dispatch:
     context: Context
     started_at: float
     ended_at: float = 0.0
+    is_ending: bool = False
+    """True when the function has returned and its outcome is being settled; from now on nothing may stop it."""
+    is_abandoned: bool = False
+    """True when it overran and was settled while its thread runs on."""
     is_settled: bool = False
     """True when its outcome is on its way to the store; what the function still does then counts no more."""
 
@@ -90,7 +94,9 @@ def settle_failure(
     decision = decide(stage.retry, trouble.failure, history, dispatch.ended_at, draw, standing)
     settled = _decided(dispatch, trouble, decision, codes)
     if dispatch.context.is_cancelled and settled.status is JobState.QUEUED:
-        return msgspec.structs.replace(settled, status=JobState.CANCELLED, outcome="cancelled")
+        return msgspec.structs.replace(
+            settled, status=JobState.CANCELLED, outcome="cancelled", is_noticed=False
+        )
     return settled
 
 
@@ -111,6 +117,12 @@ def settle_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
         suspects=job.suspects + 1,
         crashes=job.crashes + int(is_alone),
     )
+
+
+def settle_cut_off(dispatch: Dispatch) -> Settlement:
+    """Return the settlement of a run that its own worker cut off when it was stopped; what it had done may be done again."""
+    plain = _plain(dispatch, outcome="crashed")
+    return msgspec.structs.replace(plain, burned=False, reason="the worker was stopped while it ran")
 
 
 def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: dict[str, int]) -> Settlement:

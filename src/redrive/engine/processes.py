@@ -30,7 +30,7 @@ from redrive.core.fingerprint import Frame
 from redrive.core.signals import Signal
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.context import Child, Context
-from redrive.engine.letters import Trouble
+from redrive.engine.letters import Trouble, as_failure
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.resources import open_resources, resources_for
@@ -171,8 +171,7 @@ def _settle_in(path: list[str]) -> None:
 def work_off(encoded: bytes) -> bytes:
     """Run one order; whatever the stage raises is told in the report."""
     order = _DECODE_ORDER(encoded)
-    found = getattr(import_module(order.module), order.stage)
-    stage = cast("Stage[..., object]", found)
+    stage = cast("Stage[..., object]", getattr(import_module(order.module), order.stage))
     context = Context(
         job_id=order.job_id,
         pipeline=order.pipeline,
@@ -184,7 +183,8 @@ def work_off(encoded: bytes) -> bytes:
         value = stage.input.check(order.input)
         result = asyncio.run(_call(stage, value, context, order))
         report = Report(output=stage.output.encode(result), notes=context.notes, children=context.children)
-    except Exception as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+    except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+        exc = as_failure(raised)
         failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
         stack, frames = Trouble(failure, exc).told()
         report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
@@ -197,7 +197,7 @@ async def _call(stage: Stage[..., object], value: object, context: Context, orde
         if stage.resources:
             pipeline = _pipeline_in(order.module, order.pipeline)
             given = await open_resources(stack, [] if pipeline is None else [pipeline])
-            extras |= resources_for(stage, given)
+            extras |= resources_for(stage, given.get(order.pipeline, ()))
         result = stage.fn(value, **extras)
         if inspect.isawaitable(result):
             result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)

@@ -3,31 +3,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.stages import Stage
 from redrive.errors import ConfigurationError
 
+Given = Mapping[str, Sequence[object]]
+"""What each pipeline's resources gave, by the pipeline's name."""
 
-async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -> list[object]:
+
+async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -> Given:
     """Open every resource of these pipelines, one that several share only once, and check that each stage gets what it asks for."""
-    given: dict[int, object] = {}
+    opened: dict[int, object] = {}
+    given: dict[str, list[object]] = {}
     for pipeline in pipelines:
-        own: list[object] = []
         for resource in pipeline.resources:
-            if id(resource) not in given:
+            if id(resource) not in opened:
                 manager = resource()
-                given[id(resource)] = (
+                opened[id(resource)] = (
                     await stack.enter_async_context(manager)
                     if isinstance(manager, AbstractAsyncContextManager)
                     else stack.enter_context(manager)
                 )
-            own.append(given[id(resource)])
+        given[pipeline.name] = [opened[id(resource)] for resource in pipeline.resources]
         for stage in pipeline.stages:
-            resources_for(stage, own)
-    return list(given.values())
+            resources_for(stage, given[pipeline.name])
+    return given
 
 
 def resources_for(stage: Stage[..., object], given: Sequence[object]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from redrive.core.signals import Signal
 from redrive.engine.classifier import Classifier
 from redrive.engine.context import Child, Context
 from redrive.engine.joblog import CURRENT_JOB
-from redrive.engine.letters import Trouble
+from redrive.engine.letters import Trouble, as_failure
 from redrive.engine.outcomes import (
     Dispatch,
     Lane,
@@ -107,8 +107,8 @@ class Runner:
             if isinstance(result, Signal):
                 return result
             return lane.stage.output.encode(result)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return _as_failure(exc)
+        except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+            return as_failure(exc)
         finally:
             CURRENT_JOB.reset(token)
 
@@ -123,8 +123,14 @@ class Runner:
             if isinstance(result, Signal):
                 return result
             return stage.output.encode(result)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return _as_failure(exc)
+        except asyncio.CancelledError as exc:
+            # A task the stage waited for may have been cancelled by somebody; only a cancellation of this one is meant for us.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return as_failure(exc)
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+            return as_failure(exc)
 
     def settled_at_once(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
         """Return the settlement of what needs no question to the store: a success without a breaker or children."""
@@ -232,15 +238,6 @@ class Runner:
 
     def _now(self) -> float:
         return self._runtime.clock.wall()
-
-
-def _as_failure(exc: Exception | SystemExit) -> Exception:
-    """A stage that ends the program has failed; the worker goes on."""
-    if isinstance(exc, Exception):
-        return exc
-    failure = RuntimeError(f"the stage called sys.exit({exc.code!r})")
-    failure.__cause__ = exc
-    return failure
 
 
 def _extras(dispatch: Dispatch) -> dict[str, object]:

@@ -80,7 +80,11 @@ class Ticker:
         now = self._clock.wall()
         made = 0
         for name, lane, cron, zone, payload, priority, due_at in self._store.query("due_schedules", now):
-            following = next_tick(str(cron), str(zone), now)
+            try:
+                following = next_tick(str(cron), str(zone), now)
+            except ConfigurationError as error:
+                logger.warning("the schedule %s is left out: %s", name, error)
+                continue
             stamp = datetime.fromtimestamp(cast("float", due_at), UTC).isoformat()
             moved = Step("tick", (following, due_at, name, due_at), rows=1)
             job = (lane, priority, now, f"{name}@{stamp}", payload, now)

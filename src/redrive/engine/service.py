@@ -85,7 +85,7 @@ async def serve(
         ticker = Ticker(store, clock, ask_store=means.ask_store)
         side = [asyncio.ensure_future(hooks.run()), asyncio.ensure_future(ticker.run())]
         stack.push_async_callback(_end, side)
-        _stop_on_signals(worker)
+        _stop_on_signals(stack, worker)
         stack.push_async_callback(hooks.flush)
         if beside is None:
             return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
@@ -111,6 +111,7 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
         CURRENT.get().clock,
         lease=options.lease,
         on_dead=worker.declared_dead,
+        on_outdated=worker.outdated,
         on_cancel=worker.cancel,
         progress=worker.progress,
     )
@@ -163,13 +164,16 @@ def _about(pipelines: Sequence[Pipeline], options: Options) -> About:
     )
 
 
-def _stop_on_signals(worker: Worker) -> None:
+def _stop_on_signals(stack: AsyncExitStack, worker: Worker) -> None:
     """Let SIGTERM and SIGINT end the work politely: what runs is settled, nothing more is claimed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
         # Only the main thread may do this, and not every platform can; elsewhere whoever owns the thread stops the work.
         with suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, worker.stop)
+            stack.callback(signal.signal, number, before)
+            stack.callback(loop.remove_signal_handler, number)
 
 
 def _names() -> Iterator[str]:

@@ -113,7 +113,7 @@ class Slots:
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
             dispatch.context.is_cancelled = True
-            if task is not None:
+            if task is not None and not dispatch.is_ending:
                 task.cancel()
 
     def progress(self) -> list[Progress]:
@@ -125,18 +125,20 @@ class Slots:
                 told.append(Progress(dispatch.job.id, dispatch.job.dispatch, shown))
         return told
 
-    async def let_go(self) -> None:
-        """Drop everything. What runs on a thread runs on, holds its place until it returns, and does not count."""
+    async def let_go(self) -> list[Dispatch]:
+        """Drop everything, and return what was running. What is on a thread runs on and holds its place, but does not count."""
         self.drop_waiting()
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        cut_off = list(self._running.values())
+        tasks = dict(self._tasks)
+        for task in tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
         for dispatch in self._running.values():
             dispatch.is_settled = True
             self._orphans += 1
         self._running.clear()
         self._in_use.clear()
+        return [dispatch for dispatch in cut_off if not dispatch.is_ending]
 
     def _fill(self) -> None:
         while self._ready and len(self._running) + self._orphans < self._concurrency:
@@ -150,7 +152,7 @@ class Slots:
             self._begin(dispatch, self._cancelled(dispatch))
         elif (refusal := self._runner.refusal(dispatch)) is not None:
             self._begin(dispatch, self._settle(dispatch, refusal))
-        elif lane.stage.is_process or (job.suspects >= SUSPECT_MIN and self._apart.can_run(lane)):
+        elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._apart.can_run(lane):
             self._begin(dispatch, self._run_apart(dispatch))
         elif lane.stage.is_async:
             self._begin(dispatch, self._run(dispatch))
@@ -162,20 +164,24 @@ class Slots:
                 asyncio.get_running_loop().call_later(lane.stage.timeout, self._abandon, dispatch)
 
     def _begin(self, dispatch: Dispatch, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks[dispatch.job.id] = task
         task.add_done_callback(functools.partial(self._ended, dispatch))
 
     def _ended(self, dispatch: Dispatch, task: asyncio.Task[None]) -> None:
         """Tidy up after a task; one that broke for a reason of our own must not vanish in silence."""
-        self._tasks.pop(dispatch.job.id, None)
+        if self._tasks.get(dispatch.job.id) is task:
+            del self._tasks[dispatch.job.id]
         self._free(dispatch)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("job %s could not be settled and stays leased", dispatch.job.id, exc_info=error)
 
     def _free(self, dispatch: Dispatch) -> None:
-        if self._running.pop(dispatch.job.id, None) is not None:
-            self._in_use[dispatch.job.lane] -= 1
+        # The same job may be here again by now, with its next stage.
+        if self._running.get(dispatch.job.id) is dispatch:
+            del self._running[dispatch.job.id]
+            if not dispatch.is_abandoned:
+                self._in_use[dispatch.job.lane] -= 1
             self.ended += 1
             self._fill()
 
@@ -191,10 +197,12 @@ class Slots:
         await self._settle(dispatch, ended)
 
     async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> None:
+        dispatch.is_ending = True
         at_once = None if isinstance(ended, Trouble) else self._runner.settled_at_once(dispatch, ended)
         self._settled(dispatch, at_once or await self._runner.settled(dispatch, ended))
 
     async def _cancelled(self, dispatch: Dispatch) -> None:
+        dispatch.is_ending = True
         self._settled(dispatch, await self._runner.cancelled(dispatch))
 
     def _settled(self, dispatch: Dispatch, settled: Settlement) -> None:
@@ -206,8 +214,10 @@ class Slots:
 
     def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
         """Take in what a thread brought back."""
-        if dispatch.is_settled:
+        if dispatch.is_settled or dispatch.is_abandoned:
             self._orphans -= 1
+            if dispatch.is_abandoned:
+                self._in_use[dispatch.job.lane] -= 1
             self._fill()
             return
         at_once = self._runner.settled_at_once(dispatch, ended)
@@ -219,9 +229,9 @@ class Slots:
     def _abandon(self, dispatch: Dispatch) -> None:
         """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
         timeout = dispatch.lane.stage.timeout
-        if dispatch.is_settled or dispatch.job.id in self._tasks or timeout is None:
+        if dispatch.is_settled or dispatch.is_ending or timeout is None:
             return
-        dispatch.is_settled = True
+        dispatch.is_abandoned = True
         self._orphans += 1
         self._begin(dispatch, self._settle(dispatch, AttemptTimeoutError(timeout=timeout)))
 
@@ -238,6 +248,8 @@ class Slots:
                 self._settled(dispatch, self._runner.crashed(dispatch, is_alone=is_alone))
                 return
             ended = WorkerCrashError(stage=lane.stage.name, exit_code=died.exit_code, crashes=crashes)
+        except Exception as exc:  # noqa: BLE001 - a process that could not even be started is a failure of the attempt.
+            ended = exc
         except asyncio.CancelledError:
             if not dispatch.context.is_cancelled:
                 await self._runner.let_go(dispatch)

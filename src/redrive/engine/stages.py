@@ -24,6 +24,7 @@ from redrive.errors import ConfigurationError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 NAME_MAX: Final = 100
 _NAMED: Final = (
@@ -34,10 +35,10 @@ _NAMED: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stage(Generic[P, R]):
+class Stage(Generic[P, R_co]):
     """A function with a policy. Build one with `@stage`."""
 
-    fn: Callable[P, R]
+    fn: Callable[P, R_co]
     name: str
     retry: RetryPolicy
     timeout: float | None
@@ -60,7 +61,7 @@ class Stage(Generic[P, R]):
     config: str
     """A hash of these settings, so that an attempt's row says under which ones it was made."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself."""
         return self.fn(*args, **kwargs)
 

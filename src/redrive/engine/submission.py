@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from redrive.engine.codec import storable
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
@@ -35,7 +36,9 @@ def new_job(
             field="priority", value=priority, rule="must be a whole number from 0 to 9", fix="0 goes first."
         )
     for field, text in (("key", key), ("owner", owner)):
-        if text is not None and (not isinstance(text, str) or not 0 < len(text) <= KEY_MAX):
+        if text is not None and (
+            not isinstance(text, str) or not 0 < len(text) <= KEY_MAX or text != storable(text)
+        ):
             raise ConfigurationError(
                 field=field,
                 value=text,

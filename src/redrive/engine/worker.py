@@ -13,20 +13,21 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.journal import Journal
-from redrive.engine.outcomes import Lane
+from redrive.engine.outcomes import Dispatch, Lane, settle_cut_off
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.resources import resources_for
+from redrive.engine.resources import Given, resources_for
 from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Apart, Slots
 from redrive.engine.threads import Hands
-from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import About, Exchange, JobId, LaneId, Outlook, Progress, Settlement, Store
+from redrive.errors import SchemaMismatchError, StoreUnavailableError
+from redrive.store.protocol import About, Exchange, JobId, LaneId, Outlook, Progress, Settlement, Store, Want
 
 logger = logging.getLogger("redrive.worker")
 
@@ -67,7 +68,7 @@ class Worker:
         names: Iterator[str],
         concurrency: int = 64,
         lease: float = 30.0,
-        resources: Sequence[object] = (),
+        resources: Given = MappingProxyType({}),
         classifier: Classifier = DEFAULT,
         about: About | None = None,
         on_commit: Callable[[list[Settlement]], None] | None = None,
@@ -97,9 +98,11 @@ class Worker:
         )
         self._wake = asyncio.Event()
         self._ahead = 0
+        self._ended = 0
         self._stamp: object = None
         self._stops = 0
         self._is_dead = False
+        self._error: SchemaMismatchError | None = None
         self._held_since: float | None = None
         self.committed_at = self._runtime.clock.monotonic()
         """When the store last answered."""
@@ -120,9 +123,10 @@ class Worker:
                 if self._is_dead:
                     await self._rise()
                 if self._stops and (self._stops > 1 or (self.slots.is_empty and self._journal.is_empty)):
+                    if self._error is not None:
+                        raise self._error
                     return "stopped"
                 if await self._exchange():
-                    self._held_since = None
                     continue
                 if until_idle and self.slots.is_empty and self._journal.is_empty and not self._stops:
                     ending = await self._rest(hold_max)
@@ -131,24 +135,40 @@ class Worker:
                     continue
                 await self._pause()
         finally:
-            await self.slots.let_go()
-            await self._say_goodbye()
+            await self._say_goodbye(await self.slots.let_go())
 
     @property
     def name(self) -> str:
         """The name under which this worker holds its leases now."""
         return self._name
 
-    async def is_held(self) -> bool:
-        """Say whether all that is left to do is held: by breakers, or because it was paused."""
-        if not self.slots.is_empty or not self._journal.is_empty:
-            return False
-        outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
-        return outlook is not None and bool(outlook.due) and self._next_look(outlook, self._now()) is None
+    async def held_for(self) -> float:
+        """Return for how many seconds all that is left to do has been held, by breakers or because it was paused.
+
+        Probes that fail do not interrupt it; an outcome of any other kind does.
+        """
+        if self.slots.is_empty and self._journal.is_empty:
+            outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
+            if outlook is None or not outlook.due or self._next_look(outlook, self._now()) is not None:
+                self._held_since = None
+                return 0.0
+            self._note_held()
+        return 0.0 if self._held_since is None else self._runtime.clock.monotonic() - self._held_since
+
+    def _note_held(self) -> float:
+        """Remember since when all that is left is held; return for how long that has been."""
+        now = self._runtime.clock.monotonic()
+        self._held_since = now if self._held_since is None else self._held_since
+        return now - self._held_since
 
     def declared_dead(self) -> None:
         """Take in, from any thread, that the store no longer knows this worker."""
         self._loop.call_soon_threadsafe(self._die)
+
+    def outdated(self, error: SchemaMismatchError) -> None:
+        """Take in, from any thread, that the database has become too new for this worker: it ends with this error."""
+        self._error = error
+        self._loop.call_soon_threadsafe(self.stop)
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
         """Take in, from any thread, that somebody asked to cancel these jobs."""
@@ -181,9 +201,18 @@ class Worker:
         start = functools.partial(self._store.start_worker, self._name, self._now(), self._lease, self._about)
         await self._insist(start)
 
-    async def _say_goodbye(self) -> None:
-        """Give back what is left; without an answer, others will when the lease has ended."""
+    async def _say_goodbye(self, cut_off: list[Dispatch]) -> None:
+        """Give back what is left, and put on record what was cut off; without an answer, others will when the lease has ended."""
+        now = self._now()
+        for dispatch in cut_off:
+            dispatch.ended_at = now
+            self._journal.add(settle_cut_off(dispatch))
+        done, token = self._journal.take()
         try:
+            if done:
+                await self._ask(
+                    lambda: self._store.exchange(self._name, done, Want((), 0), now=now, token=token)
+                )
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
             logger.warning("worker %s: its leases are left to end by themselves: %s", self._name, error)
@@ -193,20 +222,22 @@ class Worker:
         room = 0 if self._stops else max(0, self.slots.room(self._ahead))
         if self._journal.is_empty and not room:
             return False
-        ended = self.slots.ended
         done, token = self._journal.take()
         answer = await self._insist(lambda: self._commit(done, room, token))
         if answer is None:
             return True
         self.committed_at = self._runtime.clock.monotonic()
-        # As many places became free during one commit, so many jobs may wait here for the next one.
-        self._ahead = min(self._concurrency, self.slots.ended - ended)
+        # As many stages as ended from one commit to the next may wait here, so that places are refilled while a commit goes on.
+        self._ahead = min(self._concurrency, self.slots.ended - self._ended)
+        self._ended = self.slots.ended
         if not answer.is_known:
             self._die()
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         self._journal.again(answer, done)
         self.slots.put(answer.claimed)
+        if any(settled.outcome != "hold" for settled in done):
+            self._held_since = None
         if self._on_commit is not None and done:
             self._on_commit(done)
         return bool(done or answer.claimed)
@@ -223,7 +254,7 @@ class Worker:
 
     async def _insist(self, question: Callable[[], T]) -> T | None:
         """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile."""
-        while not self._is_dead:
+        while not self._is_dead and self._stops <= 1:
             try:
                 return await self._ask(question)
             except StoreUnavailableError as error:
@@ -243,13 +274,25 @@ class Worker:
         now = self._now()
         wait = self._next_look(outlook, now)
         if wait is None:
-            clock = self._runtime.clock.monotonic()
-            self._held_since = clock if self._held_since is None else self._held_since
-            if clock - self._held_since >= hold_max:
+            held = self._note_held()
+            if held >= hold_max:
                 return "held"
-            wait = min(self.breakers.opens_in(now, POLL_SECONDS), hold_max - clock + self._held_since)
-        await self._runtime.clock.asleep(wait)
+            wait = min(self.breakers.opens_in(now, POLL_SECONDS), hold_max - held)
+        await self._doze(wait)
         return None
+
+    async def _doze(self, seconds: float) -> None:
+        """Sleep, but wake when there is something to do; in the real world others may submit jobs at any time."""
+        if self._means.watch is not None:
+            seconds = min(seconds, POLL_SECONDS)
+        naps = [
+            asyncio.ensure_future(self._runtime.clock.asleep(seconds)),
+            asyncio.ensure_future(self._wake.wait()),
+        ]
+        await asyncio.wait(naps, return_when=asyncio.FIRST_COMPLETED)
+        for nap in naps:
+            nap.cancel()
+        await asyncio.gather(*naps, return_exceptions=True)
 
     def _next_look(self, outlook: Outlook, now: float) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
@@ -295,13 +338,14 @@ class Worker:
 
 
 def lanes_of(
-    store: Store, pipelines: Sequence[Pipeline], resources: Sequence[object] = ()
+    store: Store, pipelines: Sequence[Pipeline], resources: Given = MappingProxyType({})
 ) -> dict[LaneId, Lane]:
     """Return the lanes of some pipelines; stages get the resources they ask for by type."""
     lanes: dict[LaneId, Lane] = {}
     for pipeline in pipelines:
+        given = resources.get(pipeline.name, ())
         ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
         for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
             following = ids[place + 1] if place + 1 < len(ids) else None
-            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, resources))
+            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
     return lanes

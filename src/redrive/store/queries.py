@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-FILES: Final = ("queries", "inspecting", "changing")
+FILES: Final = ("queries", "inspecting", "changing", "operating")
 ROW: Final = "-- row: "
 
 

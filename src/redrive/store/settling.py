@@ -22,6 +22,9 @@ _SQL: Final = statements_of("sqlite")
 CHUNKS: Final = (256, 64, 16, 4, 1)
 """For so many rows at once statements are made; few sizes, so that each is compiled once."""
 
+BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
+"""What is wrong with one row, and not with the database."""
+
 Insert = Callable[[sqlite3.Connection, NewJob, float], object]
 
 
@@ -36,7 +39,7 @@ def settle(
         if _settle_at_once(db, worker, done, insert):
             db.execute("RELEASE batch")
             return (), ()
-    except sqlite3.IntegrityError:
+    except BROKEN:
         pass
     db.execute("ROLLBACK TO batch")
     db.execute("RELEASE batch")
@@ -72,7 +75,7 @@ def _settle_one_by_one(
                 _write_beside(db, one, insert)
             elif db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
                 lost.append(one.job.id)
-        except sqlite3.IntegrityError:
+        except BROKEN:
             db.execute("ROLLBACK TO one")
             broken.append(one.job.id)
         db.execute("RELEASE one")

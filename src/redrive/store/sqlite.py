@@ -7,12 +7,13 @@ every write, so that processes take turns fairly instead of racing for SQLite's 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Final, cast
@@ -20,10 +21,11 @@ from typing import Final, cast
 import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
+from redrive.store.claiming import PRIORITIES, claim, claimed
+from redrive.store.migrations import newest, pending
 from redrive.store.protocol import (
     INLINE_MAX,
     About,
-    Claimed,
     Exchange,
     JobId,
     LaneId,
@@ -37,11 +39,10 @@ from redrive.store.protocol import (
     Submitted,
     Want,
 )
-from redrive.store.queries import statements_of, text_of
+from redrive.store.queries import statements_of
 from redrive.store.settling import settle
 
-SCHEMA_VERSION: Final = 1
-PRIORITIES: Final = range(10)
+SCHEMA_VERSION: Final = newest("sqlite")
 BUSY_SECONDS: Final = 30.0
 
 _NOBODY: Final = About()
@@ -57,11 +58,14 @@ class SqliteStore:
         self._is_file = self._path != ":memory:"
         self._lock_file: int | None = None
         self._pipelines: dict[LaneId, str] = {}
-        self._changes = 0
         with self._mapped():
             if self._is_file:
-                # The file must never be readable by others, not even between its creation and a later chmod.
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+                if Path(self._path).is_dir():
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                # The file must never be readable by others, not even between its creation and a later chmod. One that is there
+                # must not be opened here: closing it again would drop the locks of every connection this process has to it.
+                with suppress(FileExistsError):
+                    os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
                 self._lock_file = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             self._db = sqlite3.connect(
                 self._path,
@@ -104,8 +108,9 @@ class SqliteStore:
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
 
     def renew(self, worker: str, now: float, lease: float, progress: Sequence[Progress] = ()) -> Renewal:
-        """See `Store.renew`."""
+        """See `Store.renew`. A worker that has become too old for the database is told here."""
         with self._writing() as db:
+            self._version(db)
             if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
                 return Renewal(is_known=False)
             db.executemany(
@@ -129,7 +134,7 @@ class SqliteStore:
         with self._writing() as db:
             lost, broken = settle(db, worker, done, self._insert)
             is_known = db.execute(_SQL["is_known"], (worker,)).fetchone() is not None
-            claimed = _claim(db, worker, want, now, token) if is_known else ()
+            claimed = claim(db, worker, want, now, token) if is_known else ()
         return Exchange(lost=lost, broken=broken, claimed=claimed, is_known=is_known)
 
     def reap(self, now: float) -> int:
@@ -169,8 +174,10 @@ class SqliteStore:
 
     def close(self) -> None:
         """See `Store.close`."""
-        with self._mutex:
+        # The last one to close writes the log back into the file, which must not happen while another process does the same.
+        with self._mutex, self._file_locked():
             self._db.close()
+        with self._mutex:
             if self._lock_file is not None:
                 os.close(self._lock_file)
                 self._lock_file = None
@@ -190,7 +197,7 @@ class SqliteStore:
     def stamp(self) -> object:
         """See `Store.stamp`."""
         with self._reading() as db:
-            return db.execute("PRAGMA data_version").fetchone()[0], self._changes
+            return db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
 
     def read(self, sql: str, parameters: Row = ()) -> list[Row]:
         """Run a query that has no name."""
@@ -202,25 +209,29 @@ class SqliteStore:
         with self._reading() as db:
             if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
                 return True
-            if db.execute(_SQL["claimed_before"], (worker, token)).fetchone() is not None:
+            if claimed(db, worker, token):
                 return True
             if want.limit <= 0:
                 return False
-            due = (
-                db.execute(_SQL["next_due_at"], pair).fetchone()[0]
-                for pair in product(want.lanes, PRIORITIES)
-            )
+            paused = {row[0] for row in db.execute(_SQL["paused"])}
+            lanes = [lane for lane in want.lanes if lane not in paused and want.limits.get(lane, 1) > 0]
+            due = (db.execute(_SQL["next_due_at"], pair).fetchone()[0] for pair in product(lanes, PRIORITIES))
             return any(at is not None and at <= now for at in due)
 
     def _migrate(self) -> None:
         with self._writing() as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                for statement in _statements(text_of("sqlite", "schema")):
+            version = self._version(db)
+            for step in pending("sqlite", version):
+                for statement in step.statements:
                     db.execute(statement)
-                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            elif version > SCHEMA_VERSION:
-                raise SchemaMismatchError(database=self._path, found=version, known=SCHEMA_VERSION)
+                db.execute(f"PRAGMA user_version = {step.version}")
+
+    def _version(self, db: sqlite3.Connection) -> int:
+        """Return the version of the schema; refuse a database that a newer redrive has made or changed."""
+        version = cast("int", db.execute("PRAGMA user_version").fetchone()[0])
+        if version > SCHEMA_VERSION:
+            raise SchemaMismatchError(database=self._path, found=version, known=SCHEMA_VERSION)
+        return version
 
     def _insert_many(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
         """Insert jobs without keys; ids are given in order, so that the last one tells all."""
@@ -262,7 +273,6 @@ class SqliteStore:
             try:
                 yield self._db
                 self._db.execute("COMMIT")
-                self._changes += 1
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -303,38 +313,3 @@ def _applied(db: sqlite3.Connection, step: Step) -> list[Row]:
     if step.rows is not None and step.rows != cursor.rowcount:
         raise _DoesNotFitError
     return rows
-
-
-def _claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
-    claimed = [Claimed(*row[:-1]) for row in db.execute(_SQL["claimed_before"], (worker, token))]
-    if claimed or want.limit <= 0:
-        return tuple(claimed)
-    paused = {row[0] for row in db.execute(_SQL["paused"])}
-    for lane in want.lanes:
-        if lane in paused:
-            continue
-        room = min(want.limit - len(claimed), want.limits.get(lane, want.limit))
-        for priority in PRIORITIES:
-            if room <= 0:
-                break
-            rows = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, room)).fetchall()
-            room -= len(rows)
-            # The order of RETURNING is not promised; jobs that became due earlier go first, then those submitted earlier.
-            claimed += [Claimed(*row[:-1]) for row in sorted(rows, key=_order)]
-    return tuple(claimed)
-
-
-def _order(row: tuple[float, ...]) -> tuple[float, float]:
-    return row[-1], row[0]
-
-
-def _statements(script: str) -> list[str]:
-    """Split a schema file into its statements; a semicolon inside a comment does not end one."""
-    statements: list[str] = []
-    held = ""
-    for piece in script.split(";"):
-        held += piece + ";"
-        if sqlite3.complete_statement(held):
-            statements.append(held)
-            held = ""
-    return statements

@@ -1,15 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public helpers for testing code that uses redrive: time that passes without waiting, and chance from a seed.
+"""Public helpers for testing code that uses redrive.
 
-    with redrive.testing.virtual_time() as clock:
-        fetch_with_retries()             # every guard in this context waits on the virtual clock
+    result = run_inline(pipeline, order)          # all stages, real policy, no store, no waiting; in async code: arun_inline
+    assert result.status == "complete"            # an InlineResult: value, attempts (InlineAttempt), letter, notes, events
+
+    faults = Faults().fail("review", code="RATE_LIMITED", attempts=[1]).crash("notify", attempts=[1])
+    run_inline(pipeline, order, faults=faults)    # or faults.on(pipeline), in a real worker
+    assert faults.fired("review") == 1
+
+    with virtual_time() as clock:                 # a VirtualClock under every guard, stage and worker in this context
+        fetch_with_retries()
     assert clock.waits == [1.0, 2.0]
 
-Only redrive's own waits are virtual: what the guarded function does itself, and `timeout=` on a running attempt, take real time.
+`redrive.testing.conformance`, which needs pytest, holds the tests that every `Store` must pass.
 """
 
 from __future__ import annotations
 
 from redrive.testing.clock import VirtualClock, virtual_time
+from redrive.testing.faults import Faults
+from redrive.testing.inline import arun_inline, run_inline
+from redrive.testing.results import InlineAttempt, InlineResult
 
-__all__ = ["VirtualClock", "virtual_time"]
+__all__ = [
+    "Faults",
+    "InlineAttempt",
+    "InlineResult",
+    "VirtualClock",
+    "arun_inline",
+    "run_inline",
+    "virtual_time",
+]

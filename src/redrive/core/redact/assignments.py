@@ -20,6 +20,7 @@ from redrive.core.redact.plain import PLAIN, judged_plainly
 from redrive.core.redact.repeats import REPEATS_FROM, Judged, Repeats
 from redrive.core.redact.spans import Span, bare_span, whole_span
 from redrive.core.redact.values import is_guarded
+from redrive.core.redact.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
 
 NAME_MAX: Final = 64
 """A name is read this far to the left of its stem."""
@@ -30,9 +31,12 @@ QUERY_VALUE_MIN: Final = 8
 _STEMS: Final = tuple(
     (
         b"pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
-        b" dockerc _pat contrase senha"
+        b" dockerc _pat contrase senha wachtwoord haslo eslo senord salasana gangskode jelszo sifre parola lozinka _sandi"
+        b" sid= pin= pin: pin\" pin'"
     ).split()
 )
+# Names of other scripts, in lower case; most texts hold none of their letters.
+_FOREIGN: Final = re.compile("|".join(sorted(FOREIGN_PASSWORDS | FOREIGN_SECRETS, key=len, reverse=True)))
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
 # Most uncertain names are followed by something short; this look costs less than a judgement.
 _LONG_AHEAD: Final = re.compile(
@@ -93,6 +97,10 @@ def _hits(text: str) -> list[int]:
         while at >= 0:
             hits.append(at)
             at = lowered.find(stem, at + len(stem))
+    if not text.isascii():
+        # The dotted capital I is the one letter whose lower case is longer.
+        for found in _FOREIGN.finditer(text.replace("\u0130", "I").lower()):
+            hits.append(found.start() + found[0].rfind(" ") + 1)
     hits.sort()
     return hits
 
@@ -100,6 +108,8 @@ def _hits(text: str) -> list[int]:
 def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[Span, str] | None:
     """Return the secret that follows the name around `hit`, with its kind."""
     start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
+    if text.startswith(("%5B", "%5b"), start - 1):
+        start += 2
     name = text[start : after.end("tail")]
     before = text[start - 1 : start]
     carrier = carrier_of(after, before, name)
@@ -108,11 +118,14 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
     if before in ("?", "&") and name in _QUERY_NAMES and carrier is Carrier.ASSIGNED:
         return _query_value(text, after.end())
     said = telling(name.strip("-."))
-    if before == " " and name.lower() in ("key", "keys", "code"):
+    if before == " " and name.lower() in ("key", "keys", "code", "pass"):
         # In running text the words of a name are set apart: `API key: ...`.
         word = text[floor : start - 1].rpartition(" ")[2]
         said = telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
     if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
+        return None
+    if before == "{" and text.startswith(("?", "+"), after.end()):
+        # `${PASSWORD:?must be set}` of a shell.
         return None
     if not said.certain and carrier is Carrier.NEXT_TO and name.lower().endswith("key"):
         # `for key 9f8e...` looks something up; `API key 9f8e...` shows one.

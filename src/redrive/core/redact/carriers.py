@@ -11,6 +11,8 @@ import re
 from enum import Enum
 from typing import Final
 
+from redrive.core.redact.names import telling
+
 
 class Carrier(Enum):
     """The syntax between a name and its value."""
@@ -26,12 +28,12 @@ class Carrier(Enum):
 
 AFTER_NAME: Final = re.compile(
     r"""
-    (?P<tail>[A-Za-z0-9_\-ñ]{0,48}+)
+    (?P<tail>[\w\-\u0e00-\u0e7f]{0,48}+)
     (?:
-        (?P<close>\\{0,15}["'`]|&quot;|&\#0?39;|%22|\\+u0022)? \]? [?!]? [ \t]*+
+        (?P<close>\\{0,15}["'`]|&quot;|&\#0?39;|%22|\\+u0022|\*{1,2}(?=:))? (?:\]|%5[dD])? [?!]? (?:[ .]{2,60}(?=:))? [ \t]*+
         (?:
             (?P<block>:[ \t]*[|>][+-]?[ \t]*\n(?=[ \t]))
-          | (?P<sep>=>|:=|={1,3}|:(?![:/])|%3[dDaA]|\\u003[aAdD])
+          | (?P<sep>={1,2}>|:=|={1,3}|:(?![:/])(?:\*{1,2}(?=[ ]))?|%3[dDaA]|\\u003[aAdD]|\\+x3[aAdD]|&\#(?:61|58);|[：＝]|<-(?=[ ]?["']))
             (?:[ \t]*+ (?:typing\.)?(?:str|bytes|string|String|SecretStr|Optional\[[\w.]{1,30}\])
                (?:[ ]?\|[ ]?None)? [ ]? = )?
             [ \t]*+ (?:\s{1,40}(?=["']))? (?:!!\w{1,16}[ ])?
@@ -41,14 +43,23 @@ AFTER_NAME: Final = re.compile(
             (?:\\{0,15}["']?(?:type|secret|sensitive|enabled)\\{0,15}["']?\s?[:=]\s?[\w"'\\]{1,24},?\s{0,40})?
             \\{0,15}["']?(?:Parameter)?[vV]alue\\{0,15}["']?\s{0,4}+[:=]\s{0,8}+)
       | (?P<pair>(?:\\{0,15}["']|&quot;)\s{0,40}+,\s{0,40}+(?=[bu]?\\{0,15}["']))
-      | (?P<attribute>["'](?:\s{0,4}+>(?=[^<\s])|\r?\n\r?\n(?=[^\s-])))
+      | (?P<attribute>["'](?:\s{0,4}+>(?:\s{0,40}+<(?:value|string)>)?(?=[^<\s])|\r?\n\r?\n(?=[^\s-])))
+      | (?P<plist></key>\s{0,40}+<string>(?=[^<\s]))
+      | (?P<default>"[ ]{0,4}\{\s{1,40}+(?:(?:type|description|sensitive|nullable)[ ]{0,16}=[^\n{}]{0,160}\n\s{0,40}+){0,4}
+            default[ ]{0,16}=[ ]{0,4}(?="))
+      | (?P<row>\)=\((?=\S))
       | (?P<call>\((?:\w{1,12}=)?(?=[bru]{0,2}["']))
-      | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?=[^<\s])(?!@[\w.\-]{1,80}+(?:[:/\s"']|\Z)))
+      | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?:<!\[CDATA\[)?(?=[^<\s])(?!@[\w.\-]{1,80}+(?:[:/\s"']|\Z)))
       | (?P<prose>[ \t]+
-            (?: (?:is|was|are|set|changed|updated|reset)(?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
-              | (?:provided|given|received)[ ]?: | (?P<to>to) | -> | → | \| )
+            (?: (?:is|was|are|set|changed|updated|reset|ist|lautet|war|est|es|é|è|fue)
+                (?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
+              | (?:provided|given|received|nueva|nova|temporal|temporaire)[ ]?: | (?P<to>to) | -> | → | [—–] | \| )
             [ \t]+)
-      | (?P<space>[ \t]+)(?=\S)
+      | (?P<loose>[ \t]*\|[ \t]*(?=[^\s|])
+          | [ \t]+(?:for|of|f[üu]r|von|pour|para|de|voor)[ ](?:(?:the|user|account|role|login)[ ])?["'`]?[\w.@\\-]{1,40}+["'`]?
+            (?:[ ]?[:=]|[ ](?:is|ist|est|es))[ \t]+
+          | [ \t]?[(\[][\w.@ -]{1,40}+[)\]][ ]?[:=][ \t]+)
+      | (?P<space>[ \t]+(?:[05789][ \t]+)?)(?=\S)
     )
     """,
     re.VERBOSE,
@@ -67,7 +78,8 @@ _BY_GROUP: Final = {
     "value": Carrier.ASSIGNED,
     "pair": Carrier.PAIR,
     "prose": Carrier.PROSE,
-    "call": Carrier.NEXT_TO,
+    "default": Carrier.ASSIGNED,
+    "row": Carrier.ASSIGNED,
 }
 
 
@@ -79,16 +91,23 @@ def carrier_of(after: re.Match[str], before: str, name: str) -> Carrier | None:
     if group == "attribute":
         attribute = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
         return Carrier.ELEMENT if _KEY_ATTRIBUTE.search(attribute) else None
-    if group == "space":
-        if name.startswith("-"):
-            return Carrier.FLAG
-        # `PASSWORD 'x'` of SQL and `password x` of a sentence; what follows must look like a password there.
-        word = name.lower()
-        if word in _PASSWORD_WORDS or (name.isupper() and word.endswith(_PASSWORD_WORDS)):
-            return Carrier.PROSE
-        return Carrier.NEXT_TO if word.endswith(_TOKEN_WORDS) else None
+    if group == "plist":
+        return Carrier.ELEMENT if before == ">" else None
+    if group in ("space", "loose", "call"):
+        return _unassigned(group, before, name)
     is_sent = after["to"] and not _changes_password(after, name)
     return None if is_sent else _BY_GROUP.get(group)
+
+
+def _unassigned(group: str, before: str, name: str) -> Carrier | None:
+    """Return the carrier of a value that no sign assigns to its name: what follows must look like a secret there."""
+    if name.startswith("-") and group == "space":
+        return Carrier.FLAG
+    said = telling(name)
+    # `PASSWORD 'x'` of SQL, `password x` of a sentence or of a table, `password for ada: x`; not `PUT /password HTTP/1.1`.
+    if said is not None and said.certain and said.kind == "password" and before != "/" and "." not in name:
+        return Carrier.PROSE
+    return Carrier.NEXT_TO if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
 
 
 def _changes_password(after: re.Match[str], name: str) -> bool:

@@ -11,6 +11,7 @@ import re
 from typing import Final, NamedTuple
 
 from redrive.core.redact.carriers import Carrier
+from redrive.core.redact.lines import in_source, is_in_string, line_start
 from redrive.core.redact.names import Telling, telling
 from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span
 from redrive.core.redact.values import (
@@ -18,13 +19,15 @@ from redrive.core.redact.values import (
     is_guarded,
     is_identifier,
     is_inert,
+    is_pin,
     is_prose,
     is_random,
     is_verdict,
 )
+from redrive.core.redact.vocabulary import PASSWORDS
 
-SOURCE_LINE_MAX: Final = 400
-"""How far back the start of a line, and the line before it, are looked for."""
+PARSED_MAX: Final = 24
+"""How far before a name a word may stand that a parser says."""
 
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
 _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"']\s{0,8}[)\]]")
@@ -35,6 +38,12 @@ _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 # Tokens of a parser are small numbers; a card's security code has at least three digits.
 _SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
 _AFTER_SETTING: Final = ("", " ", "\n", "\r", "&", ";")
+# A parser names the kind of the token it met; a test run counts what passed.
+_PARSED: Final = re.compile(
+    r"\b(?:unexpected|expected|got|near|current|next|unknown|invalid|bad) token\Z", re.IGNORECASE
+)
+_TALLY: Final = re.compile(r"[0-9]{1,4}(?:[a-z]{1,2}|%|/[0-9]{1,4})?|tests?[_/.]\S{0,200}")
+_ONE_TIME: Final = re.compile(r"(?:code|otp|pin|passcode|cvv|cvc)\Z", re.IGNORECASE)
 _NEXT_WORD: Final = re.compile(r" [a-z]{2,}")
 # A word that has a value of its own belongs to a list of settings, not to a sentence.
 _NEXT_SETTING: Final = re.compile(r" [\w.-]{1,40}[=:]")
@@ -55,6 +64,11 @@ class Named(NamedTuple):
     said: Telling
 
     @property
+    def name(self) -> str:
+        """The name itself."""
+        return self.text[self.start : self.after.end("tail")]
+
+    @property
     def quote(self) -> str:
         """The quote that opened before the name and is still open, as in `-H 'Cookie: ...'`."""
         before = self.text[self.start - 1 : self.start] if self.start else ""
@@ -71,7 +85,7 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
     if named.carrier is Carrier.ASSIGNED and (listed := _LISTED.match(text, position)):
         return _listed_value(named, listed.end())
     span = quoted_span(text, position)
-    if named.carrier is Carrier.PAIR and not (span and _CLOSED_PAIR.match(text, span.end)):
+    if named.carrier is Carrier.PAIR and not _is_pair(named, span):
         return None
     if span is not None and "\n" in named.after[0] and _CLOSED_KEY.match(text, span.end):
         # The next line starts with a name of its own.
@@ -85,6 +99,14 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
     else:
         span = _bare_value(named)
     return None if span is None else (span, said.kind)
+
+
+def _is_pair(named: Named, span: Span | None) -> bool:
+    """Tell whether a name and a value are two of a kind: alone in brackets, or plainly a password and its name."""
+    if span is None or _CLOSED_PAIR.match(named.text, span.end):
+        return span is not None
+    value = named.text[span.start : span.end]
+    return named.said.kind == "password" and is_guarded(value) and telling(value) is None
 
 
 def _listed_value(named: Named, start: int) -> tuple[Span, str] | None:
@@ -103,12 +125,6 @@ def _closes_string(named: Named) -> bool:
     if quote not in ("'", '"') or named.after["close"] or not named.after["sep"]:
         return False
     return is_in_string(named.text, named.start, quote)
-
-
-def is_in_string(text: str, start: int, quote: str) -> bool:
-    """Tell whether a string in `quote` that opened on the same line is still open at `start`."""
-    line = _line_start(text, start)
-    return line > start - SOURCE_LINE_MAX and text.count(quote, line, start) % 2 == 1
 
 
 def _authorization(named: Named, span: Span | None) -> Span | None:
@@ -132,8 +148,10 @@ def _is_quoted_secret(named: Named, value: str) -> bool:
         return is_random(value)
     if is_inert(value) or is_verdict(value):
         return False
+    if named.said.kind == "pin":
+        return is_pin(value)
     if named.carrier is Carrier.PROSE:
-        return is_guarded(value) or len(value) > 3
+        return is_guarded(value) or (len(value) > 3 and not named.after["call"] and not named.after["loose"])
     if named.after["sep"] in ("==", "===") or (named.said.kind == "cookie" and "=" not in value):
         return is_guarded(value)
     return not (is_identifier(value) and _is_field_name(named, value))
@@ -143,8 +161,9 @@ def _is_field_name(named: Named, value: str) -> bool:
     """Tell whether a quoted word is the name of a field: in a list of names, or as the value of a constant."""
     if named.carrier is Carrier.PAIR or (named.said.kind == "cookie" and "cookie" in value.lower()):
         return True
-    name = named.text[named.start : named.after.end("tail")]
-    return ("_" in value and telling(value) is not None) or (named.said.kind == "secret" and value == name)
+    return ("_" in value and telling(value) is not None) or (
+        named.said.kind == "secret" and value == named.name
+    )
 
 
 def _bare_value(named: Named) -> Span | None:
@@ -159,11 +178,40 @@ def _bare_value(named: Named) -> Span | None:
     if named.carrier is Carrier.ASSIGNED:
         span = _phrase(named, span)
     value = text[span.start : span.end]
-    if is_inert(value):
+    if is_inert(value) or _is_said_of_name(named, value):
         return None
-    if named.carrier is Carrier.PROSE or named.said.kind == "cookie":
-        return span if is_guarded(value) and not is_expression(value) else None
+    if named.said.kind == "pin" or (named.carrier is Carrier.PROSE and _ONE_TIME.search(named.name)):
+        return span if is_pin(value) else None
+    if named.carrier is Carrier.PROSE or named.said.kind == "cookie" or named.after["sep"] in ("==", "==="):
+        return _guarded_value(named, span, value)
     return span if _is_bare_secret(named, span, value) else None
+
+
+def _guarded_value(named: Named, span: Span, value: str) -> Span | None:
+    """Return the value that follows a name without being plainly assigned to it, when it looks like a password."""
+    if named.after["loose"]:
+        # A bar before the value of a table closes it as well.
+        value = value.partition("|")[0]
+        span = Span(span.start, span.start + len(value), quoted=False)
+    is_far = (
+        named.after["loose"]
+        or named.after["sep"]
+        or (named.after["space"] and named.name.lower() not in PASSWORDS)
+    )
+    if is_far and named.said.kind == "password" and is_identifier(value):
+        # `user_pwd column0`, `password|oauth2|apikey`, `password == expected1`.
+        return None
+    return span if is_guarded(value) and not is_expression(value) else None
+
+
+def _is_said_of_name(named: Named, value: str) -> bool:
+    """Tell whether a value says something about its name: `unexpected token: done`, `pass: 12`, `пароль: неверен`."""
+    if not value.isascii():
+        # Words of other languages are words; passwords are typed in plain letters, or hold a digit.
+        return value.replace(" ", "").isalpha()
+    if value.isalpha():
+        return bool(_PARSED.search(named.text, max(0, named.start - PARSED_MAX), named.after.end("tail")))
+    return named.name in ("pass", "PASS") and _TALLY.fullmatch(value) is not None
 
 
 def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
@@ -210,24 +258,9 @@ def _phrase(named: Named, span: Span) -> Span:
     text = named.text
     if named.after["sep"] != ":" or text[span.end : span.end + 1] != " ":
         return span
-    if text[_line_start(text, named.start) : named.start].strip(" \t-\"'"):
+    if text[line_start(text, named.start) : named.start].strip(" \t-\"'"):
         return span
     whole = line_span(text, span.start, "")
     value = text[whole.start : whole.end]
     is_sentence = is_prose(value) or any(sign in value for sign in "={}[]:,;#")
     return span if is_sentence else whole
-
-
-def _line_start(text: str, before: int) -> int:
-    """Return where the line starts that ends at `before`; an escaped line end counts as one."""
-    floor = max(0, before - SOURCE_LINE_MAX)
-    return max(text.rfind("\n", floor, before) + 1, text.rfind("\\n", floor, before) + 2, floor)
-
-
-def in_source(text: str, start: int) -> bool:
-    """Tell whether the line is the source line of a traceback: the line above it names a file."""
-    if text.rfind('File "', max(0, start - 3 * SOURCE_LINE_MAX), start) < 0:
-        return False
-    line = _line_start(text, start)
-    end = line - (1 if text[line - 1 : line] == "\n" else 2)
-    return end > 0 and text[_line_start(text, end) : end].lstrip().startswith('File "')

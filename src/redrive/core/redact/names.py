@@ -22,6 +22,7 @@ NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 """What a name may be written with."""
 
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+_UNACCENTED: Final = str.maketrans("ñłöóőşžăáéã", "nloooszaaea")
 # More than a megabyte of random names holds, so that a second round over it finds them judged.
 _CACHED_NAMES_MAX: Final = 32_768
 
@@ -38,6 +39,7 @@ class Telling:
 
 _UNCERTAIN: Final = Telling("secret", certain=False)
 _SECRET: Final = Telling("secret", certain=True)
+_PIN: Final = Telling("pin", certain=True)
 _PASSWORD: Final = Telling("password", certain=True)
 _COOKIE: Final = Telling("cookie", certain=True)
 _AUTHORIZATION: Final = Telling("authorization", certain=True)
@@ -47,22 +49,27 @@ _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
     (frozenset({"authorization"}), (), _AUTHORIZATION),
     (words.SECRETS, words.SECRET_ENDINGS, _SECRET),
     (words.UNCERTAIN, (), _UNCERTAIN),
+    (frozenset({"pin"}), (), _PIN),
 )
 # Every word that can be telling at all is one of these or ends in one of those: most words of most names are neither.
 _KNOWN: Final = frozenset({"key", "keys", "pass", "pw"}).union(*(known for known, _, _ in _BY_WORD))
 _ENDINGS: Final = tuple(ending for _, endings, _ in _BY_WORD for ending in endings)
+_FOREIGN_PASSWORDS: Final = tuple(phrase.rpartition(" ")[2] for phrase in words.FOREIGN_PASSWORDS)
+_FOREIGN_SECRETS: Final = tuple(words.FOREIGN_SECRETS)
 _PAIRED: Final = frozenset(pair.partition(" ")[2] for pair in words.SECRET_PAIRS)
 
 
 def words_of(name: str) -> list[str]:
     """Return the lower-case words of a name in snake, kebab, camel or upper case; digits only separate."""
-    found: list[str] = _WORD.findall(name[-NAME_MAX:].replace("ñ", "n"))
+    found: list[str] = _WORD.findall(name[-NAME_MAX:].translate(_UNACCENTED))
     return " ".join(found).lower().split()
 
 
 @lru_cache(maxsize=_CACHED_NAMES_MAX)
 def telling(name: str) -> Telling | None:
     """Return what `name` says about its value, or None when it is an ordinary name."""
+    if not name.isascii() and (foreign := _by_foreign_word(name.lower())):
+        return foreign
     parts = words_of(name)
     qualified = len(parts) > 1
     while len(parts) > 1 and parts[-1] in words.NEUTRAL_TAILS:
@@ -80,6 +87,14 @@ def telling(name: str) -> Telling | None:
     return found
 
 
+def _by_foreign_word(name: str) -> Telling | None:
+    """Judge a name of another script by what it ends in, a particle of the sentence aside."""
+    parts = [part.rstrip(words.PARTICLES) for part in name.split("_")]
+    if any(part.endswith(_FOREIGN_PASSWORDS) for part in parts):
+        return _PASSWORD
+    return _SECRET if any(part.endswith(_FOREIGN_SECRETS) for part in parts) else None
+
+
 def _is_any_known(parts: list[str]) -> bool:
     """Tell whether one of the words would be telling on its own."""
     return not _KNOWN.isdisjoint(parts) or any(part.endswith(_ENDINGS) for part in parts)
@@ -91,6 +106,8 @@ def _by_last_word(last: str, before: str) -> Telling | None:
         return None
     if last in ("key", "keys"):
         return _by_key(before)
+    if last == "sid" and before == "oracle":
+        return None
     if last in ("pass", "pw"):
         return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
     if last in ("secret", "secrets") and before in words.HOLDING_SECRETS:

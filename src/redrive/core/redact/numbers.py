@@ -84,6 +84,15 @@ def is_rrn(digits: str) -> bool:
     return int(digits[12]) in ((check, (check + 2) % 10) if digits[6] in "5678" else (check,))
 
 
+def is_clear_rrn(digits: str) -> bool:
+    """Tell whether 13 digits that may be a resident number cannot be milliseconds since 1970, and have the check digit.
+
+    Milliseconds of this age start with 1, those of the next one with 2.
+    """
+    total = sum(int(digit) * weight for digit, weight in zip(digits, _RRN_WEIGHTS, strict=False))
+    return digits[0] not in "12" and (11 - total % 11) % 10 == int(digits[12])
+
+
 def is_german_tax_id(digits: str) -> bool:
     """Tell whether 11 digits are a German tax id: one digit repeated among the first ten, and the check digit."""
     first_ten = digits[:10]

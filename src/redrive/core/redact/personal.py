@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from redrive.core.redact import numbers
+from redrive.core.redact.lettered import redact_lettered
 from redrive.core.redact.marks import MARK, Marks
 from redrive.core.redact.phones import is_phone
 
@@ -24,6 +25,9 @@ _LOCAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _DOMAIN: Final = re.compile(
     rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{MARK}])"
 )
+_ESCAPED_EMAIL: Final = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}(?:\\{1,2}u0040|&#64;)(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w-])"
+)
 _NOT_PEOPLE: Final = frozenset({"git", "svn", "hg", "gitlab", "gitea"})
 _NOT_DOMAINS: Final = frozenset(
     "png jpg jpeg gif svg webp ico css js ts tsx jsx mjs json yaml yml html xml toml service socket target timer mount slice"
@@ -31,44 +35,45 @@ _NOT_DOMAINS: Final = frozenset(
 )
 _DIGIT: Final = frozenset(b"0123456789")
 _DIGITS: Final = bytes(100 if byte in _DIGIT else 32 for byte in range(256))
-_SEPARATORS: Final = b" -./()+"
+# Spaces and dashes that typesetters use are unknown to the shape, which shows them as question marks.
+_SEPARATORS: Final = b" -./()+\xa0?"
+_PLAIN_SIGNS: Final = str.maketrans(
+    {**dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), **dict.fromkeys("\u2010\u2011\u2012\u2013", "-")}
+)
 # Every IBAN and national insurance number has five digits in a row, separators aside; every other number here has nine.
 _SOME: Final = b"d" * 5
 _ENOUGH: Final = b"d" * 9
 # A number: digits with at most two separators between them. Trying stops where the number ends, so each digit is read once.
 _NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
-_CARD: Final = re.compile(
-    r"[0-9]{12,19}|[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
-    r"|(?:[0-9]{4}[ -]){4}[0-9]{3}"
+_TYPESET_NUMBER: Final = re.compile(
+    r"[+(]{0,2}[0-9](?>(?:[ .()/\u00a0\u2007\u2009\u202f\u2010-\u2013-]{0,3}[0-9]){8,40})"
 )
-_SSN: Final = re.compile(r"[0-9]{3}([- ])[0-9]{2}\1[0-9]{4}")
+_CARD: Final = re.compile(
+    r"[0-9]{12,19}|[0-9]{4}([ ./-])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
+    r"|(?:[0-9]{4}[ -]){4}[0-9]{3}|[0-9]{4}(?: {0,2}[0-9]{4}){3}"
+)
+_SSN: Final = re.compile(r"[0-9]{3}([- .])[0-9]{2}\1[0-9]{4}")
 # The word must stand right before the number: no other number, and nothing already hidden, in between.
-_SSN_WORD: Final = re.compile(rf"(?:ssn|social.{{0,3}}security)[^0-9{MARK}]{{0,20}}\Z")
+_SSN_WORD: Final = re.compile(rf"(?:ssn|\bsocial)[^0-9{MARK}]{{0,20}}\Z")
 _RRN_WORD: Final = re.compile(rf"(?:rrn|resident|jumin|주민)[^0-9{MARK}]{{0,20}}\Z")
 _NO_SIGNS: Final = str.maketrans("", "", " +./()-")
 # Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
-_GLUE: Final = "_.$#+-"
+_GLUE: Final = "_.$+-"
 _GLUE_AFTER_DIGIT: Final = "/:"
-_CORSICA: Final = re.compile(
-    r"[12] ?[0-9]{2} ?[0-9]{2} ?2[ABab] ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}(?![0-9A-Za-z])"
-)
-_LETTERED: Final = re.compile(
-    r"[A-Z](?<![A-Za-z0-9_][A-Z])[A-Z](?:[0-9]{2}(?:[ -]?[A-Z0-9]){11,32}|(?: ?[0-9]{2}){3} ?[A-D](?![A-Za-z0-9_]))"
-)
-_NINO: Final = re.compile(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][0-9]{6}[A-D]")
 
 
 def redact_personal(text: str, marks: Marks) -> str:
     """Put a mark in place of every personal fact."""
     if "@" in text or "%40" in text:
         text = _redact_emails(text, marks)
+    if "u0040" in text or "&#64;" in text:
+        text = _ESCAPED_EMAIL.sub(marks.redacted("email"), text)
     shape = text.encode("latin-1", "replace").translate(_DIGITS, _SEPARATORS)
     if _SOME in shape:
-        text = _LETTERED.sub(lambda found: _lettered(found, marks), text)
-        if "2A" in text or "2B" in text or " 2a " in text or " 2b " in text:
-            text = _CORSICA.sub(lambda found: _corsican(found, marks), text)
+        text = redact_lettered(text, marks)
     if _ENOUGH in shape:
-        text = _NUMBER.sub(lambda found: _number(found, marks), text)
+        number = _NUMBER if text.isascii() else _TYPESET_NUMBER
+        text = number.sub(lambda found: _number(found, marks), text)
     return text
 
 
@@ -114,11 +119,13 @@ def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> boo
 def _number(found: re.Match[str], marks: Marks) -> str:
     """Judge one number in its surroundings."""
     text, start, end = found.string, found.start(), found.end()
-    if text[end : end + 1].isalnum() or (start > 0 and _is_glued(text, start)):
-        return found[0]
-    before = text[max(0, start - NEAR_MAX) : start]
-    # A bracket that does not close inside the number belongs to the sentence.
+    # A bracket that does not close inside the number belongs to the sentence, or opens a call.
     opening = "(" if found[0].startswith("(") and found[0].count("(") > found[0].count(")") else ""
+    if text[end : end + 1].isalnum() or (start > 0 and not opening and _is_glued(text, start)):
+        return found[0]
+    # What is called says nothing about its argument: `call(20240611123456)`.
+    is_called = opening and text[max(0, start - 1) : start].isalnum()
+    before = "" if is_called else text[max(0, start - NEAR_MAX) : start]
     whole = found[0][len(opening) :]
     kind = kind_of_number(whole, before)
     return opening + (marks.redacted(kind) if kind else _pieces_of_number(whole, before, marks))
@@ -129,6 +136,9 @@ def _is_glued(text: str, start: int) -> bool:
     last = text[start - 1]
     if last in _GLUE_AFTER_DIGIT:
         return text[max(0, start - 2) : start - 1].isdecimal()
+    if last == "#":
+        # `card#4111...` names what follows; `order #4111...` counts.
+        return not text[max(0, start - 2) : start - 1].isalpha()
     return last.isalnum() or last in _GLUE
 
 
@@ -146,6 +156,7 @@ def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:
 
 def kind_of_number(whole: str, before: str) -> str | None:
     """Return what kind of personal number `whole` is, given the text before it."""
+    whole = whole.translate(_PLAIN_SIGNS)
     digits = whole.translate(_NO_SIGNS)
     near = before.lower()
     if _CARD.fullmatch(whole) and numbers.is_card(digits):
@@ -159,32 +170,16 @@ def _is_national_id(whole: str, digits: str, near: str) -> bool:
     if len(digits) == 9:
         is_told = _SSN_WORD.search(near) is not None
         shaped = _SSN.fullmatch(whole)
-        is_written = is_told if shaped is None or shaped[1] == " " else True
+        is_written = is_told if shaped is None or shaped[1] != "-" else True
         return is_written and (shaped is not None or digits == whole) and numbers.is_ssn(digits)
     if len(digits) == 13 and re.fullmatch(r"[0-9]{6}-[1-8][0-9]{6}", whole):
         return numbers.is_rrn(digits)
-    if len(digits) == 13 and digits == whole:
-        return _RRN_WORD.search(near) is not None and numbers.is_rrn(digits)
-    if len(digits) == 11 and re.fullmatch(r"[0-9]{11}|[0-9]{2} [0-9]{3} [0-9]{3} [0-9]{3}", whole):
+    if len(digits) == 13 and re.fullmatch(r"[0-9]{6} ?[1-8][0-9]{6}", whole):
+        return numbers.is_rrn(digits) and (_RRN_WORD.search(near) is not None or numbers.is_clear_rrn(digits))
+    if len(digits) == 11 and re.fullmatch(r"[0-9]{11}|[0-9]{2}([ /])[0-9]{3}\1[0-9]{3}\1[0-9]{3}", whole):
         return numbers.is_german_tax_id(digits)
-    if len(digits) == 15 and re.fullmatch(r"[12] ?(?:[0-9]{2} ?){3}[0-9]{3} ?[0-9]{3} ?[0-9]{2}", whole):
+    if len(digits) == 15 and re.fullmatch(
+        r"[12][ -]?(?:[0-9]{2}[ -]?){3}[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}", whole
+    ):
         return numbers.is_nir(digits)
     return False
-
-
-def _lettered(found: re.Match[str], marks: Marks) -> str:
-    """Judge a number that starts with two capital letters: an IBAN or a British national insurance number."""
-    whole = found[0]
-    compact = re.sub(r"[ -]", "", whole)
-    if _NINO.fullmatch(compact):
-        return marks.redacted("national-id")
-    length = numbers.iban_length(compact[:2])
-    if length is None or len(compact) < length or not numbers.is_iban(compact[:length]):
-        return whole
-    last = [place for place, sign in enumerate(whole) if sign not in " -"][length - 1]
-    rest = whole[last + 1 :]
-    return whole if rest[:1].isalnum() else marks.redacted("iban") + rest
-
-
-def _corsican(found: re.Match[str], marks: Marks) -> str:
-    return marks.redacted("national-id") if numbers.is_nir(found[0].replace(" ", "")) else found[0]

@@ -23,21 +23,27 @@ _NATIONAL: Final = re.compile(
     r"|\([1-9][0-9]\) ?9?[0-9]{4}-[0-9]{4}"
     # Korea: mobile and area codes, also with the country code but no plus sign.
     r"|82-10-[0-9]{4}-[0-9]{4}"
-    r"|0(?:1[016-9]|2|[3-6][1-5]|70|50[0-9])([-. ])[0-9]{3,4}\1[0-9]{4}"
+    # China: mobile.
+    r"|1[3-9][0-9]([ -])[0-9]{4}\1[0-9]{4}"
+    r"|0(?:1[016-9]|2|[3-6][1-5]|70|50[0-9])([-. ])[0-9]{3,4}\2[0-9]{4}"
     # France: five pairs with one separator.
-    r"|0[1-9](?:([ .-])[0-9]{2})(?:\2[0-9]{2}){3}"
+    r"|0[1-9](?:([ .-])[0-9]{2})(?:\3[0-9]{2}){3}"
     # Britain: spaced groups after a leading zero, the area code perhaps in brackets.
     r"|0[1-9][0-9]{2,4} [0-9]{3,4} ?[0-9]{3,4}|\(0[1-9][0-9]{0,4}\) ?[0-9]{3,4}[ -]?[0-9]{3,5}"
     r"|02[0-9] [0-9]{4} [0-9]{4}|07[0-9]{3} [0-9]{3} ?[0-9]{3}"
     # Germany: area code, then one separator, then the number in one or more groups.
     r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{5,8}"
-    r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{2,4}(?:[ -][0-9]{2,4}){1,3}"
+    r"|0[1-9][0-9]{1,4}(?: ?[/-] ?| )[0-9]{2,4}(?: [0-9]{2,4}){0,3}[ -][0-9]{2,4}"
 )
 # Two zeros stand for the plus sign, before the codes of the countries above and some neighbours.
 _DIALLED: Final = re.compile(r"00(?:1|3[1-9]|4[0-9]|6[1-5]|8[126]|91)[ -]")
 _COORDINATES: Final = re.compile(r"\+[0-9]{1,3}\.[0-9]+-[0-9]{1,3}\.[0-9]+")
+# A stock number, whatever its groups look like.
+_STOCK: Final = re.compile(
+    r"\b(?:sku|part|item|isbn|serial|invoice|model|article)[ #:=_.-]{0,3}(?:no|number|nr)?[ #:=.-]{0,3}$"
+)
 _TOLD: Final = re.compile(
-    r"(?:phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
+    r"(?:wa\.me/|\bph:? |phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
     r"[\"']?(?:no\.?|number)?(?:(?:me |us )?(?:at|on|to))?[:= ]{0,3}[\"']?$"
 )
 
@@ -53,7 +59,9 @@ def is_phone(whole: str, digits: str, near: str) -> bool:
         return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _is_decimal(whole)
     # Nine digits are enough only in Seoul, where a slash sets the area code apart, or after a telling word.
     is_clear = count >= 10 or whole.startswith(("02-", "02 ", "02.", "(02)")) or "/" in whole
-    return (is_clear and _NATIONAL.fullmatch(whole) is not None) or _TOLD.search(near) is not None
+    if is_clear and _NATIONAL.fullmatch(whole) and not _STOCK.search(near):
+        return True
+    return _TOLD.search(near) is not None
 
 
 def _is_decimal(whole: str) -> bool:

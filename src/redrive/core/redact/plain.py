@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.core.redact.judgement import in_source, is_in_string
+from redrive.core.redact.lines import in_source, is_in_string
 from redrive.core.redact.marks import MARK
 from redrive.core.redact.names import NAME_CHARACTERS, Telling, telling
 from redrive.core.redact.repeats import Judged
@@ -38,7 +38,7 @@ What follows the value must end it, and must not make a type of it as in `key: s
 _CLOSE, _SEPARATOR, _OPEN, _HIDDEN, _VALUE = 2, 3, 4, 5, 6
 # A query parameter, and what may be a resource such as `arn:...:secret:`, have rules of their own.
 _ODD_BEFORE: Final = frozenset("?&:")
-_SHORT_NAME: Final = 4
+_SHORT_NAME: Final = 5
 _KINDS: Final = frozenset({"password", "secret"})
 _INNER_DIGIT: Final = re.compile("[0-9][A-Za-z0-9]")
 _LINE_ENDS: Final = ("", "\n", "\r")
@@ -56,6 +56,8 @@ def judged_plainly(text: str, floor: int, hit: int, plain: re.Match[str]) -> Jud
     if before in _ODD_BEFORE or (before == " " and looked_at - start <= _SHORT_NAME):
         return None
     name = text[start:looked_at]
+    if name in ("pass", "PASS"):
+        return None
     said = telling(name.strip("-."))
     if said is None:
         return Judged(looked_at, value, None)

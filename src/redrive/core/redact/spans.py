@@ -22,7 +22,7 @@ BARE_MAX: Final = 256
 LINE_MAX: Final = 2048
 """As much of a header line is read before it is judged."""
 
-_OPENING: Final = re.compile(r"[bBuUrRfF]{0,2}(\\{0,15}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)")
+_OPENING: Final = re.compile(r"[bBuUrRfFN@]{0,2}(\\{0,15}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)")
 _BARE: Final = re.compile(
     r"(?>(?:[^\s\"'`<>&;,(){}\[\]\\|%]++"
     r"|%(?!26|2[cC]|22)"

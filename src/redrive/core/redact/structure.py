@@ -16,7 +16,7 @@ from uuid import UUID
 
 from redrive.core.redact.marks import placeholder
 from redrive.core.redact.names import Telling, telling
-from redrive.core.redact.values import is_inert, is_random
+from redrive.core.redact.values import is_inert, is_pin, is_random
 
 DEPTH_MAX: Final = 64
 """What is nested deeper than this is replaced by `<redacted:depth>`."""
@@ -126,6 +126,9 @@ class Walk:
             is_secret = isinstance(text, str) and is_random(text)
             return placeholder(said.kind) if is_secret else self.value(item, depth + 1)
         is_nothing = item is None or isinstance(item, bool) or (isinstance(text, str) and is_inert(text))
+        if said.kind == "pin" and isinstance(text, (str, int)):
+            # The pin of a circuit has a small number, or a name.
+            is_nothing = not is_pin(str(text))
         return self.value(item, depth + 1) if is_nothing else placeholder(said.kind)
 
     def _sequence(self, value: list[object], depth: int) -> object:

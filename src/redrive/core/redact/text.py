@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from redrive.core.redact.assignments import redact_assignments
+from redrive.core.redact.blocks import redact_blocks
 from redrive.core.redact.commands import redact_commands
 from redrive.core.redact.literals import Literals
 from redrive.core.redact.marks import Marks, placeholder
@@ -30,6 +31,7 @@ _PASSES: Final[tuple[Callable[[str, Marks], str], ...]] = (
     redact_urls,
     redact_commands,
     redact_assignments,
+    redact_blocks,
     redact_personal,
 )
 

@@ -178,6 +178,8 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             rf"amzn\.mws\.{_UUID}",
             rf"AQVN{_DIGIT}[\w-]{{35,38}}(?![\w-])",
             r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
+            # The older tokens of Azure DevOps are nothing but 32 bytes in base32.
+            r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])",
             r"dnkey-[\w-]{60,}+",
             rf"2{_APART_BY_ONE}{_MIXED}[A-Za-z0-9]{{26}}_[A-Za-z0-9]{{21}}(?![\w-])",
         ),
@@ -228,6 +230,11 @@ LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
     # The address of a MySQL server as Go writes it: `user:password@tcp(host)/name`.
     ("@tcp(", "url-credentials", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
     (":AA", "telegram", r"(?<![0-9])[0-9]{6,12}:AA[\w-]{28,}+"),
+    ("/bot", "telegram", r"(?<=/bot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
+    ("%2Fbot", "telegram", r"(?<=%2Fbot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
+    ("elegram", "telegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
+    ("Bot(", "telegram", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
+    (",v1=", "secret", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
     ("hooks.slack.com/", "webhook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/-]{16,}+"),
     ("/webhooks/", "webhook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
     ("webhook.office.com/", "webhook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),

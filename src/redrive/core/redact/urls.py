@@ -11,10 +11,13 @@ import re
 from typing import Final
 
 from redrive.core.redact.marks import FIRST_MARK, Marks
-from redrive.core.redact.values import RANDOM_MIN, is_inert, is_random
+from redrive.core.redact.values import RANDOM_MIN, is_guarded, is_inert, is_random
 
 USERINFO_MAX: Final = 1024
 """User name and password of a URL are looked for in this many characters."""
+
+BARE_MAX: Final = 128
+"""User name and password of an address without a scheme are looked for in this many characters."""
 
 LONE_USER_MIN: Final = 20
 """A user name without a password is taken for a token from this length on."""
@@ -27,6 +30,9 @@ _LOOSE_USERINFO: Final = re.compile(
 # A host with properties, as in `jdbc:sqlserver://host:1433;user=sa;password=p@ss`, has no user information.
 _PROPERTIES: Final = re.compile(r"[\w.-]{1,128}+(?:[\\:][\w]{1,32})?;[A-Za-z]{1,32} ?=")
 _WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNORECASE)
+_HOST_AND_PORT: Final = re.compile(r"@(?=[A-Za-z0-9.-]{1,100}:[0-9]{2,5}(?![\w.:]))")
+_VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]")
+_LAST_WORD: Final = re.compile(r"\A[^\s/@\"'`<>(){}\[\]]+")
 _ENCODED: Final = re.compile(
     r"%3[aA]%2[fF]%2[fF]((?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64}))%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
 )
@@ -36,7 +42,10 @@ def redact_urls(text: str, marks: Marks) -> str:
     """Put a mark in place of the password, or of the lone token, of every URL."""
     if "%3A%2F%2F" in text or "%3a%2f%2f" in text:
         text = _ENCODED.sub(lambda found: _encoded(found, marks), text)
-    if "://" not in text or "@" not in text:
+    if "@" not in text:
+        return text
+    text = _redact_bare(text, marks)
+    if "://" not in text:
         return text
     pieces: list[str] = []
     done = 0
@@ -49,6 +58,23 @@ def redact_urls(text: str, marks: Marks) -> str:
             done = span[1]
             start = done
         at = text.find("://", start)
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _redact_bare(text: str, marks: Marks) -> str:
+    """Put marks in place of passwords in addresses without a scheme: `user:password@host:5432/name`."""
+    pieces: list[str] = []
+    done = 0
+    for found in _HOST_AND_PORT.finditer(text):
+        at = found.start()
+        word = _LAST_WORD.search(text[max(done, at - BARE_MAX) : at][::-1])
+        user, colon, password = word[0][::-1].partition(":") if word else ("", "", "")
+        if user and colon and is_guarded(password) and not _VERSION.match(password):
+            pieces += (text[done : at - len(password)], marks.redacted("url-credentials"))
+            done = at
+    if not pieces:
+        return text
     pieces.append(text[done:])
     return "".join(pieces)
 

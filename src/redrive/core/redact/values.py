@@ -36,7 +36,7 @@ _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
     r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
     r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
-    r"|(?:env|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
+    r"|(?:env|file|fd|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
 )
 # The name of a header, such as `X-Api-Key`, and a file: a root that systems have, or an extension, and no random piece.
 _HEADER_NAME: Final = re.compile(r"[A-Z][A-Za-z]*(?:-[A-Z][A-Za-z]*)+")
@@ -51,6 +51,9 @@ _NAMED_FILE: Final = re.compile(
 _BOUND: Final = re.compile(r"[:@][A-Za-z_]+")
 _CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
+# Nobody numbers variables in hundreds; passwords often end that way.
+_NUMBERED: Final = re.compile("[0-9]{3}")
+_PIN: Final = re.compile("[0-9]{4,8}")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
 # Words of a passphrase set apart by dashes; `case-sensitive` and `out-of-date` are words of a sentence.
 _DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
@@ -96,7 +99,9 @@ def is_expression(value: str) -> bool:
     if _DOTTED.fullmatch(looked_at):
         return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
     # A bare name such as `password` or `new_token` on the right-hand side is a variable.
-    is_name = _IDENTIFIER.fullmatch(looked_at) or ("_" in looked_at and looked_at.isidentifier())
+    is_name = _IDENTIFIER.fullmatch(looked_at) or (
+        "_" in looked_at and looked_at.isidentifier() and not _NUMBERED.search(looked_at)
+    )
     return bool(is_name) and telling(looked_at) is not None and not is_random(looked_at)
 
 
@@ -122,12 +127,21 @@ def is_verdict(value: str) -> bool:
 def is_guarded(value: str) -> bool:
     """Tell whether a word in running text looks like a password: six characters, letters mixed with digits or signs."""
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
-    if len(looked_at) < 6 or looked_at.lower() in words.HASH_WORDS or _UUID.fullmatch(looked_at):
+    if (
+        len(looked_at) < 6
+        or looked_at.lower().partition("-")[0] in words.HASH_WORDS
+        or _UUID.fullmatch(looked_at)
+    ):
         return False
     if not any(map(str.isalpha, looked_at)):
         return False
     is_odd = any(map(str.isdigit, looked_at)) or _ODD.search(looked_at) is not None
     return is_odd or _DASHED_WORDS.fullmatch(looked_at) is not None
+
+
+def is_pin(value: str) -> bool:
+    """Tell whether a value is a number to be typed in: four to eight digits."""
+    return _PIN.fullmatch(value) is not None
 
 
 def is_random(value: str) -> bool:

@@ -15,14 +15,38 @@ def _split(words: str) -> frozenset[str]:
 
 PASSWORDS: Final = _split(
     "password passwords passwd pwd passphrase passphrases passcode passwort kennwort passe motdepasse requirepass contrasena senha"
-    " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass"
+    " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass rootpw adminpw bindpw imappass keypass"
+    " storepass passwrd psw pswd masterauth wachtwoord haslo losenord senord salasana adgangskode passord jelszo heslo sifre parola"
+    " lozinka geslo slaptazodis"
 )
+# Other scripts have no cases and no words within names; a phrase is found by all of it and judged by its last word.
+FOREIGN_PASSWORDS: Final = frozenset(
+    {
+        *(
+            "пароль",
+            "пароля",
+            "密码",
+            "密碼",
+            "口令",
+            "パスワード",
+            "暗証番号",
+            "비밀번호",
+            "암호",
+            "κωδικός",
+            "סיסמה",
+            "รหัสผ่าน",
+        ),
+        *("كلمة المرور", "كلمة السر", "mật khẩu", "hasło", "jelszó", "parolă", "şifre", "slaptažodis"),
+    }
+)
+FOREIGN_SECRETS: Final = frozenset({"密钥", "密鑰", "令牌", "トークン", "토큰", "токен", "секрет"})
+PARTICLES: Final = "은는이가을를はがを是为為"
 PASSWORD_ENDINGS: Final = ("password", "passwd", "pwd", "passphrase")
 HARMLESS_PASSES: Final = _split(
     "first second third single multi one two by render next last boarding test low high band dry full"
 )
 HASH_WORDS: Final = _split(
-    "sha1 sha256 sha512 base64 argon2 argon2i argon2id pbkdf2 oauth2 utf-8 ed25519 bcrypt2 aes256 2fa"
+    "md5 sha1 sha256 sha512 base64 argon2 argon2i argon2id pbkdf2 oauth2 utf-8 utf ed25519 bcrypt2 aes256 2fa"
 )
 COOKIES: Final = _split(
     "cookie cookies cookie2 setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken"
@@ -44,11 +68,11 @@ SECRET_ENDINGS: Final = (
     "credentials",
 )
 UNCERTAIN: Final = _split(
-    "tokens auth signature sig salt nonce session hmac oauth pin passkey apisecretkey authn xauth macaroon license pepper"
+    "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth macaroon license pepper"
 )
 KEY_QUALIFIERS: Final = _split(
     "api access secret private account auth encryption decryption signing signature master shared ssh deploy webhook"
-    " license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
+    " preshared license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
     " integration ingest ingestion stripe openai anthropic azure aws gcp gemini mistral cohere groq together deepseek"
     " datadog dd sendgrid mailgun mailchimp twilio algolia pinecone notion airtable linear sentry newrelic plaid braintree"
     " square adyen cloudflare linode heroku okta auth0 supabase anon role vault unseal recovery seed wallet ed ecdsa tls"
@@ -70,10 +94,14 @@ SECRET_PAIRS: Final = frozenset(
     for lasts, befores in (
         (
             "code codes",
-            "auth authorization verification security otp mfa totp recovery backup pass login pairing device",
+            "auth authorization verification security otp mfa totp recovery backup pass login pairing device pin sms fa access unlock"
+            " confirmation",
         ),
         ("phrase", "seed recovery pass"),
         ("string", "connection"),
+        ("answer", "security secret"),
+        ("sandi", "kata"),
+        ("auth", "rediscli redis"),
         ("pat", "github gitlab gh gl git azure devops ext azdo ghcr bitbucket"),
     )
     for last in lasts.split()
@@ -99,7 +127,12 @@ HARMLESS_TAILS: Final = _split(
     " middleware rotation iterations rounds cost encoder decoder generator checker reset settings options config"
     " description message title help visible placeholder autocomplete input widget form page view user username owner"
     " stream buffer limiter counter budget estimate tokenizer ref reference refs namespace region bits curve usages ops"
-    " error_code reason category group groups level host port server servers agent plugin module handler handlers"
+    " oldpwd error_code reason category group groups level host port server servers agent plugin module handler handlers"
+)
+# What stands beside the secrets in a block of them.
+BLOCK_FACTS: Final = _split(
+    "account bucket zone project email profile external environment driver login target uid gid created from tenant cluster"
+    " organization org team app application role key commit sha checksum digest revision"
 )
 HARMLESS_WORDS: Final = _split("count policy max min total num number of per no without missing invalid bad")
 
@@ -117,7 +150,12 @@ INERT_WORDS: Final = (
         " generated private public protected static final const let var def class function return await async new if else"
         " authentication authorization verification validation too at least be only used using unchanged same confidential"
         " hs256 hs384 hs512 rs256 rs384 rs512 es256 es384 es512 ps256 ps384 ps512 eddsa"
-        " sensitive secured protected inherit unsupported supported available provided specified given found given. it your my our"
+        " sensitive secured protected inherit see ask check contact refer stored kept identifier ident eof semicolon newline unsupported supported available provided specified given found given. it your my our"
+    )
+    | _split(
+        "requis requise obligatoire incorrecte invalide manquant falsch fehlt erforderlich vergessen requerida requerido obligatoria"
+        " obligatorio incorrecta inválida obrigatória incorreta verplicht onjuist ongeldig vereist errata obbligatoria wymagane saknas"
+        " ungültig oublié"
     )
     | TYPE_WORDS
     | HASH_WORDS
@@ -126,7 +164,8 @@ PROSE_WORDS: Final = _split(
     "is was are be been must should may can cannot could not no the a an this that for and or of to from with without field"
     " required invalid missing expected unexpected expired too short long least characters character contain contains"
     " match matches does did do has have at in on by when while because only used using value failed error your"
-    " authentication please enter wrong incorrect needs need never will would"
+    " authentication please enter wrong incorrect needs need never will would see ask check contact refer stored kept muss darf doit"
+    " debe deve moet updated successfully"
 )
 VERDICT_WORDS: Final = _split(
     "required must should invalid field fields characters character least missing expired incorrect short long empty valid"

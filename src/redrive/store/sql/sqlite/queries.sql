@@ -56,16 +56,26 @@ UPDATE jobs SET status = 'processing', lease_token = ?, worker_id = ?, dispatch 
 WHERE id IN (
     SELECT id FROM jobs WHERE lane_id = ? AND status = 'queued' AND priority = ? AND run_at <= ?
     ORDER BY run_at, id LIMIT ?
-)
-RETURNING id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, cancel_asked, expires_at, codes,
-    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END, run_at;
+);
 
--- name: claimed_before
+-- name: claimed
+-- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
+SELECT group_concat(
+    '[' || id || ',' || lease_token || ',' || dispatch || ',' || lane_id || ',' || attempt || ',' || round || ',' || snoozes
+    || ',' || suspect_count || ',' || crash_count || ',' || cancel_asked || ',' || coalesce(expires_at, 'null') || ','
+    || coalesce(CAST(codes AS TEXT), 'null') || ','
+    || CASE WHEN input IS NOT NULL THEN CAST(input AS TEXT) WHEN input_from = 0 AND payload IS NOT NULL THEN CAST(payload AS TEXT)
+    ELSE 'null,' || input_from END || ']')
+FROM (SELECT * FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY priority, run_at, id);
+
+-- name: claimed_rows
 SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, cancel_asked, expires_at, codes,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END, run_at
-FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY run_at, id;
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
+FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY priority, run_at, id;
+
+-- name: large_value
+SELECT value FROM job_values WHERE job_id = ? AND dispatch = ?;
 
 -- name: is_known
 SELECT 1 FROM workers WHERE id = ?;

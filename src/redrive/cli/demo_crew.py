@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's workers and its scenes: the model goes down and comes back, the worker is killed, another one takes over.
+
+Workers are real processes, started with the command a user would type. What happens next follows from what the store says, never
+from how much time has passed, so that a slow machine plays the same scenes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from redrive.cli.demo_view import View
+from redrive.cli.demo_watch import Watch
+from redrive.cli.flaky import FlakyUpstream
+from redrive.core.breaker_state import Phase
+from redrive.engine.runtime import CURRENT
+
+CONCURRENCY: Final = 48
+LEASE_SECONDS: Final = 2.0
+COMMAND: Final = (
+    *("worker", "redrive.cli.demo_flow:flow"),
+    *("--concurrency", str(CONCURRENCY), "--lease", f"{LEASE_SECONDS:g}"),
+)
+KILL_AT: Final = 0.60
+"""The share of jobs that have ended when the worker is killed."""
+LOOK_SECONDS: Final = 0.2
+STALL_SECONDS: Final = 120.0
+"""So long nothing may move before the demo gives up."""
+LAST_WORDS: Final = 1_000
+"""Characters shown of what a worker wrote before it ended."""
+
+
+class Crew:
+    """The workers, one after the other; each is a process of its own, and writes into one log."""
+
+    def __init__(self, database: str, log: Path) -> None:
+        self._database = database
+        self._log = log
+        self._worker: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> int:
+        """Start a worker, as one would by hand; return its process id."""
+        program = (sys.executable, "-c", "from redrive.cli.app import main; main()")
+        with self._log.open("ab") as log:
+            self._worker = subprocess.Popen(  # noqa: S603 - our own command, with our own arguments.
+                [*program, *COMMAND, "--database-url", self._database],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return self._worker.pid
+
+    @property
+    def is_working(self) -> bool:
+        """Whether there is a worker, and it has not ended."""
+        return self._worker is not None and self._worker.poll() is None
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the workers wrote."""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-LAST_WORDS:]
+
+    def kill(self) -> None:
+        """Kill the worker as the system would: no warning, and nothing cleaned up."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker.wait()
+
+    def end(self) -> None:
+        """Let the worker end politely; one that does not is killed."""
+        if self._worker is None:
+            return
+        self._worker.terminate()
+        try:
+            self._worker.wait(STALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@dataclass(slots=True)
+class Scenes:
+    """What happens, in order."""
+
+    watch: Watch
+    view: View
+    crew: Crew
+    upstream: FlakyUpstream
+    is_killed: bool = False
+    was_down: bool = False
+    phase: Phase = Phase.CLOSED
+    moved_at: float = 0.0
+
+    def play(self) -> str | None:
+        """Play until every job has ended; return what went wrong with the demo itself, if anything did."""
+        self._start("the first worker")
+        watch = self.watch
+        while True:
+            before = watch.seq
+            watch.look()
+            if watch.seq != before:
+                self.moved_at = watch.elapsed
+            self._tell_changes()
+            self.view.show(watch)
+            if watch.ended >= watch.total:
+                return None
+            if not self.crew.is_working:
+                return f"the worker ended by itself; its last words: {self.crew.last_words}"
+            if watch.elapsed - self.moved_at > STALL_SECONDS:
+                return f"nothing has moved for {STALL_SECONDS:g} s"
+            if not self.is_killed and watch.ended >= KILL_AT * watch.total and watch.jobs("processing"):
+                self._kill()
+            CURRENT.get().clock.sleep(LOOK_SECONDS)
+
+    def _start(self, who: str) -> None:
+        pid = self.crew.start()
+        self.view.tell(f"{who} starts, process {pid}: redrive {' '.join(COMMAND)}", "bold green")
+
+    def _kill(self) -> None:
+        self.is_killed = True
+        self.crew.kill()
+        self.watch.look()
+        self.view.tell(
+            f"kill -9: the worker is dead, with {self.watch.jobs('processing')} jobs in its hands; "
+            f"they come back when its lease of {LEASE_SECONDS:g} s has ended",
+            "bold red",
+        )
+        self._start("another worker")
+
+    def _tell_changes(self) -> None:
+        """Announce the outage, and what the breaker does about it."""
+        is_down = self.upstream.outage.is_on
+        if is_down and not self.was_down:
+            self.view.tell("the model is down: it answers 503 to everything", "bold yellow")
+        if self.was_down and not is_down:
+            self.view.tell("the model is back", "bold yellow")
+        self.was_down = is_down
+        is_held, was_held = self.watch.phase is not Phase.CLOSED, self.phase is not Phase.CLOSED
+        if is_held and not was_held:
+            self.view.tell("the breaker opens: jobs wait in the store, and burn no attempt", "bold cyan")
+        if was_held and not is_held:
+            self.view.tell("a probe went through, the breaker closes: jobs are let go gradually", "bold cyan")
+        self.phase = self.watch.phase

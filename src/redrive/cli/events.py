@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive events` and `redrive stats`: what has happened, as it happens if wanted, and how many jobs are in which state.
+
+`stats` reads counters and is cheap however many jobs there are; `doctor --deep` compares them with a recount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Final, Literal
+
+import typer
+
+from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, text_of
+from redrive.cli.options import Database, Format, Limit, OfPipeline, Output, existing
+from redrive.engine.client import Redrive
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
+from redrive.ops import inspect
+from redrive.ops.inspect import Event, known_job
+
+LOOK_SECONDS: Final = 0.2
+PAGE: Final = 500
+COLUMNS: Final = ("at", "job", "pipeline", "stage", "attempt", "outcome", "code", "sentence")
+OPERATION_COLUMNS: Final = ("at", "actor", "verb", "subject", "reason")
+STATES: Final = ("queued", "processing", "complete", "failed", "cancelled")
+
+
+def events(
+    *,
+    job: Annotated[int | None, typer.Option("--job", metavar="ID", help="Of this job.")] = None,
+    pipeline: OfPipeline = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+    operations: Annotated[
+        bool, typer.Option("--operations", help="What people did, instead of what attempts came to.")
+    ] = False,
+    limit: Limit = 50,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Show the latest attempts with their outcome and the reason, oldest first."""
+    if operations and (job is not None or pipeline is not None or follow):
+        raise ConfigurationError(
+            field="--operations", value=True, rule="stands alone", fix="Leave the other filters out."
+        )
+    with existing(database_url) as rd:
+        if operations:
+            done = inspect.operations(rd.store, limit)
+            answer_rows(done, OPERATION_COLUMNS, output, empty="nobody did anything yet")
+            return
+        if job is not None:
+            known_job(rd.store, job)
+        # Where to go on is asked first: an event between the two questions is then shown twice rather than never.
+        last = inspect.last_event(rd.store)
+        latest = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
+        if not follow:
+            answer_rows(latest, COLUMNS, output, empty="nothing has happened yet")
+            return
+        _show([event for event in latest if event.seq <= last], output)
+        with suppress(KeyboardInterrupt):
+            _follow(rd, last, output, job=job, pipeline=pipeline)
+
+
+def stats(
+    *,
+    by: Annotated[
+        Literal["all", "pipeline", "stage"], typer.Option("--by", help="What to count apart.")
+    ] = "all",
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Count jobs by state."""
+    with existing(database_url) as rd:
+        counted = inspect.counts(rd.store)
+    if by == "all":
+        totals = _summed(list(counted.values()))
+        answer_facts({**totals, "total": sum(totals.values())}, output)
+        return
+    names = [(pipeline, stage if by == "stage" else None) for pipeline, stage in counted]
+    rows: list[dict[str, object]] = []
+    for pipeline, stage in dict.fromkeys(sorted(names, key=str)):
+        these = [found for lane, found in counted.items() if lane[0] == pipeline and stage in {None, lane[1]}]
+        totals = _summed(these)
+        shown: dict[str, object] = (
+            {"pipeline": pipeline} if stage is None else {"pipeline": pipeline, "stage": stage}
+        )
+        rows.append(
+            {**shown, **{state: totals.get(state, 0) for state in STATES}, "total": sum(totals.values())}
+        )
+    columns = (*(("pipeline", "stage") if by == "stage" else ("pipeline",)), *STATES, "total")
+    answer_rows(rows, columns, output, empty="there is no job yet")
+
+
+def _summed(counted: Sequence[dict[str, int]]) -> dict[str, int]:
+    totals = {state: sum(found.get(state, 0) for found in counted) for state in STATES}
+    return {state: count for state, count in totals.items() if count}
+
+
+def _follow(rd: Redrive, last: int, output: Format, *, job: int | None, pipeline: str | None) -> None:
+    while True:
+        end = inspect.last_event(rd.store)
+        news = inspect.events_after(rd.store, last, job=job, pipeline=pipeline, limit=PAGE)
+        _show(news, output)
+        if len(news) < PAGE:
+            # All up to here was looked at, also what the filter left out.
+            last = max(end, news[-1].seq if news else 0)
+            CURRENT.get().clock.sleep(LOOK_SECONDS)
+        else:
+            last = news[-1].seq
+
+
+def _show(news: Sequence[Event], output: Format) -> None:
+    for event in news:
+        if output == "json":
+            answer_line(event)
+            continue
+        line = text_of(f"{event.at:%H:%M:%S}  job {event.job}  {event.pipeline}.{event.stage}  ")
+        line.append(f"attempt {event.attempt}  ").append_text(text_of(event.outcome))
+        line.append(f"  {event.code or ''} {event.sentence or event.reason or ''}".rstrip())
+        console().print(line, soft_wrap=True)

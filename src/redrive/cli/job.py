@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive job`: list jobs page by page, tell the whole story of one, cancel one.
+
+It cannot bring a job back. Texts shown were redacted when they were stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+import typer
+
+from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, say, table_of
+from redrive.cli.options import Actor, Database, Limit, OfPipeline, Output, Reason, Yes, confirm, existing
+from redrive.ops import inspect
+from redrive.ops.inspect import JobFilter, JobStory
+from redrive.ops.oversight import present_user
+
+app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
+
+Status = Literal["queued", "processing", "complete", "failed", "cancelled"]
+JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
+
+
+@app.command("list")
+def list_(
+    *,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="In this state.")] = None,
+    pipeline: OfPipeline = None,
+    stage: Annotated[str | None, typer.Option("--stage", help="In this stage.")] = None,
+    run: Annotated[int | None, typer.Option("--run", help="Of this run.")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", help="Of this owner.")] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", help="Older than this one: the next page.")
+    ] = None,
+    limit: Limit = 50,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """List jobs, newest first."""
+    which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
+    with existing(database_url) as rd:
+        found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
+    columns = ("id", "pipeline", "stage", "status", "attempt", "waiting", "error_code", "run_at")
+    answer_rows(found, columns, output, empty="no job is like that")
+    if output == "table" and len(found) == limit:
+        say(f"more: --before {found[-1].id}")
+
+
+@app.command()
+def show(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
+    """Show one job: what it is, every attempt with its decision, its dead letter."""
+    with existing(database_url) as rd:
+        story = inspect.story_of(rd.store, job_id)
+    if output == "json":
+        live = [letter for letter in story.letters if letter.state != "resolved"]
+        answer_json(
+            {
+                **asdict(story.facts),
+                "attempts": story.attempts,
+                "dead_letter": live[-1] if live else None,
+                "operations": story.operations,
+            }
+        )
+    else:
+        _tell(story)
+
+
+@app.command()
+def cancel(
+    job_id: JobId,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Cancel a job: at once while it is queued; one that runs is told."""
+    with existing(database_url) as rd:
+        before = inspect.known_job(rd.store, job_id).facts
+        if before.status in {"queued", "processing"}:
+            confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?", is_sure=yes)
+        status = rd.cancel(job_id, reason=reason, actor=actor or present_user())
+        facts = inspect.known_job(rd.store, job_id).facts
+    answer_facts({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked}, output)
+    if status != "cancelled" and not facts.is_cancel_asked:
+        say(f"error: job {job_id} has ended as {status}; there is nothing to cancel")
+        raise typer.Exit(1)
+
+
+def _tell(story: JobStory) -> None:
+    facts = {name: value for name, value in asdict(story.facts).items() if value is not None}
+    answer_facts(facts, "table")
+    if story.attempts:
+        columns = ("dispatch", "stage", "attempt", "outcome", "code", "duration", "sentence")
+        rows = [
+            {**attempt, "duration": f"{attempt['duration']:.3g} s", "sentence": _why(attempt)}
+            for attempt in story.attempts
+        ]
+        console().print(table_of(rows, columns))
+    for letter in story.letters:
+        if letter.state == "resolved":
+            continue
+        console().print(f"dead letter {letter.id} ({letter.state}), group {letter.fingerprint}")
+        console().print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
+        console().print(letter.stack.rstrip(), soft_wrap=True)
+    if story.operations:
+        console().print(
+            table_of([asdict(each) for each in story.operations], ("at", "actor", "verb", "reason"))
+        )
+
+
+def _why(attempt: dict[str, object]) -> object:
+    return attempt["sentence"] or attempt["message"] or attempt["reason"]

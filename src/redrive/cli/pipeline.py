@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive pipeline`: the pipelines a database knows, with what waits and who works on them; pause one, resume it.
+
+A pipeline is known here by its name; its code is not imported.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from redrive.cli.answers import answer_facts, answer_rows, say
+from redrive.cli.options import Actor, Database, Output, PipelineName, Reason, by, existing
+from redrive.ops import pausing
+from redrive.ops.pausing import PipelineFacts
+
+app = typer.Typer(help="Look at pipelines, pause and resume them.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(*, database_url: Database = None, output: Output = "table") -> None:
+    """List pipelines, with what waits in each and how many workers serve it."""
+    with existing(database_url) as rd:
+        found = [_row_of(each) for each in pausing.pipelines(rd.store)]
+    columns = ("name", "stages", "queued", "processing", "workers", "paused_at")
+    answer_rows(found, columns, output, empty="there is no pipeline yet")
+
+
+@app.command()
+def pause(
+    name: PipelineName,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Claim nothing more of a pipeline; what runs ends its stage."""
+    with existing(database_url) as rd:
+        if not pausing.pause(rd.store, name, by(actor, reason)):
+            say(f"{name} was paused already")
+    answer_facts({"pipeline": name, "is_paused": True}, output)
+
+
+@app.command()
+def resume(
+    name: PipelineName,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Let a paused pipeline go on."""
+    with existing(database_url) as rd:
+        if not pausing.resume(rd.store, name, by(actor, reason)):
+            say(f"{name} was not paused")
+    answer_facts({"pipeline": name, "is_paused": False}, output)
+
+
+def _row_of(pipeline: PipelineFacts) -> dict[str, object]:
+    return {
+        "name": pipeline.name,
+        "stages": [lane.stage for lane in pipeline.lanes],
+        "queued": pipeline.queued,
+        "processing": pipeline.processing,
+        "workers": pipeline.workers,
+        "paused_at": pipeline.paused_at,
+    }

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive run`: send every item of a file through a pipeline, in this process, within a failure budget; resume it later.
+
+A run remembers its pipeline and file, so that resuming it needs its number alone. Exit codes: 0 completed; 1 failed, aborted or a
+partial success; 2 called wrongly; 3 held, paused or interrupted: it can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from redrive.cli.answers import answer_facts, answer_rows, is_interactive, say
+from redrive.cli.items import STANDARD_INPUT, check_items, items_in
+from redrive.cli.options import Database, Format, Limit, Output, Target, existing
+from redrive.cli.refusals import DONE, FAILED, HELD, explain
+from redrive.cli.targets import pipeline_named
+from redrive.core.budget import FailureBudget
+from redrive.engine.client import Redrive, connect, run_options, work_options
+from redrive.engine.feeding import drive_run
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.runs import OnProgress, RunOptions, RunReport
+from redrive.errors import ConfigurationError, FailureBudgetExceededError
+
+app = typer.Typer(help="Send many items through a pipeline and account for each.", no_args_is_help=True)
+
+RunId = Annotated[int, typer.Argument(metavar="ID", help="The run's number.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", help="How many stages run at once.")]
+
+_ENDS: Final = {
+    "completed": DONE,
+    "partial_success": FAILED,
+    "failed": FAILED,
+    "aborted": FAILED,
+    "paused": HELD,
+    "running": HELD,
+}
+
+
+@app.command()
+def start(
+    target: Target,
+    *,
+    items: Annotated[
+        str, typer.Option("--items", metavar="FILE", help="One JSON value per line; - reads standard input.")
+    ],
+    concurrency: Concurrency = 64,
+    failure_budget: Annotated[
+        float, typer.Option("--failure-budget", help="Stop when more than this share has failed.")
+    ] = 0.10,
+    check_every: Annotated[
+        int, typer.Option("--check-every", help="Look at the budget each time so many have ended.")
+    ] = 1_000,
+    on_budget: Annotated[
+        Literal["abort", "pause"], typer.Option("--on-budget", help="What to do when the budget is spent.")
+    ] = "abort",
+    hold_max: Annotated[
+        float, typer.Option("--hold-max", help="Stop when the rest has been held for so many seconds.")
+    ] = 3_600.0,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Start a run and drive it to its end."""
+    pipeline = pipeline_named(target)
+    check_items(items, "--items")
+    budget = FailureBudget(max_rate=failure_budget, check_every=check_every, on_exceeded=on_budget)
+    judged = run_options(budget, None, hold_max)
+    options = RunOptions(
+        budget=judged.budget,
+        thresholds=judged.thresholds,
+        hold_max=judged.hold_max,
+        target=target,
+        source=None if items == STANDARD_INPUT else str(Path(items).absolute()),
+    )
+    with connect(database_url) as rd:
+        code = _drive(rd, pipeline, source=items, options=options, concurrency=concurrency, output=output)
+    raise typer.Exit(code)
+
+
+@app.command()
+def resume(
+    run: RunId,
+    *,
+    items: Annotated[
+        str | None, typer.Option("--items", metavar="FILE", help="Its source, if it is elsewhere by now.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="MODULE:PIPELINE", help="Its pipeline, if it is elsewhere by now."),
+    ] = None,
+    concurrency: Concurrency = 64,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Let a run go on that was interrupted, paused or held."""
+    with existing(database_url) as rd:
+        options = rd.runs.options(run)
+        where, source = target or options.target, items or options.source
+        for field, given in (("--target", where), ("--items", source)):
+            if given is None:
+                raise ConfigurationError(
+                    field=field,
+                    value=None,
+                    rule=f"is needed to resume run {run}",
+                    fix="The run was not started from a file with `redrive run start`.",
+                )
+        check_items(source or "", "--items")
+        pipeline = pipeline_named(where or "")
+        code = _drive(
+            rd,
+            pipeline,
+            source=source or "",
+            options=options,
+            concurrency=concurrency,
+            output=output,
+            resume=run,
+        )
+    raise typer.Exit(code)
+
+
+@app.command("list")
+def list_(*, limit: Limit = 20, database_url: Database = None, output: Output = "table") -> None:
+    """List runs, newest first."""
+    with existing(database_url) as rd:
+        found = [_facts_of(report) for report in rd.runs.latest(limit)]
+    columns = ("id", "pipeline", "status", "total", "succeeded", "dead", "cancelled", "open", "reason")
+    answer_rows(found, columns, output, empty="there is no run yet")
+
+
+@app.command()
+def show(run: RunId, *, database_url: Database = None, output: Output = "table") -> None:
+    """Show one run: its account, what failed, and how it is judged."""
+    with existing(database_url) as rd:
+        report, options = rd.runs.report(run), rd.runs.options(run)
+        codes = {str(code): count for code, count in rd.store.query("run_codes", run)}
+        is_fed = rd.runs.is_fed(run)
+    facts: dict[str, object] = {**_facts_of(report), "is_fed": is_fed, "failures": codes}
+    facts |= {"target": options.target, "source": options.source, "hold_max": options.hold_max}
+    facts["failure_budget"] = None if options.budget is None else options.budget.max_rate
+    answer_facts(facts, output)
+
+
+def _drive(
+    rd: Redrive,
+    pipeline: Pipeline,
+    *,
+    source: str,
+    options: RunOptions,
+    concurrency: int,
+    output: Format,
+    resume: int | None = None,
+) -> int:
+    how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
+    code: int | None = None
+    with _progress(pipeline.name, is_shown=output == "table" and is_interactive()) as on_progress:
+        driving = drive_run(
+            rd.store,
+            pipeline,
+            items=_values(source),
+            options=options,
+            how=how,
+            resume=resume,
+            on_progress=on_progress,
+        )
+        try:
+            report = asyncio.run(driving)
+        except FailureBudgetExceededError as error:
+            code, report = explain(error), cast("RunReport", error.report)
+    answer_facts(_facts_of(report), output)
+    if report.status in {"running", "paused"}:
+        say(f"run {report.id} is not done: redrive run resume {report.id}")
+    return _ENDS[report.status] if code is None else code
+
+
+def _values(source: str) -> Iterator[object]:
+    for _, value in items_in(source, "--items"):
+        yield value
+
+
+@contextmanager
+def _progress(name: str, *, is_shown: bool) -> Iterator[OnProgress | None]:
+    """Show how far a run is, if somebody watches."""
+    if not is_shown:
+        yield None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[dead]} dead[/]"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task(name, total=None, dead=0)
+
+        def look(report: RunReport) -> None:
+            progress.update(task, total=report.total, completed=report.total - report.open, dead=report.dead)
+
+        yield look
+
+
+def _facts_of(report: RunReport) -> dict[str, object]:
+    facts = asdict(report)
+    reason = facts.pop("reason")
+    return {**facts, "open": report.open, "reason": reason}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive schedule`: jobs submitted again and again by the clock. Workers keep the time; here it is only written down."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.answers import answer_facts, answer_rows
+from redrive.cli.items import decoded
+from redrive.cli.options import Actor, Database, Output, Reason, Target, Yes, by, confirm, existing
+from redrive.cli.targets import pipeline_named
+from redrive.engine.client import connect
+from redrive.ops.near import unknown
+
+app = typer.Typer(help="Submit jobs again and again by the clock.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+
+
+@app.command("list")
+def list_(*, database_url: Database = None, output: Output = "table") -> None:
+    """List schedules, with their next tick."""
+    with existing(database_url) as rd:
+        found = rd.schedules.all()
+    columns = ("name", "pipeline", "cron", "zone", "next_at", "last_at")
+    answer_rows(found, columns, output, empty="there is no schedule")
+
+
+@app.command()
+def add(
+    name: Name,
+    target: Target,
+    *,
+    cron: Annotated[str, typer.Option("--cron", help='When: "*/15 * * * *" is every quarter of an hour.')],
+    zone: Annotated[str, typer.Option("--zone", help="In this time zone.")] = "UTC",
+    payload: Annotated[str, typer.Option("--payload", help="The payload of every job, as JSON.")] = "null",
+    priority: Annotated[int, typer.Option("--priority", help="0 goes first, 9 last.")] = 5,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Submit a job at every tick, once over all workers; the same name changes it."""
+    pipeline = pipeline_named(target)
+    value = decoded(payload, "the payload")
+    with connect(database_url) as rd:
+        rd.schedules.put(name, pipeline, value, cron=cron, zone=zone, priority=priority)
+        rd.store.apply(by(actor, reason).log("schedule", f"schedule {name}"))
+        (made,) = (each for each in rd.schedules.all() if each.name == name)
+    answer_facts({"name": name, "pipeline": made.pipeline, "next_at": made.next_at}, output)
+
+
+@app.command()
+def drop(
+    name: Name,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Submit no more jobs under this name; what was submitted stays."""
+    with existing(database_url) as rd:
+        known = [each.name for each in rd.schedules.all()]
+        if name not in known:
+            raise unknown(name, known, kind="schedule", otherwise="There is no schedule.")
+        confirm(f"Drop the schedule {name}?", is_sure=yes)
+        rd.schedules.drop(name)
+        rd.store.apply(by(actor, reason).log("drop", f"schedule {name}"))
+    answer_facts({"name": name, "is_dropped": True}, output)

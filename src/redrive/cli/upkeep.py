@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive doctor`, `backup`, `prune` and `migrate`: what keeps a database well.
+
+Only `prune` deletes, only what it is told to, and only after asking. `doctor` and `migrate --print` change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from redrive.cli.answers import answer_facts, answer_json, console, is_interactive, say, text_of
+from redrive.cli.items import length_of_time
+from redrive.cli.options import Actor, Database, Output, Reason, Yes, by, confirm, existing
+from redrive.cli.refusals import DONE, FAILED
+from redrive.cli.targets import pipelines_named
+from redrive.engine.client import connect
+from redrive.ops import location, migrations, pruning
+from redrive.ops.backup import backup as take_backup
+from redrive.ops.check_file import GIB, Limits
+from redrive.ops.doctor import examine, has_problems, unopened
+from redrive.ops.findings import Finding
+from redrive.ops.pruning import Retention
+
+Age = Annotated[str | None, typer.Option(metavar="AGE", help="Such jobs, this long after their end: 30d.")]
+
+
+def doctor(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODULE:PIPELINE]...", help="Compare with these pipelines' code, too."),
+    ] = None,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Read everything: integrity, recount.")] = False,
+    size_max: Annotated[
+        float, typer.Option("--size-max", help="Warn when the database has more GiB.")
+    ] = Limits().size_max / GIB,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Check the database, its schema, clock, disk, workers, leases and breakers, and say what to do."""
+    known = pipelines_named(targets or [])
+    finding = unopened(location.path_of(database_url))
+    if finding is not None:
+        findings = [finding]
+    else:
+        with connect(database_url) as rd:
+            limits = Limits(size_max=size_max * GIB)
+            findings = examine(rd.store, known=known, is_deep=deep, limits=limits)
+    is_well = not has_problems(findings)
+    if output == "json":
+        answer_json({"is_well": is_well, "findings": findings})
+    else:
+        _tell(findings, is_well=is_well)
+    raise typer.Exit(DONE if is_well else FAILED)
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new file.")],
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Copy the database into a new file while workers go on, and check the copy."""
+    with existing(database_url) as rd, Progress(disable=not is_interactive(), transient=True) as progress:
+        task = progress.add_task("copying", total=None)
+        report = take_backup(
+            rd.store,
+            target,
+            by(actor, reason),
+            on_pages=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    answer_facts(asdict(report), output)
+
+
+def prune(
+    *,
+    complete: Age = None,
+    cancelled: Age = None,
+    failed: Annotated[
+        str | None,
+        typer.Option("--failed", metavar="AGE", help="Failed jobs too, with their dead letters."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    reason: Reason = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Delete jobs that ended long ago, a thousand at a time; failed ones only when asked for by name."""
+    retention = Retention(
+        complete=_age("--complete", complete),
+        cancelled=_age("--cancelled", cancelled),
+        failed=_age("--failed", failed),
+    )
+    with existing(database_url) as rd:
+        counted = pruning.prunable(rd.store, retention)
+        total = sum(counted.values())
+        if dry_run or not total:
+            answer_facts({**counted, "total": total, "is_dry_run": dry_run}, output)
+            return
+        told = ", ".join(f"{count:,} {state}" for state, count in counted.items())
+        confirm(f"Delete {told} jobs with all that belongs to them, for good?", is_sure=yes)
+        with Progress(disable=not is_interactive(), transient=True) as progress:
+            task = progress.add_task("pruning", total=total)
+            deleted = pruning.prune(
+                rd.store,
+                retention,
+                by(actor, reason),
+                on_step=lambda jobs: progress.update(task, advance=jobs),
+            )
+    answer_facts({**deleted, "total": sum(deleted.values()), "is_dry_run": False}, output)
+    if output == "table":
+        say("the room is used again for new jobs; the file itself does not shrink")
+
+
+def migrate(
+    *,
+    print_: Annotated[
+        bool, typer.Option("--print", help="Only show the SQL that is still to be applied.")
+    ] = False,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Bring the database to the schema of this redrive, or make a new one."""
+    path = location.path_of(database_url)
+    state = migrations.schema_state(path) if print_ else migrations.migrate(path, by(actor, reason))
+    if output == "json":
+        answer_json({**asdict(state), "is_applied": not print_})
+    elif print_:
+        typer.echo(state.sql or f"-- {path} is up to date: version {state.found}")
+    elif state.sql:
+        say(f"{path}: schema version {state.found} -> {state.known}")
+    else:
+        say(f"{path} is up to date: schema version {state.found}")
+
+
+def _age(option: str, text: str | None) -> float | None:
+    return None if text is None else length_of_time(option, text)
+
+
+def _tell(findings: list[Finding], *, is_well: bool) -> None:
+    for finding in findings:
+        line = text_of(finding.level.ljust(8))
+        line.stylize({"ok": "green", "warn": "yellow", "problem": "bold red"}[finding.level])
+        line.append(f"{finding.about}: ", style="bold").append(finding.sentence, style="not bold default")
+        console().print(line, soft_wrap=True)
+        if finding.advice:
+            console().print(f"        -> {finding.advice}", soft_wrap=True, style="dim")
+    problems = sum(finding.level == "problem" for finding in findings)
+    console().print("no problems" if is_well else f"{problems} to look at now", style="bold")

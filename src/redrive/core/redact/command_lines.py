@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which well-known commands take a password where, as rows of a table.
+
+Only the table: `commands.py` looks for them. In every pattern the first group is the password. All quantifiers are bounded.
+Commands are given as a shell reads them and as a list of arguments shows them: `-p x`, `-px`, `-p=x`, `'-p', 'x'`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
+_PART: Final = r"""[^\s'"]{1,256}+"""
+# What stands between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
+_GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
+_BEFORE: Final = r"(?<=[\s'\"])"
+# The user may be quoted together with the password.
+_USER: Final = rf"-{{1,2}}%s{_GAP}?['\"]?[^\s:'\"@/<]{{1,64}}:({_PART})"
+_COMMANDS_WITH_LOGIN: Final = (
+    r"(?:docker|podman|buildah|helm|oras|az|oc|cf|ibmcloud|nerdctl|crane|skopeo|regctl|heroku|tsm|tabcmd|rancher|npm|argocd|doctl|octo)"
+    r"(?=[^\n]{0,40}[ '\"]login(?![\w-]))"
+)
+
+
+def _flag(letters: str) -> str:
+    """Return the pattern of a flag whose value is apart or follows at once."""
+    return rf"{_BEFORE}-{letters}(?!(?:assword|ass|assphrase|ort)\b){_GAP}?({_WORD})"
+
+
+def _apart(letters: str) -> str:
+    """Return the pattern of a flag whose value is always apart."""
+    return rf"{_BEFORE}-{letters}{_GAP}({_WORD})"
+
+
+FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
+    # The letters a flag may start with, the commands that know it, and where the password stands.
+    ("uUpa", "curl|wget|etcdctl|jenkins-cli|http|https|httpie|xh|hey|jenkins-cli.jar", _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)"),
+    ("A", "ab", _BEFORE + _USER % "A"),
+    ("sd", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
+    ("E-c", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
+    ("p", r"(?:mysql|mariadb)[\w-]{0,24}", rf"{_BEFORE}-p({_WORD})"),
+    ("p", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
+    ("h", "rar", rf"{_BEFORE}-hp({_WORD})"),
+    (
+        "p",
+        rf"{_COMMANDS_WITH_LOGIN}|sshpass|mongo\w{{0,12}}|twine|rabbitmqadmin|cqlsh|cypher-shell|snowsql|beeline|rdesktop"
+        r"|ncftp\w{0,4}|evil-winrm|psexec|crackmapexec|netexec|nxc|certutil|security(?= (?:unlock|create|set|import))|xmrig|influx",
+        _flag("p"),
+    ),
+    ("p", "useradd|usermod", _apart("p")),
+    ("P", "sqlcmd|bcp|isql|tsql|zip|unzip|ipmitool|mosquitto_(?:pub|sub|rr)|ssh-keygen|security", _flag("P")),
+    ("N", "ssh-keygen", _flag("N")),
+    ("w", r"ldap\w{1,12}|vsql", _flag("w")),
+    ("s", "ldappasswd", _flag("s")),
+    ("a", "redis-cli", _apart("a")),
+    ("k", "openssl", _apart("k")),
+    ("k", r"gem(?= push)|dotnet(?= nuget)", _apart("k")),
+    ("cAX", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _apart("[cAX]")),
+    ("t", "influx", _apart("t")),
+    ("sdk", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
+    ("x", "sendemail|sendEmail", _apart("xp")),
+    ("uo", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
+    ("U", "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool", rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})"),
+    ("u", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
+    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?=[A-Za-z]{{0,6}}b)(?=[A-Za-z]{{0,6}}n)[A-Za-z]{{1,7}} [^\s]{{1,64}} ({_WORD})"),
+    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?=[A-Za-z]{{0,6}}b)(?![A-Za-z]{{0,6}}n)[A-Za-z]{{1,7}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
+)  # fmt: skip
+
+_DATABASE_USER: Final = rf"(?<=[\s'\"=])[\w.$-]{{1,64}}/([^\s@/'\"]{{1,128}})(?=[@\s'\"]|\Z)"
+
+PLACES: Final[tuple[tuple[str, str, str], ...]] = (
+    # A needle, the command that it announces, and where the password stands on the rest of its line. A needle costs a search in
+    # every text, so there are few.
+    ("jdbc:oracle", r"\bjdbc:oracle:", r":[\w.$-]{1,64}/([^\s@/'\"]{1,128})@"),
+    ("sql", r"sql(?:plus|ldr)\b", _DATABASE_USER),
+    ("pdp ", r"\b(?:ex|im)pdp\b", _DATABASE_USER),
+    ("IDENTIFIED", r"\bIDENTIFIED\b", rf"\b(?:BY|AS)[ \t]+({_WORD})"),
+    ("identified by", r"\bidentified by", rf"\bby[ \t]+('[^'\n]{{1,256}}+'|(?=[A-Za-z_!-]{{0,40}}[0-9]){_PART})"),
+    ("machine ", r"\bmachine \S{1,128}\s+login\b", rf"\bpassword\s+({_WORD})"),
+    ("rabbitmqctl", r"\brabbitmqctl\b", rf"(?:add_user|change_password|authenticate_user)['\",]{{0,2}} \S{{1,64}} ({_WORD})"),
+    ("net use", r"\bnet user?\b", rf"(?:/user:\S{{1,64}} |use [^\n]{{0,16}}\\\\\S{{1,128}} |user (?!/)\S{{1,64}} )(?!/)({_WORD})"),
+    ("/p:", r"\b(?:xfreerdp\d?|wfreerdp|mstsc)\b", rf"/p:({_WORD})"),
+    ("cf auth ", r"\bcf auth\b", rf"auth \S{{1,64}} ({_WORD})"),
+    (
+        " config ",
+        r"\b(?:poetry|composer|npm) config\b",
+        rf"(?:http-basic\.\S{{1,64}} \S{{1,64}} |pypi-token\.\S{{1,64}} |_auth(?:Token)?[ =])({_WORD})",
+    ),
+    (" login ", r"\b(?:cargo|vault) login\b", rf"login (?![-\w]{{1,32}}=)({_WORD})"),
+    ("mc alias set", r"\bmc alias set\b", rf"set \S{{1,64}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
+    ("from-literal", r"--from-literal\b", rf"literal[ =]['\"]?[\w.-]{{1,64}}=({_WORD})"),
+    ("-server ", r"\b(?:snmp|tacacs|radius)-server\b", rf"-server (?:community|key)(?: [07])? ({_WORD})"),
+)  # fmt: skip
+
+_SAID: Final = rf"\b(?:echo|printf)(?: -n)?(?: ['\"]?%s(?:\\n)?['\"]?)? ({_WORD}) ?\| ?(?:sudo )?"
+_SAID_FOR_USER: Final = rf"\b(?:echo|printf)(?: -n)? ['\"]?[\w.-]{{1,64}}:({_PART})['\"]? ?\| ?(?:sudo )?"
+
+PIPES: Final[tuple[tuple[str, str], ...]] = (
+    # A needle, and the pipe or here-string with the password in it.
+    ("stdin", rf"{_SAID}[^\n|]{{0,120}}?stdin\b"),
+    ("stdin", rf"--password-stdin[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
+    ("with-token", rf"{_SAID}[^\n|]{{0,120}}?--with-token\b"),
+    ("with-token", rf"--with-token[ ]?<<<[ ]?({_WORD})"),
+    ("sudo -S", rf"{_SAID}(?:-S|(?<=\| )sudo -S|(?<=sudo )-S)\b"),
+    ("kinit", rf"{_SAID}kinit\b"),
+    ("kinit", rf"\bkinit[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
+    ("chpasswd", rf"{_SAID_FOR_USER}chpasswd\b"),
+    ("chpasswd", rf"\bchpasswd[ ]?<<<[ ]?['\"]?[\w.-]{{1,64}}:({_PART})"),
+    ("smbpasswd", rf"\bsmbpasswd[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
+)

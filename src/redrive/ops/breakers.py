@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breakers by hand: list them, open one, close it, or isolate it until it is closed again.
+
+A change is a compare-and-swap against the workers' own, with its line of the operator log in the same transaction; workers see it
+with their next commit. How a breaker is configured stands in the code of the pipelines and is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, cast
+
+import msgspec
+
+from redrive.core.breaker_state import BreakerState, closed, isolated, opened
+from redrive.engine.runtime import CURRENT
+from redrive.errors import StoreUnavailableError
+from redrive.ops.inspect import instant
+from redrive.ops.near import unknown
+from redrive.ops.oversight import By
+from redrive.store.protocol import Step, Store
+
+Verb = Literal["open", "close", "isolate"]
+
+SWAPS_MAX: Final = 100
+_MOVES: Final[dict[Verb, Callable[[float], BreakerState]]] = {
+    "open": opened,
+    "close": closed,
+    "isolate": isolated,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerFacts:
+    """One breaker, as the workers share it."""
+
+    name: str
+    phase: str
+    """closed, open, half_open or isolated."""
+    changed_at: datetime | None
+    failures: int
+    """In a row, while it is closed."""
+    probe_at: datetime | None
+    """Since when a probe is out."""
+
+
+def breakers(store: Store) -> list[BreakerFacts]:
+    """Return the breakers that have seen a failure, or were moved by hand, by name."""
+    return [_facts_of(str(name), cast("bytes", state)) for name, state in store.query("breakers")]
+
+
+def move(store: Store, name: str, verb: Verb, by: By, *, is_new: bool = False) -> BreakerFacts:
+    """Open, close or isolate a breaker; `is_new` allows a name that no worker has written down yet."""
+    for _ in range(SWAPS_MAX):
+        before = store.breaker(name)
+        if before is None and not is_new:
+            known = [each.name for each in breakers(store)]
+            raise unknown(name, known, kind="breaker", otherwise="No breaker has seen a failure yet.")
+        after = msgspec.json.encode(_MOVES[verb](CURRENT.get().clock.wall()))
+        verb_step, values = (
+            ("add_breaker", (name, after)) if before is None else ("swap_breaker", (after, name, before))
+        )
+        if store.apply(Step(verb_step, values, rows=1), by.log(verb, f"breaker {name}")) is not None:
+            return _facts_of(name, after)
+    raise StoreUnavailableError(
+        database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
+    )
+
+
+def _facts_of(name: str, raw: bytes) -> BreakerFacts:
+    state = msgspec.json.decode(raw, type=BreakerState)
+    return BreakerFacts(
+        name=name,
+        phase=state.phase.value,
+        changed_at=None if state.changed_at is None else instant(state.changed_at),
+        failures=state.failures,
+        probe_at=None if state.probe is None else instant(state.probe.taken_at),
+    )

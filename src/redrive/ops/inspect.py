@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at jobs: lists page by page, the whole story of one, events as they happen, and ids that are near a wrong one.
+
+Only reads. Pages go by key, never by offset, so that the hundredth page costs what the first one does. Everything shown was
+redacted when it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, cast
+
+import msgspec
+
+from redrive.engine.jobs import LATEST, Job, JobFacts
+from redrive.errors import JobNotFoundError
+from redrive.store.protocol import Row, Store
+
+NEAR: Final = 5
+"""How far from a wrong id to look for right ones."""
+LAST_ID: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list; what is left out does not matter."""
+
+    status: str | None = None
+    pipeline: str | None = None
+    stage: str | None = None
+    run: int | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine:
+    """One job in a list."""
+
+    id: int
+    pipeline: str
+    stage: str
+    status: str
+    attempt: int
+    waiting: str | None
+    error_code: str | None
+    run_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """The end of one attempt."""
+
+    seq: int
+    job: int
+    dispatch: int
+    pipeline: str
+    stage: str
+    round: int
+    attempt: int
+    outcome: str
+    code: str | None
+    reason: str | None
+    sentence: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What somebody did."""
+
+    id: int
+    at: datetime
+    actor: str
+    verb: str
+    subject: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One dead letter of a job; redacted."""
+
+    id: int
+    state: str
+    round: int
+    code: str
+    category: str
+    message: str
+    error_class: str
+    stack: str
+    fingerprint: str
+    context: object
+    reason: str
+    first_failure_at: datetime
+    last_failure_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStory:
+    """Everything that is known about one job."""
+
+    facts: JobFacts
+    attempts: Sequence[dict[str, object]]
+    letters: Sequence[DeadLetter]
+    operations: Sequence[Operation]
+
+
+def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limit: int = 50) -> list[JobLine]:
+    """Return jobs, newest first; the id of the last one is the `before` of the next page."""
+    end = LAST_ID if before is None else before
+    rows = store.query(
+        "list_jobs", end, which.status, which.pipeline, which.stage, which.run, which.owner, limit
+    )
+    return [_line_of(row) for row in rows]
+
+
+def story_of(store: Store, job_id: int) -> JobStory:
+    """Return the whole story of a job; raises JobNotFoundError with ids that are near."""
+    job = known_job(store, job_id)
+    return JobStory(
+        facts=job.facts,
+        attempts=job.attempts(),
+        letters=[_letter_of(row) for row in store.query("letters_of_job", job_id)],
+        operations=[operation_of(row) for row in store.query("operations_on", f"job {job_id}")],
+    )
+
+
+def known_job(store: Store, job_id: int) -> Job:
+    """Return a handle on a job; raises JobNotFoundError whose hint names ids that are near."""
+    # An id beyond 64 bits cannot be asked for, let alone exist.
+    if not 0 <= job_id < LAST_ID or not store.query("job", job_id):
+        error = JobNotFoundError(job_id=job_id)
+        error.hint = _near(store, job_id)
+        raise error
+    return Job(store, job_id)
+
+
+def latest_events(
+    store: Store, *, job: int | None = None, pipeline: str | None = None, limit: int = 50
+) -> list[Event]:
+    """Return the latest events, oldest first."""
+    if job is not None:
+        return [event_of(row) for row in reversed(store.query("events_of_job", job, 0, limit))]
+    return [event_of(row) for row in reversed(store.query("latest_events", pipeline, limit))]
+
+
+def events_after(
+    store: Store, seq: int, *, job: int | None = None, pipeline: str | None = None, limit: int = 500
+) -> list[Event]:
+    """Return events that came after `seq`, oldest first; the `seq` of the last one is where to go on."""
+    return [event_of(row) for row in store.query("events", seq, job, pipeline, limit)]
+
+
+def last_event(store: Store) -> int:
+    """Return where the events end now."""
+    return cast("int", store.query("last_event")[0][0])
+
+
+def operations(store: Store, limit: int = 50) -> list[Operation]:
+    """Return what people did last, oldest first."""
+    return [operation_of(row) for row in reversed(store.query("operations", limit))]
+
+
+def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
+    """Count jobs by (pipeline, stage) and status."""
+    counted: dict[tuple[str, str], dict[str, int]] = {}
+    for pipeline, stage, status, jobs in store.query("counts"):
+        counted.setdefault((str(pipeline), str(stage)), {})[str(status)] = cast("int", jobs)
+    return counted
+
+
+def instant(at: object) -> datetime:
+    """Return seconds since the epoch as an aware instant; what no calendar can show is shown as the last it can."""
+    return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
+
+
+def event_of(row: Row) -> Event:
+    """Return a row of the store as the event it is."""
+    names = "seq job dispatch pipeline stage round attempt outcome code reason sentence".split()
+    return msgspec.convert({**dict(zip(names, row[:-1], strict=True)), "at": instant(row[-1])}, Event)
+
+
+def operation_of(row: Row) -> Operation:
+    """Return a row of the store as the operation it is."""
+    names = "id at actor verb subject reason".split()
+    return msgspec.convert({**dict(zip(names, row, strict=True)), "at": instant(row[1])}, Operation)
+
+
+def _line_of(row: Row) -> JobLine:
+    names = "id pipeline stage status attempt waiting error_code".split()
+    times = {"run_at": instant(row[7]), "created_at": instant(row[8])}
+    return msgspec.convert({**dict(zip(names, row[:7], strict=True)), **times}, JobLine)
+
+
+def _letter_of(row: Row) -> DeadLetter:
+    names = "id state round code category message error_class stack fingerprint".split()
+    rest = {
+        "context": msgspec.json.decode(cast("bytes", row[9])),
+        "reason": row[10],
+        "first_failure_at": instant(row[11]),
+        "last_failure_at": instant(row[12]),
+    }
+    return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **rest}, DeadLetter)
+
+
+def _near(store: Store, job_id: int) -> str:
+    last = store.query("last_job")[0][0]
+    if last is None:
+        return "There is no job at all in this database; check that it is the right one."
+    near: list[Row] = []
+    if job_id < LAST_ID:
+        near = store.query("near_jobs", job_id - NEAR, job_id + NEAR)
+    if near:
+        return f"Near it are: {', '.join(str(row[0]) for row in near)}."
+    return f"The last job is {last}; it may have been pruned, or live in another database."

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a database is, without opening it: so that looking at one that is not there does not make it.
+
+Never opens the database file by itself: closing it again would drop the locks that SQLite holds on it in this process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from redrive.config import database_url
+from redrive.engine.client import DEFAULT_PATH
+from redrive.errors import ConfigurationError, StoreUnavailableError
+
+
+def path_of(url: str | None) -> Path:
+    """Return the file that an address means, by the rules of `connect`; what is no file is refused without telling its password."""
+    given = url or database_url() or DEFAULT_PATH
+    scheme, separator, _ = given.partition("://")
+    name = given.removeprefix("sqlite:///")
+    if separator and (name == given or not name):
+        raise ConfigurationError(
+            field="--database-url",
+            value=f"{scheme}://...",
+            rule="must be a path, sqlite:///relative.db or sqlite:////absolute.db",
+            fix="The embedded store is the only one there is yet.",
+        )
+    return Path(name)
+
+
+def require(url: str | None) -> None:
+    """Refuse an address under which there is no database."""
+    if not path_of(url).exists():
+        raise ConfigurationError(
+            field="--database-url",
+            value=str(path_of(url)),
+            rule="names no database that is there",
+            fix="Give its address, or set REDRIVE_DATABASE_URL; submit, run start and worker make a new one.",
+        )
+
+
+def version_of(path: Path) -> int:
+    """Return the schema version of a database file without bringing it up to date; 0 for one that is not there or empty."""
+    if not path.exists():
+        return 0
+    try:
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return int(db.execute("PRAGMA user_version").fetchone()[0])
+        finally:
+            db.close()
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailableError(database=str(path), cause=str(error)) from error

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claiming in SQLite: a few index probes over the lanes a worker serves, never a filter over a global order.
+
+What a token has claimed is read back as one text and decoded at once. A claim that is made again with its token finds what it had
+claimed before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from redrive.store.protocol import Claimed, JobId, LaneId, Want
+from redrive.store.queries import statements_of
+
+PRIORITIES: Final = range(10)
+
+_SQL: Final = statements_of("sqlite")
+
+
+class _Row(Struct, frozen=True, array_like=True):
+    """A claimed job as its row says it; a large input is found under the dispatch whose output it is."""
+
+    id: JobId
+    token: int
+    dispatch: int
+    lane: LaneId
+    attempt: int
+    round: int
+    snoozes: int
+    suspects: int
+    crashes: int
+    cancel_asked: int
+    expires_at: float | None
+    codes: Raw
+    input: Raw
+    input_from: int | None = None
+
+
+_DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
+
+
+def claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
+    """Take what is wanted inside the caller's transaction, unless this token has taken it already."""
+    before = claimed(db, worker, token)
+    if before or want.limit <= 0:
+        return before
+    paused = {row[0] for row in db.execute(_SQL["paused"])}
+    left = want.limit
+    for lane in want.lanes:
+        if lane in paused:
+            continue
+        room = min(left, want.limits.get(lane, want.limit))
+        for priority in PRIORITIES:
+            if room <= 0:
+                break
+            taken = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, room)).rowcount
+            room -= taken
+            left -= taken
+    if left == want.limit:
+        return ()
+    places = {lane: place for place, lane in enumerate(want.lanes)}
+    return tuple(sorted(claimed(db, worker, token), key=lambda job: places[job.lane]))
+
+
+def claimed(db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:
+    """Return what a worker holds under a token: of each lane the urgent first, then those that were due earlier."""
+    (text,) = db.execute(_SQL["claimed"], (worker, token)).fetchone()
+    if text is None:
+        return ()
+    try:
+        return tuple([_claimed_of(db, row) for row in _DECODE(f"[{text}]")])
+    except msgspec.DecodeError:
+        # One value is no JSON, whoever put it there: its job has to fail by itself, and must not keep the others waiting.
+        return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token))])
+
+
+def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
+    value = bytes(row.input)
+    if row.input_from is not None:
+        found = db.execute(_SQL["large_value"], (row.id, row.input_from)).fetchone()
+        value = b"" if found is None else found[0]
+    return Claimed(
+        row.id,
+        row.token,
+        row.dispatch,
+        row.lane,
+        row.attempt,
+        row.round,
+        row.snoozes,
+        row.suspects,
+        row.crashes,
+        row.cancel_asked,
+        row.expires_at,
+        None if (codes := bytes(row.codes)) == b"null" else codes,
+        value,
+    )

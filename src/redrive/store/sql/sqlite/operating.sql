@@ -1,0 +1,97 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What operators ask and change: latest events, pausing, health of the file and of the work, pruning.
+
+-- name: latest_events
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE (?1 IS NULL OR lanes.pipeline = ?1) ORDER BY seq DESC LIMIT ?2;
+
+-- name: events_of_job
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
+
+-- name: operations_on
+SELECT id, at, actor, verb, subject, reason FROM operations WHERE subject = ? ORDER BY id;
+
+-- name: run_codes
+SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
+
+-- name: pause_lanes
+UPDATE lanes SET paused_at = ? WHERE pipeline = ? AND paused_at IS NULL RETURNING id;
+
+-- name: resume_lanes
+UPDATE lanes SET paused_at = NULL WHERE pipeline = ? AND paused_at IS NOT NULL RETURNING id;
+
+-- name: database_file
+SELECT file FROM pragma_database_list WHERE name = 'main';
+
+-- name: schema_version
+SELECT user_version FROM pragma_user_version;
+
+-- name: journal_mode
+SELECT journal_mode FROM pragma_journal_mode;
+
+-- name: integrity
+SELECT integrity_check FROM pragma_integrity_check(20);
+
+-- name: broken_references
+SELECT "table", parent, count(*) FROM pragma_foreign_key_check GROUP BY 1, 2;
+
+-- name: latest_instant
+SELECT max(at) FROM (
+    SELECT max(created_at) AS at FROM (SELECT created_at FROM jobs ORDER BY id DESC LIMIT 100)
+    UNION ALL SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 100)
+    UNION ALL SELECT max(started_at) FROM workers
+    UNION ALL SELECT max(at) FROM (SELECT at FROM operations ORDER BY id DESC LIMIT 100));
+
+-- name: ownerless_jobs
+SELECT id FROM jobs WHERE status = 'processing' AND worker_id NOT IN (SELECT id FROM workers) ORDER BY id LIMIT ?;
+
+-- name: long_running
+SELECT jobs.id, lanes.pipeline, lanes.stage, last_attempt_at FROM jobs JOIN lanes ON lanes.id = lane_id
+WHERE status = 'processing' AND last_attempt_at < ? ORDER BY last_attempt_at LIMIT ?;
+
+-- name: due_of_lane
+SELECT count(*), min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' AND run_at <= ?;
+
+-- name: open_letters
+SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
+
+-- name: late_notices
+SELECT count(*), min(due_at) FROM outbox WHERE due_at < ?;
+
+-- name: running_runs
+SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
+
+-- name: prune_window
+SELECT id, status, finished_at, created_at,
+    run_id IS NOT NULL AND ordinal = (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)
+FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: prune_values
+DELETE FROM job_values WHERE job_id IN (SELECT id FROM jobs JOIN json_each(?1) ON id = value
+    WHERE status = ?2 AND finished_at < ?3
+    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+
+-- name: prune_notices
+DELETE FROM outbox WHERE job_id IN (SELECT id FROM jobs JOIN json_each(?1) ON id = value
+    WHERE status = ?2 AND finished_at < ?3
+    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+
+-- name: prune_letters
+DELETE FROM dead_letters WHERE job_id IN (SELECT id FROM jobs JOIN json_each(?1) ON id = value
+    WHERE status = ?2 AND finished_at < ?3
+    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+
+-- name: prune_attempts
+DELETE FROM attempts WHERE job_id IN (SELECT id FROM jobs JOIN json_each(?1) ON id = value
+    WHERE status = ?2 AND finished_at < ?3
+    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+
+-- name: prune_jobs
+-- The last item of a run stays: how many items a run has is read from it.
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs JOIN json_each(?1) ON id = value
+    WHERE status = ?2 AND finished_at < ?3
+    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)))
+RETURNING id;

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults on purpose: a pipeline whose stages fail, crash or dawdle when a test says so.
+
+A fault wraps the stage's function and nothing else, so the same pipeline works in `run_inline` and in a real worker, with the
+policies, types and names it had. Outside a job (a stage called as a plain function) no fault fires.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+from collections.abc import Awaitable, Callable, Container, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Literal, NoReturn, Self, cast
+
+from redrive.core.checks import seconds as in_seconds
+from redrive.core.checks import whole
+from redrive.core.verdict import Verdict
+from redrive.engine.classifier import Rule, add_rule
+from redrive.engine.joblog import CURRENT_JOB
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.runtime import CURRENT
+from redrive.engine.stages import Stage
+from redrive.errors import AttemptTimeoutError, ConfigurationError
+from redrive.testing.marks import Marks, marks_in
+
+FaultKind = Literal["fail", "crash", "slow"]
+
+EXIT_CODE: Final = 70
+"""What a process that was made to crash exits with."""
+INLINE: Final[ContextVar[bool]] = ContextVar("redrive_inline", default=False)
+"""True inside `run_inline`, where a crash must leave the test alive."""
+
+
+class Crash(BaseException):
+    """What a crash is in `run_inline`: no error, so that no stage takes it for one."""
+
+
+class InjectedError(Exception):
+    """What a stage that was made to fail raises; classified as the test said."""
+
+    def __init__(self, message: str, verdict: Verdict) -> None:
+        self.message = message
+        self.verdict = verdict
+        super().__init__(message, verdict)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    place: int
+    kind: FaultKind
+    stage: str
+    attempts: Container[int] | None
+    seconds: float = 0.0
+    verdict: Verdict | None = None
+    message: str = ""
+
+
+class Faults:
+    """A list of faults for the stages of a pipeline, and how often each has fired.
+
+    With `attempts`, a fault fires once for each of these attempt numbers of a job, although a hold or a crash repeats the number;
+    without, on every run. On one run a stage is slowed first, then crashes, then fails.
+
+    A process that crashes forgets what has fired. For a real worker that is started again, `marks` names an empty folder in which
+    that is remembered, over all its processes.
+    """
+
+    def __init__(self, *, marks: str | os.PathLike[str] | None = None) -> None:
+        self._faults: list[_Fault] = []
+        self._marks: Marks = marks_in(marks)
+
+    def fail(
+        self,
+        stage: str,
+        *,
+        code: str,
+        attempts: Iterable[int] | None = None,
+        http_status: int | None = None,
+        retry_after: timedelta | float | None = None,
+        message: str = "",
+    ) -> Self:
+        """Let a stage raise an error that is classified as this canonical code, before its function is called."""
+        if http_status is not None:
+            whole("Faults.fail(http_status)", http_status, minimum=100, fix="503, for example.")
+        told = None if retry_after is None else in_seconds("Faults.fail(retry_after)", retry_after)
+        verdict = Verdict.of(code, http_status=http_status, retry_after=told)
+        text = message or f"{code}, injected by a test"
+        return self._add("fail", stage, attempts, verdict=verdict, message=text)
+
+    def crash(self, stage: str, *, attempts: Iterable[int] | None = None) -> Self:
+        """Let the process die before the stage's function is called: by `os._exit`, or in `run_inline` as if it had."""
+        return self._add("crash", stage, attempts)
+
+    def slow(self, stage: str, *, seconds: timedelta | float, attempts: Iterable[int] | None = None) -> Self:
+        """Let a stage wait on the clock of its runtime, which is virtual in tests, before its function is called."""
+        return self._add("slow", stage, attempts, seconds=in_seconds("Faults.slow(seconds)", seconds))
+
+    def on(self, pipeline: Pipeline) -> Pipeline:
+        """Return the pipeline with these faults; the one that is given stays as it is.
+
+        A stage with `process=True` runs in the worker's own process here, because another one would find it without its faults.
+
+        Raises:
+            ConfigurationError: a fault is for a stage that the pipeline does not have.
+        """
+        names = [stage.name for stage in pipeline.stages]
+        for fault in self._faults:
+            if fault.stage not in names:
+                raise ConfigurationError(
+                    field=f"Faults.{fault.kind}",
+                    value=fault.stage,
+                    rule=f"must name a stage of pipeline {pipeline.name}",
+                    fix=f"Its stages: {', '.join(names)}.",
+                )
+        _teach()
+        faulty = {fault.stage for fault in self._faults}
+        # A copy, so that whatever else a pipeline holds is held by this one too.
+        wrapped = copy.copy(pipeline)
+        stages = tuple(self._wrap(each) if each.name in faulty else each for each in pipeline.stages)
+        object.__setattr__(wrapped, "stages", stages)
+        return wrapped
+
+    def fired(self, stage: str, kind: FaultKind | None = None) -> int:
+        """Return how often the faults of a stage have fired, or those of one kind; raises ConfigurationError if it has none."""
+        own = [fault for fault in self._faults if fault.stage == stage and kind in {None, fault.kind}]
+        if not own:
+            known = ", ".join(f"{fault.kind} {fault.stage}" for fault in self._faults) or "none"
+            raise ConfigurationError(
+                field="Faults.fired",
+                value=stage if kind is None else f"{kind} {stage}",
+                rule="must name a stage that has such a fault",
+                fix=f"There are: {known}.",
+            )
+        return sum(self._marks.count(fault.place) for fault in own)
+
+    def _add(
+        self,
+        kind: FaultKind,
+        stage: str,
+        attempts: Iterable[int] | None,
+        *,
+        seconds: float = 0.0,
+        verdict: Verdict | None = None,
+        message: str = "",
+    ) -> Self:
+        fault = _Fault(
+            place=len(self._faults),
+            kind=kind,
+            stage=stage,
+            attempts=None if attempts is None else _numbers(f"Faults.{kind}(attempts)", attempts),
+            seconds=seconds,
+            verdict=verdict,
+            message=message,
+        )
+        self._faults.append(fault)
+        return self
+
+    def _wrap(self, stage: Stage[..., object]) -> Stage[..., object]:
+        function = stage.fn
+
+        @functools.wraps(function)
+        def wrapped(*args: object, **kwargs: object) -> object:
+            if wait := self._delay(stage.name):
+                CURRENT.get().clock.sleep(wait)
+            self._strike(stage.name)
+            return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def awrapped(*args: object, **kwargs: object) -> object:
+            if wait := self._delay(stage.name):
+                await CURRENT.get().clock.asleep(wait)
+                if stage.timeout is not None and wait > stage.timeout:
+                    # Only a virtual clock lets it come this far: on a real one the timeout has ended the wait.
+                    raise AttemptTimeoutError(timeout=stage.timeout)
+            self._strike(stage.name)
+            return await cast("Awaitable[object]", function(*args, **kwargs))
+
+        made: Callable[..., object] = awrapped if stage.is_async else wrapped
+        return replace(stage, fn=made, is_process=False)
+
+    def _delay(self, stage: str) -> float:
+        return sum(
+            fault.seconds for fault in self._faults if fault.kind == "slow" and self._fires(fault, stage)
+        )
+
+    def _strike(self, stage: str) -> None:
+        """End the process or raise, as the first fault that is due says; crashes come before failures."""
+        for fault in sorted(self._faults, key=lambda each: each.kind != "crash"):
+            if fault.kind == "slow" or not self._fires(fault, stage):
+                continue
+            if fault.verdict is None:
+                _die()
+            raise InjectedError(fault.message, fault.verdict)
+
+    def _fires(self, fault: _Fault, stage: str) -> bool:
+        """Say whether a fault is due on this run, and if so, count it."""
+        context = CURRENT_JOB.get()
+        if context is None or fault.stage != stage:
+            return False
+        if fault.attempts is not None:
+            run = f"{context.job_id}-{context.round}-{context.attempt}"
+            if context.attempt not in fault.attempts or not self._marks.claim(fault.place, run):
+                return False
+        self._marks.add(fault.place)
+        return True
+
+
+def _die() -> NoReturn:
+    if INLINE.get():
+        raise Crash
+    os._exit(EXIT_CODE)
+
+
+def _numbers(field: str, attempts: Iterable[int]) -> Container[int]:
+    """Check attempt numbers; a range stays one, however long it is."""
+    numbers = attempts if isinstance(attempts, range) else _listed(attempts)
+    looked_at = (*numbers[:1], *numbers[-1:]) if isinstance(numbers, range) else numbers
+    if looked_at and all(type(each) is int and each >= 1 for each in looked_at):
+        return numbers
+    raise ConfigurationError(
+        field=field,
+        value=attempts,
+        rule="must hold attempt numbers, which count from 1",
+        fix="[1], or range(1, 3) for the first two; leave it out for every run.",
+    )
+
+
+def _listed(attempts: object) -> tuple[int, ...]:
+    return tuple(cast("Iterable[int]", attempts)) if isinstance(attempts, Iterable) else ()
+
+
+def _means(error: InjectedError) -> Verdict:
+    return error.verdict
+
+
+@functools.cache
+def _teach() -> None:
+    """Let the classifier know the errors of this module; once is enough."""
+    add_rule(Rule(InjectedError, _means, name="faults"))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run_inline`: a pipeline in a test, with the real policy, virtual time, and no store.
+
+The walk itself is `testing.walk`; here are its two faces. From sync tests it has a loop of its own, on which async stages run and
+time is virtual through and through, while sync stages run in this thread with no loop around them, as they would in a worker.
+From async tests it uses their loop, so that clients made there work, and sync stages go to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.runtime import CURRENT, Runtime
+from redrive.engine.submission import encoded_payload
+from redrive.errors import ConfigurationError
+from redrive.testing.clock import VirtualClock, virtual_time
+from redrive.testing.faults import INLINE, Faults
+from redrive.testing.loop import VirtualLoop
+from redrive.testing.results import InlineResult
+from redrive.testing.walk import walk
+
+
+def run_inline(
+    pipeline: Pipeline, payload: object, *, faults: Faults | None = None, resources: Sequence[object] = ()
+) -> InlineResult:
+    """Run a pipeline's stages on one payload, one after the other in this thread, and return everything that happened.
+
+    Failures are classified, decided, retried, held and buried by the engine's own code; only waiting is virtual, for async stages
+    also their own `asyncio.sleep` and the stage's timeout. Values are encoded and decoded between stages as in production.
+    Inside `virtual_time()` that clock and its chance are used; otherwise fresh ones. `resources` are given to stages by type
+    instead of what the pipeline would open.
+
+    Raises:
+        SerializationError: the payload does not fit the first stage.
+        ConfigurationError: a fault or a resource does not fit the pipeline, or this is async code.
+    """
+    _refuse_on_a_loop()
+    pipeline = pipeline if faults is None else faults.on(pipeline)
+    encoded = encoded_payload(pipeline, payload)
+    with _virtual() as (runtime, clock), _loop_on(clock) as loop:
+        here = _Here()
+        walking = loop.run(_started(walk(pipeline, encoded, runtime, resources=resources, call=here.call)))
+        while (order := loop.run(here.next_order(walking))) is not None:
+            order.carry_out()
+        return walking.result()
+
+
+async def arun_inline(
+    pipeline: Pipeline, payload: object, *, faults: Faults | None = None, resources: Sequence[object] = ()
+) -> InlineResult:
+    """Do what `run_inline` does, on the running loop.
+
+    Sync stages run on a thread. redrive's own waits are virtual; the loop's are as real as the loop, so `asyncio.sleep` in a stage
+    takes its time, and a stage's timeout counts both.
+    """
+    pipeline = pipeline if faults is None else faults.on(pipeline)
+    encoded = encoded_payload(pipeline, payload)
+    with _virtual() as (runtime, _):
+        return await walk(pipeline, encoded, runtime, resources=resources, call=asyncio.to_thread)
+
+
+def _loop_on(clock: VirtualClock) -> asyncio.Runner:
+    return asyncio.Runner(loop_factory=functools.partial(VirtualLoop, clock))
+
+
+@contextmanager
+def _virtual() -> Generator[tuple[Runtime, VirtualClock]]:
+    """Use the virtual time that is there already, or make some; let faults know that the process must not really die."""
+    runtime = CURRENT.get()
+    token = INLINE.set(True)
+    try:
+        if isinstance(runtime.clock, VirtualClock):
+            yield runtime, runtime.clock
+            return
+        with virtual_time() as clock:
+            yield CURRENT.get(), clock
+    finally:
+        INLINE.reset(token)
+
+
+async def _started(job: Coroutine[object, object, InlineResult]) -> asyncio.Task[InlineResult]:
+    """Return a task that goes on whenever the loop runs, so that what its resources hold belongs to one task from end to end."""
+    return asyncio.ensure_future(job)
+
+
+class _Order:
+    """A sync function that the walk waits for."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def carry_out(self) -> None:
+        """Call it; what is no failure of a stage (an interrupt, a test that fails from inside) goes through to the caller."""
+        try:
+            self.answer.set_result(contextvars.copy_context().run(self._work))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for.
+            self.answer.set_exception(error)
+
+
+class _Here:
+    """Hands sync functions out of the loop to the thread that runs it, between two of its turns."""
+
+    def __init__(self) -> None:
+        self._orders: asyncio.Queue[_Order] = asyncio.Queue()
+
+    async def call(self, work: Callable[[], object]) -> object:
+        order = _Order(work)
+        self._orders.put_nowait(order)
+        return await order.answer
+
+    async def next_order(self, walking: asyncio.Task[InlineResult]) -> _Order | None:
+        """Return what is to be called next; None when the walk is over."""
+        waiting = asyncio.ensure_future(self._orders.get())
+        await asyncio.wait({waiting, walking}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            return waiting.result()
+        waiting.cancel()
+        return None
+
+
+def _refuse_on_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        field="run_inline",
+        value="a running event loop",
+        rule="cannot be called from async code",
+        fix="Write: await arun_inline(...).",
+    )

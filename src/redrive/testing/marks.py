@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What faults have fired: in memory, or in a folder when the processes that remember are the ones that die."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Protocol
+
+
+class Marks(Protocol):
+    """A memory of faults by their place in the list."""
+
+    def claim(self, place: int, run: str) -> bool:
+        """Say whether this fault has not fired for this run before; whoever asks first is told so, and nobody else."""
+        ...
+
+    def add(self, place: int) -> None:
+        """Count that it fired."""
+        ...
+
+    def count(self, place: int) -> int:
+        """Return how often it has fired."""
+        ...
+
+
+def marks_in(folder: str | os.PathLike[str] | None) -> Marks:
+    """Return marks kept in a folder, which is made if need be; without one, in memory."""
+    return _Memory() if folder is None else _Folder(Path(folder))
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claimed: set[tuple[int, str]] = set()
+        self._counted: Counter[int] = Counter()
+
+    def claim(self, place: int, run: str) -> bool:
+        with self._lock:
+            is_new = (place, run) not in self._claimed
+            self._claimed.add((place, run))
+        return is_new
+
+    def add(self, place: int) -> None:
+        with self._lock:
+            self._counted[place] += 1
+
+    def count(self, place: int) -> int:
+        return self._counted[place]
+
+
+class _Folder:
+    """A file per claim, made by whoever is first, and a byte per firing: both hold between processes, and when one dies."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def claim(self, place: int, run: str) -> bool:
+        try:
+            (self._folder / f"{place}-{run}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def add(self, place: int) -> None:
+        with (self._folder / f"{place}.fired").open("ab") as file:
+            file.write(b".")
+
+    def count(self, place: int) -> int:
+        file = self._folder / f"{place}.fired"
+        return file.stat().st_size if file.exists() else 0

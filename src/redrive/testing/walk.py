@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walk of one job through its pipeline: the engine's runner and decisions, with a variable where the store would be.
+
+Nothing is decided here. What a store does between two runs (hand the output to the next stage with a fresh budget, or put the job
+back with its counts) is `following`, and what a worker does for breakers and crashes is kept as close to it as one job can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.breaker import Breaker
+from redrive.core.lifecycle import JobState
+from redrive.engine.classifier import DEFAULT
+from redrive.engine.context import Child
+from redrive.engine.outcomes import Dispatch, Lane
+from redrive.engine.pipeline import Event, Pipeline
+from redrive.engine.resources import Given, open_resources
+from redrive.engine.runner import Elsewhere, Runner
+from redrive.engine.runtime import Runtime
+from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.slots import SUSPECT_MIN
+from redrive.engine.worker import POLL_SECONDS, lanes_of
+from redrive.errors import AttemptTimeoutError, WorkerCrashError
+from redrive.redaction import redact
+from redrive.store.protocol import Claimed, JobId, LaneId, Settlement, Store
+from redrive.testing.faults import Crash
+from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
+
+logger = logging.getLogger("redrive.testing")
+
+DISPATCHES_MAX: Final = 2_000
+"""So many runs of stages are made for one job; a job that is held for ever would otherwise never come back."""
+JOB: Final = JobId(1)
+
+
+class _Shelf:
+    """Where breakers and the numbers of lanes are kept: all that the runner asks a store for."""
+
+    def __init__(self) -> None:
+        self._breakers: dict[str, bytes] = {}
+        self._lanes: dict[tuple[str, str], LaneId] = {}
+
+    def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
+        return [self._lanes.setdefault((pipeline, stage), LaneId(len(self._lanes) + 1)) for stage in stages]
+
+    def breaker(self, name: str) -> bytes | None:
+        return self._breakers.get(name)
+
+    def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
+        is_same = self._breakers.get(name) == before
+        if is_same:
+            self._breakers[name] = after
+        return is_same
+
+
+async def walk(
+    pipeline: Pipeline, payload: bytes, runtime: Runtime, *, resources: Sequence[object], call: Elsewhere
+) -> InlineResult:
+    """Run a job to its end; `call` runs sync functions. Without resources, the pipeline's own are opened and closed."""
+    async with AsyncExitStack() as stack:
+        given = {pipeline.name: resources} if resources else await open_resources(stack, [pipeline])
+        return await _Walk(pipeline, runtime, given, call).run(payload)
+
+
+class _Walk:
+    """One job under way."""
+
+    def __init__(self, pipeline: Pipeline, runtime: Runtime, resources: Given, call: Elsewhere) -> None:
+        store = cast("Store", _Shelf())
+        self._pipeline = pipeline
+        self._clock = runtime.clock
+        self._call = call
+        self._lanes = lanes_of(store, [pipeline], resources)
+        breakers = (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
+        self._breakers = SharedBreakers(store, breakers)
+        self._runner = Runner(store, self._breakers, runtime, classifier=DEFAULT, ask_store=_at_once)
+        self._error: BaseException | None = None
+        self._attempts: list[InlineAttempt] = []
+        self._children: list[Child] = []
+        self._events: list[Event] = []
+
+    async def run(self, payload: bytes) -> InlineResult:
+        """Dispatch until the job has ended, waiting on the virtual clock in between."""
+        began_at = self._clock.wall()
+        job = _first(payload, next(iter(self._lanes)))
+        settled = await self._dispatch(job)
+        while settled.status is JobState.QUEUED and len(self._attempts) < DISPATCHES_MAX:
+            wait = settled.run_at - self._clock.wall()
+            if wait > 0:
+                self._clock.sleep(wait)
+            settled = await self._dispatch(following(settled))
+        return self._result(settled, began_at)
+
+    async def _dispatch(self, job: Claimed) -> Settlement:
+        """Run one stage once and settle it; the hooks hear of it when that is done."""
+        lane = self._lanes[job.lane]
+        self._admit(job, lane.stage.breaker)
+        dispatch = self._runner.begin(job, lane)
+        refusal = self._runner.refusal(dispatch)
+        ended = await self._run(dispatch) if refusal is None else refusal
+        settled = await self._settled(dispatch, ended)
+        self._breakers.flush(self._clock.wall())
+        self._record(dispatch, settled)
+        if settled.is_noticed:
+            await self._tell(lane, settled)
+        return settled
+
+    def _admit(self, job: Claimed, breaker: Breaker | None) -> None:
+        """Let the job out as the probe of a breaker that is not closed, when its time has come."""
+        while breaker is not None and not self._breakers.is_closed(breaker):
+            probe = f"inline:{job.dispatch}"
+            if self._breakers.take_probe(breaker, self._clock.wall(), probe):
+                self._runner.expect_probe(job.id, probe)
+                return
+            if breaker.mode == "fail_fast":
+                return
+            self._clock.sleep(self._breakers.opens_in(self._clock.wall(), POLL_SECONDS))
+
+    async def _run(self, dispatch: Dispatch) -> bytes | Exception | Crash:
+        stage = dispatch.lane.stage
+        if stage.is_async:
+            try:
+                ended = await asyncio.ensure_future(self._runner.acall(dispatch))
+            except Crash as crash:
+                return crash
+        else:
+            called = await self._call(functools.partial(self._runner.call, dispatch))
+            ended = cast("bytes | Exception", called)
+        dispatch.ended_at = self._clock.wall()
+        beneath = _beneath(ended)
+        if isinstance(beneath, Crash):
+            return beneath
+        if beneath is not None:
+            raise beneath
+        if stage.timeout is not None and dispatch.overran and (stage.is_async or stage.is_abandoned):
+            # A worker would have cancelled or abandoned it on time; here it has already gone on.
+            return AttemptTimeoutError(timeout=stage.timeout)
+        return ended
+
+    async def _settled(self, dispatch: Dispatch, ended: bytes | Exception | Crash) -> Settlement:
+        if isinstance(ended, Crash):
+            # As `Slots` does it when a process was lost.
+            job, crash_max = dispatch.job, dispatch.lane.pipeline.crash_max
+            is_alone = job.suspects >= SUSPECT_MIN
+            crashes = job.crashes + int(is_alone)
+            if crashes < crash_max:
+                await self._runner.let_go(dispatch)
+                return self._runner.crashed(dispatch, is_alone=is_alone)
+            ended = WorkerCrashError(stage=dispatch.lane.stage.name, exit_code=None, crashes=crashes)
+        if isinstance(ended, Exception):
+            self._error = ended
+        return await self._runner.settled(dispatch, ended)
+
+    def _record(self, dispatch: Dispatch, settled: Settlement) -> None:
+        if settled.children:
+            self._children += dispatch.context.children
+        is_again = settled.status is JobState.QUEUED
+        self._attempts.append(
+            InlineAttempt(
+                stage=dispatch.lane.stage.name,
+                attempt=settled.job.attempt,
+                outcome=settled.outcome,
+                burned=settled.burned,
+                code=settled.code,
+                message=settled.message,
+                reason=settled.reason,
+                sentence=settled.sentence,
+                waited=max(0.0, settled.run_at - settled.ended_at) if is_again else 0.0,
+                notes={}
+                if settled.notes is None
+                else msgspec.json.decode(settled.notes, type=dict[str, str]),
+            )
+        )
+
+    async def _tell(self, lane: Lane, settled: Settlement) -> None:
+        """Call the hook; what it raises changes nothing."""
+        event = _event_of(lane, settled)
+        self._events.append(event)
+        try:
+            await self._call(functools.partial(lane.pipeline.hooks[event.kind], event))
+        except Exception as error:  # noqa: BLE001 - a hook must not change anything.
+            logger.warning("hook on_%s raised %s", event.kind, redact(repr(error)))
+
+    def _result(self, settled: Settlement, began_at: float) -> InlineResult:
+        output = self._pipeline.stages[-1].output
+        is_complete = settled.status is JobState.COMPLETE
+        return InlineResult(
+            status=settled.status.value,
+            value=output.check(settled.value or b"") if is_complete else None,
+            error=self._error,
+            attempts=tuple(self._attempts),
+            letter=settled.letter,
+            notes={name: text for each in self._attempts for name, text in each.notes.items()},
+            children=tuple(_child_of(each) for each in self._children),
+            events=tuple(self._events),
+            elapsed=self._clock.wall() - began_at,
+        )
+
+
+async def _at_once(question: Callable[[], object]) -> object:
+    return question()
+
+
+def _beneath(ended: bytes | Exception) -> BaseException | None:
+    """Return what a stage raised that a worker would take for a failure, and a test means: a crash, its own end, an interrupt."""
+    cause = ended.__cause__ if isinstance(ended, Exception) else None
+    return None if isinstance(cause, Exception | SystemExit | asyncio.CancelledError) else cause
+
+
+def _first(payload: bytes, lane: LaneId) -> Claimed:
+    return Claimed(
+        id=JOB,
+        token=1,
+        dispatch=1,
+        lane=lane,
+        attempt=1,
+        round=1,
+        snoozes=0,
+        suspects=0,
+        crashes=0,
+        cancel_asked=0,
+        expires_at=None,
+        codes=None,
+        input=payload,
+    )
+
+
+def following(settled: Settlement) -> Claimed:
+    """Return the job as a store would hand it out next: to the next stage with a fresh budget, or again with its counts."""
+    job = settled.job
+    again = msgspec.structs.replace(job, token=job.token + 1, dispatch=job.dispatch + 1)
+    if settled.outcome == "ok" and settled.value is not None:
+        return msgspec.structs.replace(
+            _first(settled.value, settled.lane), token=again.token, dispatch=again.dispatch
+        )
+    return msgspec.structs.replace(
+        again,
+        attempt=settled.attempt,
+        snoozes=settled.snoozes,
+        codes=settled.codes,
+        suspects=settled.suspects,
+        crashes=settled.crashes,
+    )
+
+
+def _child_of(child: Child) -> InlineChild:
+    job = child.job
+    return InlineChild(
+        pipeline=child.pipeline,
+        payload=msgspec.json.decode(job.payload),
+        key=job.key,
+        owner=job.owner,
+        priority=job.priority,
+    )
+
+
+def _event_of(lane: Lane, settled: Settlement) -> Event:
+    return Event(
+        kind=settled.outcome,
+        job_id=settled.job.id,
+        pipeline=lane.pipeline.name,
+        stage=lane.stage.name,
+        attempt=settled.job.attempt,
+        round=settled.job.round,
+        code=str(settled.code),
+        message=str(settled.message),
+        reason=str(settled.reason),
+        sentence=str(settled.sentence),
+        at=datetime.fromtimestamp(settled.ended_at, UTC),
+        due_at=datetime.fromtimestamp(settled.run_at, UTC),
+    )

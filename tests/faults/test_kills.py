@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that die: kill -9 in the middle of a stage, in storms, by their own job; and SIGTERM, polite and not."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from datetime import UTC, datetime, timedelta
+
+from redrive import connect
+
+from .flows import Order, single, steps
+from .herd import Herd, Scene, deliver, until, with_pid
+
+KILLS = 50
+
+
+def mixed(jobs: int) -> list[Order]:
+    """Orders of every kind: most go through, some fail once, some for good, some cancel themselves."""
+    acts = {1: "flaky", 2: "bug", 3: "cancel"}
+    return [Order(number, acts.get(number % 20, ""), 0.001) for number in range(jobs)]
+
+
+def test_after_kill_9_another_worker_takes_over_and_nothing_is_lost(scene: Scene) -> None:
+    scene.submit([Order(0, "gate"), *(Order(number) for number in range(1, 20))])
+
+    with Herd(scene, "--until-idle") as herd:
+        until((scene.here / "ready-0").exists)
+        with_pid(herd.workers()[0], signal.SIGKILL)
+        until(lambda: len(herd.ends()) == 1)
+        (scene.here / "gate").touch()
+        assert herd.wait() == 0
+
+    assert scene.breaches() == []
+    assert scene.count("status = 'complete'") == 20
+    assert herd.ends() == [-signal.SIGKILL, 0]
+    assert scene.outcomes("crashed") >= 1
+
+
+def test_a_storm_of_kills_loses_nothing_and_buries_nobody_for_a_crash(scene: Scene) -> None:
+    jobs = 3_000
+    scene.submit(mixed(jobs))
+    chance = random.Random(50)
+
+    with Herd(scene, "--until-idle", workers=3, concurrency=16) as herd:
+        until(lambda: herd.has_started(3))
+        for _ in range(KILLS):
+            threading.Event().wait(chance.random() * 0.2)
+            until(herd.workers)
+            with_pid(chance.choice(herd.workers()), signal.SIGKILL)
+        is_done = scene.count("status IN ('queued', 'processing')") == 0
+        assert herd.wait() == 0
+
+    assert not is_done, "the load ended before the storm"
+    assert herd.ends().count(-signal.SIGKILL) >= KILLS - 5
+    assert scene.breaches() == []
+    assert scene.read("SELECT DISTINCT error_code FROM jobs WHERE status = 'failed'") == [("BUG_CODE",)]
+    assert scene.count("status = 'failed'") == scene.count("status = 'cancelled'") == jobs // 20
+    assert scene.count("status = 'complete'") == jobs - 2 * (jobs // 20)
+
+
+def test_one_job_that_ends_its_process_among_ten_thousand_is_the_only_one_buried(scene: Scene) -> None:
+    jobs, poison = 10_000, 5_000
+    orders = [Order(number, "exit" if number == poison else "") for number in range(jobs)]
+    ids = scene.submit(orders, single)
+
+    with Herd(scene, "--until-idle", pipelines="single", concurrency=256) as herd:
+        assert herd.wait() == 0
+
+    assert scene.breaches() == []
+    assert scene.count("status = 'complete'") == jobs - 1
+    assert scene.read("SELECT job_id, code FROM dead_letters") == [(ids[poison], "WORKER_CRASH")]
+    assert herd.ends() == [7, 7, 0]
+
+
+def test_sigterm_settles_what_runs_and_ends(scene: Scene) -> None:
+    scene.submit([Order(0, "gate")])
+
+    with Herd(scene, lease=30) as herd:
+        until((scene.here / "ready-0").exists)
+        herd.terminate()
+        (scene.here / "gate").touch()
+        assert herd.wait() == 0
+
+    assert (herd.ends(), herd.log()) == ([0], "")
+    assert scene.effects() == [(1, "first")]
+    assert scene.read("SELECT outcome FROM attempts") == [("ok",)]
+    assert scene.count("status = 'queued'") == 1
+    assert herd.known() == []
+    assert scene.breaches() == []
+
+
+def test_workers_that_come_and_go_by_sigterm_repeat_nothing(scene: Scene) -> None:
+    scene.submit(Order(number, seconds=0.02) for number in range(60))
+
+    for _ in range(3):
+        before = len(scene.effects())
+        with Herd(scene, lease=30) as herd:
+            until(lambda before=before: len(scene.effects()) > before)
+            herd.terminate()
+            assert herd.wait() == 0
+        assert scene.outcomes("crashed") == 0
+    with Herd(scene, "--until-idle") as herd:
+        assert herd.wait() == 0
+
+    assert scene.breaches() == []
+    assert sorted(scene.effects()) == sorted(
+        (job, name) for job in scene.submitted for name in ("first", "second", "third")
+    )
+
+
+def test_sigterm_ends_a_worker_that_rests_until_the_next_job_is_due(scene: Scene) -> None:
+    scene.submit([Order(0)])
+    with connect(scene.database) as rd:
+        scene.submitted.add(rd.submit(steps, Order(1), run_at=datetime.now(UTC) + timedelta(hours=1)).id)
+
+    with Herd(scene, "--until-idle") as herd:
+        until(lambda: scene.count("status = 'complete'") == 1)
+        # The next thing it does is to look at what is left, and to wait for that.
+        threading.Event().wait(0.3)
+        herd.terminate()
+        assert herd.wait(5) == 0
+
+    assert scene.breaches() == []
+
+
+def test_what_a_second_sigterm_cuts_off_is_on_record(scene: Scene) -> None:
+    """The effect of the stage has happened; when it happens again, the attempts must say why."""
+    scene.submit([Order(0, "gate")])
+
+    with Herd(scene, lease=30) as herd:
+        until((scene.here / "ready-0").exists)
+        for _ in range(2):
+            deliver(herd.workers()[0], signal.SIGTERM)
+        herd.wait(10)
+    (scene.here / "gate").touch()
+    with Herd(scene, "--until-idle") as herd:
+        assert herd.wait() == 0
+
+    assert scene.effects().count((1, "first")) == 2
+    assert scene.breaches() == []

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads for sync stages: as many as block, no more than allowed, nothing lost, and the caller's context goes along."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+
+from redrive.engine.threads import StageThreads, StoreThread
+
+from .build import bounded
+
+CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")
+
+
+async def ended(threads: StageThreads, works: list[Callable[[], object]]) -> list[object]:
+    """Run functions and return what came back, in the order in which it did."""
+    results: list[object] = []
+    over = asyncio.Event()
+
+    def done(result: object) -> None:
+        results.append(result)
+        if len(results) == len(works):
+            over.set()
+
+    for work in works:
+        threads.start(work, done)
+    await over.wait()
+    return results
+
+
+def test_functions_that_block_really_run_side_by_side() -> None:
+    together = threading.Barrier(50, timeout=10)
+
+    async def scene() -> list[object]:
+        threads = StageThreads(50)
+        try:
+            return await ended(threads, [together.wait] * 50)
+        finally:
+            threads.close()
+
+    assert sorted(bounded(scene())) == list(range(50))  # type: ignore[type-var]
+
+
+def test_no_more_threads_run_than_allowed() -> None:
+    lock = threading.Lock()
+    names: set[str] = set()
+
+    def name() -> None:
+        with lock:
+            names.add(str(threading.get_ident()))
+
+    async def scene() -> None:
+        threads = StageThreads(3)
+        await ended(threads, [name] * 500)
+        threads.close()
+
+    bounded(scene())
+    assert 1 <= len(names) <= 3
+
+
+def test_functions_that_return_at_once_all_come_back_however_often_they_are_started() -> None:
+    async def scene() -> int:
+        threads = StageThreads(8)
+        count = 0
+        for turn in range(200):
+            works = [lambda turn=turn, place=place: (turn, place) for place in range(turn % 7 + 1)]
+            assert sorted(await ended(threads, works)) == [(turn, place) for place in range(turn % 7 + 1)]  # type: ignore[type-var]
+            count += len(works)
+        threads.close()
+        return count
+
+    assert bounded(scene()) == sum(turn % 7 + 1 for turn in range(200))
+
+
+def test_functions_started_from_other_functions_results_come_back_too() -> None:
+    async def scene() -> list[int]:
+        threads, seen, over = StageThreads(4), list[int](), asyncio.Event()
+
+        def done(number: int) -> None:
+            seen.append(number)
+            if number < 300:
+                threads.start(lambda: number + 1, done)
+            else:
+                over.set()
+
+        threads.start(lambda: 1, done)
+        await over.wait()
+        threads.close()
+        return seen
+
+    assert bounded(scene()) == list(range(1, 301))
+
+
+def test_a_blocked_function_does_not_keep_those_behind_it_waiting() -> None:
+    go_on = threading.Event()
+
+    async def scene() -> list[object]:
+        threads = StageThreads(2)
+        blocked = asyncio.ensure_future(ended(threads, [lambda: go_on.wait(10)]))
+        await asyncio.sleep(0)
+        quick = await ended(threads, [lambda place=place: place for place in range(20)])
+        go_on.set()
+        assert await blocked == [True]
+        threads.close()
+        return quick
+
+    assert sorted(bounded(scene())) == list(range(20))  # type: ignore[type-var]
+
+
+def test_closing_ends_idle_threads_and_those_at_work_after_it() -> None:
+    go_on, alive = threading.Event(), list[threading.Thread]()
+
+    async def scene() -> None:
+        threads = StageThreads(2)
+        together = threading.Barrier(2, timeout=10)
+
+        def remember() -> None:
+            alive.append(threading.current_thread())
+            together.wait()
+
+        await ended(threads, [remember, remember])
+        busy = asyncio.ensure_future(ended(threads, [lambda: go_on.wait(10)]))
+        await asyncio.sleep(0)
+        threads.close()
+        go_on.set()
+        assert await busy == [True]
+
+    bounded(scene())
+    for thread in alive:
+        thread.join(10)
+    assert len(alive) == 2
+    assert not any(thread.is_alive() for thread in alive)
+
+
+def test_what_ends_after_its_loop_has_gone_is_nobodys_business() -> None:
+    go_on, alive = threading.Event(), list[threading.Thread]()
+
+    async def scene() -> None:
+        threads, going = StageThreads(1), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def wait() -> bool:
+            alive.append(threading.current_thread())
+            loop.call_soon_threadsafe(going.set)
+            return go_on.wait(10)
+
+        threads.start(wait, lambda _: None)
+        await going.wait()
+        threads.close()
+
+    bounded(scene())
+    go_on.set()
+    alive[0].join(10)
+
+    assert not alive[0].is_alive()
+
+
+def test_the_context_of_the_caller_goes_along_and_what_is_set_there_stays_there() -> None:
+    def change() -> str:
+        seen = CALLER.get()
+        CALLER.set("thread")
+        return seen
+
+    async def scene() -> tuple[list[object], object, str]:
+        CALLER.set("ann")
+        threads, store = StageThreads(1), StoreThread()
+        seen = await ended(threads, [CALLER.get])
+        asked = await store.ask(change)
+        threads.close()
+        store.close()
+        return seen, asked, CALLER.get()
+
+    assert bounded(scene()) == (["ann"], "ann", "ann")
+
+
+def test_questions_to_the_store_are_answered_in_order_and_an_error_is_an_answer() -> None:
+    order: list[int] = []
+
+    def fail() -> None:
+        raise LookupError("no")
+
+    async def scene() -> list[object]:
+        store = StoreThread()
+        questions = [store.ask(lambda place=place: order.append(place)) for place in range(20)]
+        answers = await asyncio.gather(*questions, store.ask(fail), return_exceptions=True)
+        store.close()
+        return list(answers)
+
+    assert isinstance(bounded(scene())[-1], LookupError)
+    assert order == list(range(20))

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timeouts: no two runs of a stage overlap unless it said that this does no harm (DESIGN 6.14)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from redrive import Backoff, Context, Pipeline, Redrive, Retry, RetryPolicy, stage
+from redrive.engine import runner
+from redrive.errors import ConfigurationError
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock
+
+from .build import (
+    ONCE,
+    attempts,
+    bounded,
+    jobs,
+    letters,
+    one_stage,
+    threaded_means,
+    turns,
+    until,
+    work,
+    worker_on,
+    working,
+)
+
+TWICE = RetryPolicy(2, Backoff.fixed(1))
+
+
+def test_an_async_stage_is_cancelled_at_its_timeout_and_tried_again(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    cleaned: list[int] = []
+
+    async def fetch(number: int, ctx: Context) -> int:
+        if ctx.attempt == 2:
+            return number
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(ctx.attempt)
+        return number
+
+    pipeline = one_stage(fetch, timeout=0.01, retry=TWICE)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert cleaned == [1]
+    assert attempts(store, "outcome, code, burned") == [("retry", "TIMEOUT", 1), ("ok", None, 1)]
+
+
+def test_a_late_success_of_a_sync_stage_is_a_success_that_says_it_overran(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    def fetch(number: int) -> int:
+        clock.advance(100)
+        return number
+
+    pipeline = one_stage(fetch, timeout=60)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert jobs(store) == [("complete",)]
+    assert attempts(store, "outcome, reason") == [("ok", "overran")]
+
+
+def test_a_success_in_time_says_nothing(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+    def fetch(number: int) -> int:
+        clock.advance(60)
+        return number
+
+    pipeline = one_stage(fetch, timeout=60)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert attempts(store, "outcome, reason") == [("ok", None)]
+
+
+def test_a_late_error_of_a_sync_stage_is_a_timeout_with_the_error_as_its_cause(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    def fetch(_number: int) -> None:
+        clock.advance(100)
+        raise PermissionError(13, "denied")
+
+    pipeline = one_stage(fetch, timeout=60, retry=ONCE)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert jobs(store, "status, error_code") == [("failed", "TIMEOUT")]
+    ((stack,),) = letters(store, "stack")
+    assert "PermissionError" in str(stack)
+
+
+def test_a_late_wish_of_a_stage_is_still_its_wish(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    def fetch(number: int, ctx: Context) -> int:
+        if ctx.attempt == 1:
+            clock.advance(100)
+            raise Retry(5)
+        return number
+
+    pipeline = one_stage(fetch, timeout=60)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert attempts(store, "outcome, reason") == [("retry", "asked"), ("ok", None)]
+
+
+def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    go_on, started = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def fetch(number: int) -> int:
+        ran.append(number)
+        if number == 1:
+            started.set()
+            assert go_on.wait(15)
+        return number
+
+    async def scene() -> None:
+        pipeline = one_stage(fetch, timeout=0.01, retry=ONCE, idempotent=True, on_overrun="abandon")
+        rd.submit_many(pipeline, [1, 2])
+        worker = worker_on(store, pipeline, means=threaded_means(1), concurrency=1)
+        async with working(worker):
+            await until(lambda: rd.counts().get("failed"))
+            await turns(200)
+            assert ran == [1]
+            go_on.set()
+            await until(lambda: rd.counts().get("complete"))
+
+    bounded(scene())
+    assert started.is_set()
+    assert ran == [1, 2]
+    assert jobs(store, "status, error_code") == [("failed", "TIMEOUT"), ("complete", None)]
+
+
+def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStore, rd: Redrive) -> None:
+    go_on = threading.Event()
+    runs: list[int] = []
+
+    def fetch(number: int) -> int:
+        runs.append(number)
+        if len(runs) == 1:
+            assert go_on.wait(15)
+        return len(runs)
+
+    async def scene() -> None:
+        retry = RetryPolicy(2, Backoff.fixed(0.001))
+        pipeline = one_stage(fetch, timeout=0.01, retry=retry, idempotent=True, on_overrun="abandon")
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, means=threaded_means(2, watch=0.001), concurrency=2)
+        async with working(worker):
+            await until(lambda: rd.counts().get("complete"))
+            go_on.set()
+            await until(lambda: worker.slots.room(0) == 2)
+
+    bounded(scene())
+    assert attempts(store, "outcome, code") == [("retry", "TIMEOUT"), ("ok", None)]
+    assert rd.job(1).result() == 2
+
+
+def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    go_on = threading.Event()
+    running = most = 0
+    lock = threading.Lock()
+
+    def fetch(number: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        if number == 1:
+            assert go_on.wait(15)
+        with lock:
+            running -= 1
+        return number
+
+    async def scene() -> None:
+        pipeline = one_stage(
+            fetch, timeout=0.01, retry=ONCE, idempotent=True, on_overrun="abandon", concurrency=1
+        )
+        rd.submit_many(pipeline, [1, 2])
+        worker = worker_on(store, pipeline, means=threaded_means(4, watch=0.001), concurrency=4)
+        async with working(worker):
+            await until(lambda: rd.counts().get("failed"))
+            await turns(300)
+            go_on.set()
+            await until(lambda: rd.counts().get("complete"))
+
+    bounded(scene())
+    assert most == 1
+
+
+def test_a_stage_in_time_is_not_abandoned(store: SqliteStore, rd: Redrive) -> None:
+    async def scene() -> None:
+        pipeline = one_stage(lambda number: number, name="quick", timeout=0.01, idempotent=True, on_overrun="abandon")
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, means=threaded_means())
+        async with working(worker):
+            await until(lambda: rd.counts().get("complete"))
+            loop, later = asyncio.get_running_loop(), asyncio.Event()
+            loop.call_later(0.02, later.set)
+            await later.wait()
+
+    bounded(scene())
+    assert attempts(store) == [("ok",)]
+
+
+@pytest.mark.parametrize("is_deaf", [True, False])
+def test_an_async_stage_that_does_not_let_go_is_waited_for_and_logged(
+    store: SqliteStore,
+    rd: Redrive,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    is_deaf: bool,
+) -> None:
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 0.01)
+
+    async def fetch(number: int) -> int:
+        if is_deaf:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                while "still runs" not in caplog.text:
+                    await asyncio.sleep(0)
+        return number
+
+    pipeline = one_stage(fetch, timeout=0.01)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert ("stage fetch was cancelled after 0.01 s and still runs" in caplog.text) is is_deaf
+    assert jobs(store) == [("complete",)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_overrun": "abandon", "timeout": 1},
+        {"on_overrun": "abandon", "idempotent": True},
+        {"on_overrun": "forget", "timeout": 1},
+    ],
+)
+def test_abandoning_is_for_idempotent_stages_with_a_timeout(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="on_overrun"):
+        one_stage(lambda number: number, name="fetch", **options)
+
+
+def test_abandoning_is_not_for_async_stages() -> None:
+    async def fetch(number: int) -> int:
+        return number
+
+    with pytest.raises(ConfigurationError, match="sync stages"):
+        Pipeline("shop", [stage(timeout=1, idempotent=True, on_overrun="abandon")(fetch)])
