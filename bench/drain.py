@@ -1,101 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many jobs a second a worker completes durably, next to bare sqlite3 writing the same rows in the same batches."""
+"""How many jobs a second are completed durably, next to peers and to bare sqlite3; and how many are stored.
+
+Nanoseconds are per job: a payload of 200 bytes, no-op stages. The first line of each group is the limit, and the ratio says how
+many times its cost a contender takes. Peers are described in `bench/peers/`; the goals stand in `bench/goals.py`. The lines that
+begin with "cursor" are queues without a claim: one consumer reads on and deletes what it has read. They are shown because they are
+faster, and are no part of the goals because they keep no job that several workers could share, retry or account for.
+"""
 
 from __future__ import annotations
 
-import itertools
-import sqlite3
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
 
+from bench import limit, ours
+from bench.apart import Contender, race
 from bench.measure import Figure
-from redrive import Pipeline, connect, stage
-from redrive.store.queries import statements_of, text_of
+from bench.peers import dboses, hueys, lite, persist
 
-JOBS = 20_000
-BATCH = 256
-PAYLOAD = {"text": "x" * 190}
-
-
-@stage
-def nothing(value: dict[str, str]) -> int:
-    """Do nothing, on a thread."""
-    return len(value)
-
-
-@stage
-async def anothing(value: dict[str, str]) -> int:
-    """Do nothing, on the loop."""
-    return len(value)
+ROUNDS = 3
+LIMIT = "bare sqlite3: claim 256, complete, audit"
+Ways = Mapping[str, Sequence[Contender]]
 
 
 def run() -> list[Figure]:
-    """Drain a queue of no-op jobs; nanoseconds are per job, completion durable."""
-    with tempfile.TemporaryDirectory() as folder:
-        limit = _limit(Path(folder) / "limit.db")
-        asynchronous = _drain(Path(folder) / "async.db", Pipeline("bench", [anothing]))
-        synchronous = _drain(Path(folder) / "sync.db", Pipeline("bench", [nothing]))
-        submitting = _submit(Path(folder) / "submit.db")
-    named = {
-        "bare sqlite3: claim 256, complete, audit row": limit,
-        "redrive, async stage": asynchronous,
-        "redrive, sync stage": synchronous,
-        "redrive submit_many": submitting,
+    """Run every group; takes less than three minutes."""
+    groups: dict[str, Ways] = {
+        "one stage, FULL": _one_stage_full(),
+        "one stage, NORMAL": _one_stage_normal(),
+        "three stages, FULL": _three_stages(),
+        "fails once, FULL": _fails_once(),
+        "submit": _submit(),
     }
-    return [
-        Figure("one no-op stage, synchronous=FULL", name, spent, spent / limit)
-        for name, spent in named.items()
-    ]
+    return [figure for group, ways in groups.items() for figure in race(group, ways)]
 
 
-def _timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter_ns()
-    work()
-    return (time.perf_counter_ns() - start) / JOBS
+def _rounds(way: Contender) -> Sequence[Contender]:
+    return [way] * ROUNDS
 
 
-def _drain(path: Path, pipeline: Pipeline) -> float:
-    with connect(path) as rd:
-        rd.submit_many(pipeline, itertools.repeat(PAYLOAD, JOBS))
-        return _timed(lambda: rd.work([pipeline], until_idle=True, concurrency=BATCH))
+def _one_stage_full() -> Ways:
+    return {
+        LIMIT: _rounds(limit.drain),
+        "redrive, async": _rounds(partial(ours.drain, is_async=True)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, jobs=10_000)),
+        "Huey": _huey(),
+        "persist-queue, ack": _rounds(persist.drain_acked),
+        "DBOS": _dbos(),
+        "cursor: persist-queue, task_done for each": [partial(persist.drain_deleted, batch=1, jobs=2_500)],
+        "cursor: persist-queue, task_done for 256": [partial(persist.drain_deleted, batch=256, jobs=8_000)],
+    }
 
 
-def _submit(path: Path) -> float:
-    pipeline = Pipeline("bench", [nothing])
-    with connect(path) as rd:
-        return _timed(lambda: rd.submit_many(pipeline, itertools.repeat(PAYLOAD, JOBS)))
+def _one_stage_normal() -> Ways:
+    return {
+        LIMIT: _rounds(partial(limit.drain, synchronous="NORMAL")),
+        "redrive, async": _rounds(partial(ours.drain, is_async=True, synchronous="NORMAL")),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, synchronous="NORMAL", jobs=10_000)),
+        "Huey": _huey(synchronous="NORMAL", jobs=4_000),
+    }
 
 
-def _limit(path: Path) -> float:
-    """Write what a worker writes for one stage, with nothing around it."""
-    sql = statements_of("sqlite")
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    db.executescript(text_of("sqlite", "schema"))
-    lane = db.execute(sql["add_lane"], ("bench", "s", 0)).fetchone()[0]
-    db.execute("BEGIN IMMEDIATE")
-    row = ("bench", lane, 5, 0.0, None, None, b"x" * 200, 0.0)
-    db.executemany(sql["insert_job"], itertools.repeat(row, JOBS))
-    db.execute("COMMIT")
+def _three_stages() -> Ways:
+    return {
+        "bare sqlite3: the same, three times": _rounds(partial(limit.drain, stages=3, jobs=6_000)),
+        "redrive, async": _rounds(partial(ours.drain, is_async=True, stages=3, jobs=8_000)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, stages=3, jobs=5_000)),
+        "Huey, then": _huey(stages=3, jobs=350),
+        "DBOS, steps": _dbos(stages=3, jobs=120),
+    }
 
-    def drain() -> None:
-        taken: list[tuple[int, int]] = []
-        while True:
-            db.execute("BEGIN IMMEDIATE")
-            db.executemany(sql["complete"], [(b"1", 1.0, job, 7, dispatch) for job, dispatch in taken])
-            attempts = [
-                (job, dispatch, lane, 1, 1, "w", 0.0, 1.0, "ok", 1, *[None] * 5) for job, dispatch in taken
-            ]
-            db.executemany(sql["insert_attempt"], attempts)
-            rows = db.execute(sql["claim"], (7, "w", 1.0, 1.0, lane, 5, 1.0, BATCH)).fetchall()
-            db.execute("COMMIT")
-            taken = [(row[0], row[1]) for row in rows]
-            if not taken:
-                return
 
-    spent = _timed(drain)
-    db.close()
-    return spent
+def _fails_once() -> Ways:
+    return {
+        "bare sqlite3: retry, complete, two audits": _rounds(partial(limit.drain, fails_once=True)),
+        "redrive, async": _rounds(partial(ours.drain, is_async=True, fails_once=True, jobs=8_000)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, fails_once=True, jobs=5_000)),
+        "Huey, retries": _huey(fails_once=True, jobs=600),
+        "DBOS, step retries (not stored)": _dbos(fails_once=True, jobs=250),
+    }
+
+
+def _submit() -> Ways:
+    return {
+        "bare sqlite3: the rows, 1,000 per commit": _rounds(limit.submit),
+        "redrive, submit_many": _rounds(ours.submit),
+        "redrive, submit": [ours.submit_each],
+        "litequeue, NORMAL": [lite.submit] * 2,
+        "Huey, NORMAL": [hueys.submit] * 2,
+    }
+
+
+def _huey(
+    *, synchronous: str = "FULL", stages: int = 1, fails_once: bool = False, jobs: int = 1_500
+) -> Sequence[Contender]:
+    drain = partial(hueys.drain, synchronous=synchronous, stages=stages, fails_once=fails_once, jobs=jobs)
+    # The loop is its fastest way in most groups, and gets a second round.
+    return [partial(drain, workers=workers) for workers in (0, 1, 4, 0)]
+
+
+def _dbos(*, stages: int = 1, fails_once: bool = False, jobs: int = 300) -> Sequence[Contender]:
+    drain = partial(dboses.drain, stages=stages, fails_once=fails_once, jobs=jobs)
+    return [partial(drain, is_queued=is_queued) for is_queued in (False, True, False)]

@@ -8,6 +8,7 @@ import gc
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 ROUNDS = 15
 ROUND_SECONDS = 0.04
@@ -15,12 +16,13 @@ ROUND_SECONDS = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one contender needed per call, and how that compares with the first one of its group."""
+    """What one contender needed per call or job, and how that compares with the first one of its group."""
 
     group: str
     name: str
-    nanoseconds: float
+    amount: float
     ratio: float
+    unit: str = "nanoseconds"
 
 
 def compare(group: str, contenders: Mapping[str, Callable[[], object]]) -> list[Figure]:
@@ -33,10 +35,8 @@ def compare(group: str, contenders: Mapping[str, Callable[[], object]]) -> list[
             contender()
         return (time.perf_counter_ns() - start) / calls
 
-    best = _best(
-        {name: (lambda calls, c=contender: timed(c, calls)) for name, contender in contenders.items()}
-    )
-    return _figures(group, best)
+    best = _best({name: partial(timed, contender) for name, contender in contenders.items()})
+    return figures_of(group, best)
 
 
 def compare_async(group: str, contenders: Mapping[str, Callable[[], Awaitable[object]]]) -> list[Figure]:
@@ -50,24 +50,29 @@ def compare_async(group: str, contenders: Mapping[str, Callable[[], Awaitable[ob
         return (time.perf_counter_ns() - start) / calls
 
     with asyncio.Runner() as runner:
-        best = _best(
-            {
-                name: (lambda calls, c=contender: runner.run(timed(c, calls)))
-                for name, contender in contenders.items()
-            }
-        )
-    return _figures(group, best)
+
+        def run(contender: Callable[[], Awaitable[object]], calls: int) -> float:
+            return runner.run(timed(contender, calls))
+
+        best = _best({name: partial(run, contender) for name, contender in contenders.items()})
+    return figures_of(group, best)
+
+
+def figures_of(group: str, best: Mapping[str, float], unit: str = "nanoseconds") -> list[Figure]:
+    """Compare amounts with the first of them."""
+    yardstick = next(iter(best.values()))
+    return [Figure(group, name, amount, amount / yardstick, unit) for name, amount in best.items()]
 
 
 def show(title: str, figures: list[Figure]) -> str:
     """Return the figures as a plain table."""
-    lines = [f"## {title}", f"{'':44}{'ns':>12}{'ratio':>9}"]
+    lines = [f"## {title}"]
     group = ""
     for figure in figures:
         if figure.group != group:
             group = figure.group
-            lines.append(f"{group}:")
-        lines.append(f"  {figure.name:42}{figure.nanoseconds:12,.0f}{figure.ratio:9.2f}")
+            lines.append(f"{group + ':':44}{figure.unit:>14}{'ratio':>9}")
+        lines.append(f"  {figure.name:42}{figure.amount:14,.0f}{figure.ratio:9.2f}")
     return "\n".join(lines) + "\n\n"
 
 
@@ -83,8 +88,3 @@ def _best(timers: Mapping[str, Callable[[int], float]]) -> dict[str, float]:
     finally:
         gc.enable()
     return best
-
-
-def _figures(group: str, best: dict[str, float]) -> list[Figure]:
-    yardstick = next(iter(best.values()))
-    return [Figure(group, name, nanoseconds, nanoseconds / yardstick) for name, nanoseconds in best.items()]

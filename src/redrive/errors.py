@@ -274,6 +274,20 @@ class StoreUnavailableError(StoreError):
         )
 
 
+class StoreDamagedError(StoreError):
+    """The database file is damaged, or is no database; nothing is written to it any more."""
+
+    code = "store-damaged"
+
+    def __init__(self, *, database: str, cause: str) -> None:
+        self.database = database
+        self.cause = cause
+        super().__init__(
+            f"the database {database} is damaged: {cause}",
+            hint="Stop all workers, keep a copy of the file and of its -wal, and go back to a backup or recover it with sqlite3.",
+        )
+
+
 class SchemaMismatchError(StoreError):
     """The database was made by another version of redrive; it is left as it is."""
 

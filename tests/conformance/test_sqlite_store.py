@@ -14,8 +14,7 @@ from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.protocol import Want
 from redrive.store.queries import statements_of
 from redrive.store.sqlite import SCHEMA_VERSION, SqliteStore
-
-from .build import NOW, burial, claim, exchange, job, lanes_of, retry, settlement, statuses
+from redrive.testing.conformance.build import NOW, exchange, lanes_of, new, settlement, statuses
 
 
 @pytest.fixture
@@ -31,14 +30,14 @@ def store(path: Path) -> SqliteStore:
 
 
 def test_the_file_belongs_to_its_owner_alone(store: SqliteStore, path: Path) -> None:
-    store.submit([job(*lanes_of(store))], NOW)
+    store.submit([new(*lanes_of(store))], NOW)
 
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
 
 
 def test_what_was_submitted_is_there_when_the_file_is_opened_again(store: SqliteStore, path: Path) -> None:
-    store.submit([job(*lanes_of(store))], NOW)
+    store.submit([new(*lanes_of(store))], NOW)
     store.close()
 
     again = SqliteStore(path)
@@ -78,7 +77,7 @@ def test_a_failed_statement_leaves_nothing_of_its_batch(store: SqliteStore) -> N
     (lane,) = lanes_of(store)
 
     with pytest.raises(StoreUnavailableError):
-        store.submit([job(lane), job(lane, priority=99)], NOW)
+        store.submit([new(lane), new(lane, priority=99)], NOW)
 
     assert statuses(store) == {}
 
@@ -97,42 +96,10 @@ def test_a_failed_statement_leaves_nothing_of_its_batch(store: SqliteStore) -> N
     ],
 )
 def test_the_database_itself_keeps_the_invariants(store: SqliteStore, path: Path, breach: str) -> None:
-    store.submit([job(*lanes_of(store))], NOW)
+    store.submit([new(*lanes_of(store))], NOW)
     with sqlite3.connect(path) as db, pytest.raises(sqlite3.IntegrityError):
         db.execute(breach)
     db.close()
-
-
-def test_every_attempt_and_dead_letter_is_on_record(store: SqliteStore) -> None:
-    (lane,) = lanes_of(store)
-    store.submit([job(lane)], NOW)
-    (taken,) = claim(store, lane)
-    exchange(store, "w1", [retry(taken, at=NOW, ended_at=NOW + 1)])
-    (taken,) = claim(store, lane)
-    exchange(store, "w1", [burial(taken, ended_at=NOW + 2)])
-
-    attempts = store.read("SELECT dispatch, attempt, outcome, burned, code FROM attempts ORDER BY dispatch")
-    letters = store.read("SELECT job_id, state, code, first_failure_at, last_failure_at FROM dead_letters")
-    jobs = store.read("SELECT status, error_code, error_message FROM jobs")
-
-    assert attempts == [(1, 1, "retry", 1, "NETWORK_RESET"), (2, 2, "dead", 1, "AUTH_DENIED")]
-    assert letters == [(taken.id, "open", "AUTH_DENIED", NOW + 1, NOW + 2)]
-    assert jobs == [("failed", "AUTH_DENIED", "denied")]
-
-
-def test_a_crash_is_on_record_and_raises_suspicion_until_a_stage_completes(store: SqliteStore) -> None:
-    fetch, review = lanes_of(store, "fetch", "review")
-    store.submit([job(fetch)], NOW)
-    claim(store, fetch)
-    store.reap(NOW + 61)
-    store.start_worker("w2", NOW + 61, 60)
-    assert store.read("SELECT outcome, burned FROM attempts") == [("crashed", 0)]
-    assert store.read("SELECT suspect_count FROM jobs") == [(1,)]
-
-    (taken,) = claim(store, fetch, worker="w2", now=NOW + 61)
-    exchange(store, "w2", [settlement(taken, status="queued", lane=review)], now=NOW + 61)
-
-    assert store.read("SELECT suspect_count FROM jobs") == [(0,)]
 
 
 def test_the_claim_is_an_index_search_never_a_scan_or_a_sort(store: SqliteStore) -> None:
@@ -153,7 +120,7 @@ def test_threads_and_a_second_connection_share_the_file_without_losing_a_job(
     other = SqliteStore(path)
     lanes_of(other)
     other.start_worker("w2", NOW, 60)
-    store.submit([job(lane)] * 400, NOW)
+    store.submit([new(lane)] * 400, NOW)
     taken: dict[str, list[int]] = {"w1": [], "w2": []}
 
     def drain(worker: str, mine: SqliteStore) -> None:

@@ -24,7 +24,6 @@ from redrive.errors import ConfigurationError
 
 JOBS = 200
 DEAD = ("gone", "refused", "wrong key", "garbled", "unreachable")
-PROGRAM = "import typer; from redrive.cli.demo import demo; typer.run(demo)"
 NEVER = Outage(10**9, 0, 0)
 
 
@@ -43,7 +42,7 @@ def test_the_demo_survives_kill_9_and_accounts_for_every_job(tmp_path: Path) -> 
     options = ["--jobs", str(JOBS), "--fast", "--seed", "7", "--database-url", str(database)]
 
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *options],
+        [sys.executable, "-m", "redrive.cli", "demo", *options],
         capture_output=True,
         text=True,
         timeout=300,
@@ -88,7 +87,7 @@ def letters(database: Path) -> list[tuple[str]]:
 def test_a_terminal_gets_a_live_picture() -> None:
     screen = console()
 
-    account = demo.perform(screen, demo.Script(jobs=60, outage_seconds=0.2))
+    account = demo.play(screen, demo.Script(jobs=60, outage_seconds=0.2))
 
     shown = text_of(screen)
     assert account.complaints == []
@@ -107,7 +106,7 @@ def test_open_jobs_of_an_earlier_demo_are_refused(tmp_path: Path) -> None:
         rd.submit(flow, Article(1, "http://127.0.0.1:1", GOOD_KEY))
 
     with pytest.raises(ConfigurationError, match="must hold no open jobs"):
-        demo.perform(console(), demo.Script(jobs=1, database=str(tmp_path / "demo.db")))
+        demo.play(console(), demo.Script(jobs=1, database=str(tmp_path / "demo.db")))
 
 
 def test_a_worker_that_ends_by_itself_ends_the_demo_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +122,7 @@ def test_a_demo_that_stalls_says_so_and_kills_its_worker(monkeypatch: pytest.Mon
     monkeypatch.setattr(demo_crew, "STALL_SECONDS", -1.0)
     screen = console()
 
-    account = demo.perform(screen, demo.Script(jobs=3))
+    account = demo.play(screen, demo.Script(jobs=3))
 
     assert account.complaints == ["nothing has moved for -1 s", "3 jobs have not ended"]
     assert "The account does not close: 3 jobs have not ended." in text_of(screen)

@@ -1,98 +1,238 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submitting and working from the command line, as separate programs on one file."""
+"""Submitting, looking at and cancelling jobs from the command line."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-MODULE = """
-from redrive import Pipeline, stage
+from redrive import connect
+from tests.e2e.test_cli import Shell, program, shell
 
-@stage
-def halve(number: int) -> float:
-    return 10 / number
-
-orders = Pipeline("orders", [halve])
-"""
+__all__ = ["shell"]
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    (tmp_path / "flows.py").write_text(MODULE, encoding="utf-8")
-    return tmp_path
+def test_submit_work_and_look_as_separate_programs(shell: Shell) -> None:
+    shell.write("items.jsonl", 1, 2, "", 0)
+
+    def redrive(*arguments: str) -> tuple[int, str, str]:
+        ran = program(*arguments, cwd=shell.folder)
+        return ran.returncode, ran.stdout, ran.stderr
+
+    assert redrive("submit", "flows:orders", "--file", "items.jsonl")[0] == 0
+    assert redrive("worker", "flows:orders", "--until-idle") == (0, "", "")
+    assert shell.json("stats") == {"complete": 2, "failed": 1, "total": 3}
 
 
-def redrive(here: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from redrive.cli.app import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=here,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )
+def test_a_file_of_payloads_is_submitted(shell: Shell) -> None:
+    shell.write("items.jsonl", 1, 2, "", 0)
+
+    submitted = shell.json("submit", "flows:orders", "--file", "items.jsonl", "--owner", "ann")
+
+    assert submitted == {"submitted": 3, "first": 1, "last": 3}
+    with connect("redrive.db") as rd:
+        assert {rd.job(each).facts.owner for each in (1, 2, 3)} == {"ann"}
 
 
-def test_submit_work_and_look(here: Path) -> None:
-    (here / "items.jsonl").write_text("1\n2\n\n0\n", encoding="utf-8")
+def test_payloads_are_read_from_standard_input(shell: Shell) -> None:
+    ended = shell("submit", "flows:orders", "--file", "-", "-o", "json", stdin="1\n2\n")
 
-    submitted = redrive(here, "submit", "flows:orders", "--file", "items.jsonl", "-o", "json")
-    worked = redrive(here, "worker", "flows:orders", "--until-idle")
-    stats = redrive(here, "stats", "-o", "json")
-    shown = redrive(here, "job", "show", "3", "-o", "json")
-
-    assert json.loads(submitted.stdout) == {"submitted": 3, "first": 1, "last": 3}
-    assert (worked.returncode, worked.stderr) == (0, "")
-    assert json.loads(stats.stdout) == {"complete": 2, "failed": 1, "total": 3}
-    assert json.loads(shown.stdout)["error_code"] == "BUG_CODE"
-    assert "BUG_CODE" in redrive(here, "job", "show", "3").stdout
+    assert ended.json == {"submitted": 2, "first": 1, "last": 2}
 
 
-def test_one_payload_with_a_key_is_submitted_once(here: Path) -> None:
-    for _ in range(2):
-        assert redrive(here, "submit", "flows:orders", "5", "--key", "a").returncode == 0
+def test_an_empty_file_submits_nothing(shell: Shell) -> None:
+    shell.write("items.jsonl")
 
-    assert json.loads(redrive(here, "stats", "-o", "json").stdout) == {"queued": 1, "total": 1}
+    assert shell.json("submit", "flows:orders", "--file", "items.jsonl") == {
+        "submitted": 0,
+        "first": None,
+        "last": None,
+    }
+
+
+def test_more_payloads_than_fit_into_one_transaction(shell: Shell) -> None:
+    shell.write("items.jsonl", *range(1, 2_502))
+
+    submitted = shell.json("submit", "flows:orders", "--file", "items.jsonl")
+
+    assert submitted == {"submitted": 2_501, "first": 1, "last": 2_501}
+
+
+def test_one_payload_with_a_key_is_submitted_once(shell: Shell) -> None:
+    first, second = (shell.json("submit", "flows:orders", "5", "--key", "a") for _ in range(2))
+
+    assert first == {"submitted": 1, "first": 1, "last": 1, "is_twin": False}
+    assert second == {"submitted": 0, "first": 1, "last": 1, "is_twin": True}
+    assert shell.json("stats") == {"queued": 1, "total": 1}
+
+
+def test_when_a_job_may_run_is_an_instant_or_a_distance(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5", "--run-at", "2099-03-01T08:00:00+01:00", "--priority", "2")
+    shell("submit", "flows:orders", "5", "--run-at", "+2d")
+
+    with connect("redrive.db") as rd:
+        first, second = rd.job(1).facts, rd.job(2).facts
+    assert (first.run_at, first.priority) == (datetime(2099, 3, 1, 7, tzinfo=UTC), 2)
+    assert (second.run_at - second.created_at).total_seconds() == pytest.approx(172_800, abs=5)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["submit", "flows", "1"], "must name a module and a pipeline"),
-        (["submit", "nowhere:orders", "1"], "cannot be imported"),
-        (["submit", "flows:ordres", "1"], "Its pipelines: orders"),
+        (["submit", "nowhere:orders", "1"], "There is no module nowhere"),
+        (["submit", "flow:orders", "1"], "Did you mean flows?"),
+        (["submit", "flows:ordres", "1"], "Did you mean orders? Its pipelines: orders"),
+        (["submit", "flows:stage", "1"], "Its pipelines: orders"),
         (["submit", "flows:orders"], "exactly one of the two"),
         (["submit", "flows:orders", "1", "--file", "x"], "exactly one of the two"),
         (["submit", "flows:orders", "{"], "must be JSON"),
         (["submit", "flows:orders", '"five"'], "Expected `int`"),
-        (["submit", "flows:orders", "--file", "missing.jsonl"], "cannot be read"),
-        (["job", "show", "7"], "there is no job 7"),
+        (["submit", "flows:orders", "--file", "missing.jsonl"], "No such file"),
+        (["submit", "flows:orders", "--file", "flows.py", "--key", "k"], "belongs to one job"),
+        (["submit", "flows:orders", "1", "--run-at", "2099-03-01T08:00:00"], "with its zone"),
+        (["submit", "flows:orders", "1", "--run-at", "+soon"], "must be a length of time"),
+        (["submit", "flows:orders", "1", "--priority", "10"], "from 0 to 9"),
         (["worker", "flows:orders", "--concurrency", "0"], "at least 1"),
+        (["worker", "flows:orders", "--processes", "0"], "at least 1"),
+        (["worker", "flows:orders", "flows:orders"], "is given twice"),
         (["stats", "--database-url", "postgresql://u:secret@h/d"], "must be a path"),
+        (["submit", "flows:orders", "1", "--database-url", "postgresql://u:secret@h/d"], "must be a path"),
+        (["doctor", "--database-url", "sqlite:///"], "must be a path"),
     ],
 )
 def test_wrong_input_is_refused_with_a_hint_and_exit_code_2(
-    here: Path, arguments: list[str], words: str
+    shell: Shell, arguments: list[str], words: str
 ) -> None:
-    ran = redrive(here, *arguments)
+    ended = shell(*arguments)
 
-    assert ran.returncode == 2
-    assert words in ran.stderr
-    assert "Traceback" not in ran.stderr
-    assert "secret@" not in ran.stderr
+    assert ended.code == 2
+    assert words in ended.err
+    assert ended.err.startswith("error: ")
+    assert "secret@" not in ended.err
 
 
-def test_a_bad_line_of_a_file_is_named(here: Path) -> None:
-    (here / "items.jsonl").write_text("1\n{oops\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import nothing_like_that\n", "broken.py, line 1: ModuleNotFoundError"),
+        ("x = 1\ny = 1 / 0\n", "broken.py, line 2: ZeroDivisionError"),
+        ("def f(:\n", "broken.py, line 1: SyntaxError"),
+        ("raise ValueError('password=hunter2-hunter2')\n", "broken.py, line 1: ValueError"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_where_and_why(shell: Shell, text: str, words: str) -> None:
+    (shell.folder / "broken.py").write_text(text, encoding="utf-8")
 
-    ran = redrive(here, "submit", "flows:orders", "--file", "items.jsonl")
+    ended = shell("submit", "broken:orders", "1")
 
-    assert ran.returncode == 2
-    assert "line 2" in ran.stderr
+    assert ended.code == 2
+    assert "cannot be imported" in ended.err
+    assert words in ended.err
+    assert "hunter2" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"), [((1, "{oops"), "line 2 must be JSON"), ((1, 2, '"x"'), "line 3: ")]
+)
+def test_a_bad_line_of_a_file_is_named_and_nothing_is_submitted(
+    shell: Shell, lines: tuple[object, ...], words: str
+) -> None:
+    shell.write("items.jsonl", *lines)
+
+    ended = shell("submit", "flows:orders", "--file", "items.jsonl")
+
+    assert ended.code == 2
+    assert words in ended.err
+    assert not Path("redrive.db").exists()
+
+
+def test_the_story_of_a_job(shell: Shell) -> None:
+    shell("submit", "flows:orders", "13")
+    shell("worker", "flows:orders", "--until-idle")
+
+    told = shell.json("job", "show", "1")
+    shown = shell("job", "show", "1").out
+
+    assert told["error_code"] == "NETWORK_RESET"
+    assert [(each["attempt"], each["outcome"]) for each in told["attempts"]] == [(1, "retry"), (2, "dead")]
+    assert told["dead_letter"]["state"] == "open"
+    assert datetime.fromisoformat(told["created_at"]).tzinfo is not None
+    for words in ("NETWORK_RESET", "none is left", "dead letter 1 (open)", "ConnectionResetError"):
+        assert words in shown
+
+
+def test_the_result_of_a_job_is_not_in_its_story(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+    shell("worker", "flows:orders", "--until-idle")
+
+    told = shell.json("job", "show", "1")
+
+    assert (told["status"], told["dead_letter"]) == ("complete", None)
+    assert not {"payload", "result", "input"} & set(told)
+
+
+@pytest.mark.parametrize("verb", ["show", "cancel"])
+def test_an_unknown_id_names_those_that_are_near(shell: Shell, verb: str) -> None:
+    shell("submit", "flows:orders", "5")
+    shell("submit", "flows:orders", "5")
+
+    near, far = shell("job", verb, "5"), shell("job", verb, "99999999999999999999")
+
+    assert (near.code, far.code) == (1, 1)
+    assert "there is no job 5" in near.err
+    assert "Near it are: 1, 2" in near.err
+    assert "The last job is 2" in far.err
+
+
+def test_in_an_empty_database_there_is_no_job_near(shell: Shell) -> None:
+    shell("migrate")
+
+    assert "no job at all" in shell("job", "show", "1").err
+    assert "no job is like that" in shell("job", "list").err
+    assert shell.json("job", "list") == []
+
+
+def test_jobs_are_listed_page_by_page_and_by_what_they_are(shell: Shell) -> None:
+    shell.write("items.jsonl", 1, 0, 2, 0, 3)
+    shell("submit", "flows:orders", "--file", "items.jsonl", "--owner", "ann")
+    shell("worker", "flows:orders", "--until-idle")
+    shell("submit", "flows:sleepers", "1")
+
+    def ids(*arguments: str) -> list[int]:
+        return [job["id"] for job in shell.json("job", "list", *arguments)]
+
+    assert ids() == [6, 5, 4, 3, 2, 1]
+    assert ids("-n", "2") == [6, 5]
+    assert ids("-n", "2", "--before", "5") == [4, 3]
+    assert ids("--status", "failed") == [4, 2]
+    assert ids("--pipeline", "sleepers") == [6]
+    assert ids("--stage", "halve", "--owner", "ann", "-s", "complete") == [5, 3, 1]
+    assert ids("--run", "7") == []
+    assert "more: --before 5" in shell("job", "list", "-n", "2").err
+    assert "BUG_CODE" in shell("job", "list", "-s", "failed").out
+
+
+def test_a_queued_job_is_cancelled_after_asking_and_it_is_on_record(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+
+    refused = shell("job", "cancel", "1", stdin="n\n")
+    done = shell.json("job", "cancel", "1", "--yes", "--reason", "not wanted", "--actor", "ann")
+
+    assert refused.code == 1
+    assert done == {"id": 1, "status": "cancelled", "is_cancel_asked": False}
+    (operation,) = shell.json("job", "show", "1")["operations"]
+    assert (operation["actor"], operation["verb"], operation["reason"]) == ("ann", "cancel", "not wanted")
+    assert "not wanted" in shell("job", "show", "1").out
+
+
+def test_a_job_that_has_ended_cannot_be_cancelled(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+    shell("worker", "flows:orders", "--until-idle")
+
+    ended = shell("job", "cancel", "1", "--yes")
+
+    assert ended.code == 1
+    assert "has ended as complete" in ended.err

@@ -24,7 +24,7 @@ from redrive import connect
 from redrive.engine.breakers import Breakers
 from redrive.engine.clock import SystemClock
 from redrive.engine.runtime import CURRENT, Runtime
-from tests.faults import flows
+from tests.faults import flows, leaky
 
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: nothing of a test that was interrupted stays behind."""
@@ -126,7 +126,8 @@ def work(options: argparse.Namespace, place: int) -> int:
     if options.clocks is not None:
         clock = WrongClock(options.clocks, place)
         CURRENT.set(Runtime(clock, random.Random(), Breakers(clock)))
-    pipelines = [getattr(flows, name) for name in options.pipelines.split(",")]
+    known = {**vars(flows), **vars(leaky)}
+    pipelines = [known[name] for name in options.pipelines.split(",")]
     with connect(options.database) as rd:
         rd.work(
             pipelines, concurrency=options.concurrency, lease=options.lease, until_idle=options.until_idle

@@ -241,9 +241,11 @@ def test_sync_stages_run_in_this_thread_with_no_loop_around_them() -> None:
 
 
 def test_async_stages_sleep_and_time_out_on_virtual_time() -> None:
+    sleep = asyncio.sleep  # Virtual here, which is what is tested.
+
     @stage(timeout=60, retry=STEADY)
     async def call(number: int, ctx: Context) -> int:
-        await asyncio.sleep(3_600 if ctx.attempt == 1 else 59)
+        await sleep(3_600 if ctx.attempt == 1 else 59)
         return number
 
     result = run_inline(Pipeline("flow", [call]), 1)
@@ -263,14 +265,32 @@ def test_a_thread_that_an_async_stage_waits_for_is_not_overtaken_by_its_timeout(
     assert run_inline(Pipeline("flow", [call]), 1).value is True
 
 
-def test_a_pipe_that_is_not_silent_is_not_overtaken_by_a_timeout() -> None:
+def test_a_process_that_an_async_stage_waits_for_is_not_overtaken_by_a_timeout() -> None:
     @stage(timeout=60)
     async def call(number: int) -> str:
-        process = await asyncio.create_subprocess_exec("echo", "hello", stdout=asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_shell("echo hello", stdout=asyncio.subprocess.PIPE)
         out, _ = await process.communicate()
-        return out.decode().strip()
+        other = await asyncio.create_subprocess_exec("true")
+        return f"{out.decode().strip()} {await other.wait()}"
 
-    assert run_inline(Pipeline("flow", [call]), 1).value == "hello"
+    assert run_inline(Pipeline("flow", [call]), 1).value == "hello 0"
+
+
+def test_a_socket_that_answers_is_not_overtaken_by_a_timeout() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    @stage(timeout=60)
+    async def call(text: str) -> str:
+        async with await asyncio.start_server(answer, "127.0.0.1") as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(f"{text}\n".encode())
+            line = await reader.readline()
+            writer.close()
+        return line.decode().strip()
+
+    assert run_inline(Pipeline("flow", [call]), "hello").value == "hello"
 
 
 @both

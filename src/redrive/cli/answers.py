@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import typer
@@ -94,11 +94,14 @@ def answer_facts(facts: Mapping[str, object], output: Format) -> None:
 
 def table_of(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> Table:
     """Return rows as a table."""
+    shown = list(rows)
     table = Table(header_style="bold")
     for column in columns:
-        is_number = column in {"id", "job", "attempt", "queued", "processing", "total", "jobs", "dispatch"}
-        table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
+        is_number = all(isinstance(row.get(column), int) for row in shown)
+        table.add_column(
+            column.replace("_", " "), justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in shown:
         table.add_row(*(text_of(row.get(column)) for column in columns))
     return table
 
@@ -112,7 +115,10 @@ def text_of(value: object) -> Text:
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, list | tuple):
-        return Text(", ".join(text_of(each).plain for each in value))
+        return Text(", ".join(text_of(each).plain for each in cast("Sequence[object]", value)))
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return Text(", ".join(f"{name}: {text_of(each).plain}" for name, each in pairs))
     return Text(str(value), style=_STYLES.get(str(value), ""))
 
 
@@ -123,5 +129,5 @@ def _distance(at: datetime) -> str:
 
 def _mapping(row: object) -> Mapping[str, object]:
     if isinstance(row, Mapping):
-        return row
+        return cast("Mapping[str, object]", row)
     return asdict(row) if is_dataclass(row) and not isinstance(row, type) else {}

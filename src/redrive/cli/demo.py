@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -63,18 +63,11 @@ def demo(
         database=database_url,
         is_plain=plain,
     )
-    if perform(Console(), script).complaints:
+    if play(Console(), script).complaints:
         raise typer.Exit(1)
 
 
-def play(console: Console, *, instant: bool = False) -> None:
-    """Play the demo as it is without options; `instant` plays the short one."""
-    jobs, outage_seconds = (FAST_JOBS, 1.0) if instant else (JOBS, 4.0)
-    if perform(console, Script(jobs=jobs, outage_seconds=outage_seconds)).complaints:
-        raise typer.Exit(1)
-
-
-def perform(console: Console, script: Script) -> Account:
+def play(console: Console, script: Script) -> Account:
     """Play the demo on this console, and return the account of every job."""
     refusals_min = min(2 * OPENS_AFTER, script.jobs // 10)
     outage = Outage(int(script.jobs * OUTAGE_AT), script.outage_seconds, refusals_min)
@@ -89,11 +82,8 @@ def perform(console: Console, script: Script) -> Account:
         view.tell(f"a misbehaving upstream listens on {upstream.url}; the jobs live in {database}")
         ids = rd.submit_many(flow, _articles(script, upstream.url))
         view.tell(f"{len(ids)} jobs are submitted: fetch -> llm -> notify")
-        crew = Crew(database, folder / "workers.log")
-        stack.callback(crew.end)
-        with view.showing():
+        with closing(Crew(database, folder / "workers.log")) as crew, view.showing():
             complaint = Scenes(watch, view, crew, upstream).play()
-        crew.end()
         account = account_of(rd, ids, upstream.ledger.notified)
         if complaint:
             account.complaints.insert(0, complaint)

@@ -7,6 +7,7 @@ from how much time has passed, so that a slow machine plays the same scenes.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -41,16 +42,19 @@ class Crew:
         self._database = database
         self._log = log
         self._worker: subprocess.Popen[bytes] | None = None
+        # A worker ends when the other end of this pipe is closed, so that none outlives a demo that was killed.
+        self._lifeline, self._kept = os.pipe()
 
     def start(self) -> int:
         """Start a worker, as one would by hand; return its process id."""
-        program = (sys.executable, "-c", "from redrive.cli.app import main; main()")
+        silent = ("--database-url", self._database, "--lifeline", str(self._lifeline))
         with self._log.open("ab") as log:
             self._worker = subprocess.Popen(  # noqa: S603 - our own command, with our own arguments.
-                [*program, *COMMAND, "--database-url", self._database],
+                [sys.executable, "-m", "redrive.cli", *COMMAND, *silent],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=(self._lifeline,),
             )
         return self._worker.pid
 
@@ -70,15 +74,16 @@ class Crew:
             self._worker.kill()
             self._worker.wait()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Let the worker end politely; one that does not is killed."""
-        if self._worker is None:
-            return
-        self._worker.terminate()
-        try:
-            self._worker.wait(STALL_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        if self._worker is not None:
+            self._worker.terminate()
+            try:
+                self._worker.wait(STALL_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        os.close(self._lifeline)
+        os.close(self._kept)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ partial success; 2 called wrongly; 3 held, paused or interrupted: it can be resu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -192,7 +192,7 @@ def _values(source: str) -> Iterator[object]:
 
 
 @contextmanager
-def _progress(name: str, *, is_shown: bool) -> Iterator[OnProgress | None]:
+def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
     """Show how far a run is, if somebody watches."""
     if not is_shown:
         yield None

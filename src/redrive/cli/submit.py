@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive submit`: store jobs for a pipeline, one payload or a file of them. Durable when it returns; it runs nothing."""
+"""`redrive submit`: store jobs for a pipeline, one payload or a file of them.
+
+It runs nothing. What it says was submitted is durable; of a file with a wrong line, nothing is.
+"""
 
 from __future__ import annotations
 

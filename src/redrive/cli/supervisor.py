@@ -77,7 +77,10 @@ class Supervisor:
         while True:
             started_at = clock.monotonic()
             code = await self._live(place, lifeline)
-            if self._stopped.is_set() or (self._is_ending and code in {DONE, HELD}):
+            if self._stopped.is_set():
+                # One that was told to stop before it could listen held nothing yet.
+                return DONE if code == -signal.SIGTERM else code
+            if self._is_ending and code in {DONE, HELD}:
                 return code
             if code == WRONG:
                 # What it was told to do is wrong; it would be so again.

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 import typer
@@ -21,7 +22,8 @@ from redrive.cli.refusals import DONE, HELD
 from redrive.cli.supervisor import Supervisor
 from redrive.cli.targets import pipelines_named
 from redrive.core.checks import whole
-from redrive.engine.client import connect
+from redrive.engine.client import Redrive, connect
+from redrive.engine.pipeline import Pipeline
 from redrive.ops.pausing import stale_lanes
 
 logger = logging.getLogger("redrive.cli")
@@ -69,38 +71,50 @@ def worker(
             "--log-level": log_level,
             "--database-url": database_url,
         }
-        command = [sys.executable, "-m", "redrive.cli", "worker", *targets]
-        command += [part for name, value in given.items() if value is not None for part in (name, str(value))]
-        command += ["--until-idle"] if until_idle else []
-        supervisor = Supervisor(command, processes, is_ending=until_idle, health_port=health_port)
-        raise typer.Exit(supervisor.run())
+        raise typer.Exit(_supervised(targets, processes, given, until_idle=until_idle, port=health_port))
     if lifeline is not None:
         end_with(lifeline)
     with connect(database_url) as rd:
-        for lane in stale_lanes(rd.store, pipelines):
-            logger.warning(
-                "%s jobs wait in %s.%s, a stage the pipeline no longer has: give it its name back with @stage(name=%r)",
-                lane.queued,
-                lane.pipeline,
-                lane.stage,
-                lane.stage,
-            )
-        if is_interactive():
-            say(
-                f"serving {', '.join(each.name for each in pipelines)}, {concurrency} at once; Ctrl-C ends it"
-            )
-        health = None if health_port is None else (health_host, health_port)
+        _say_what_is_served(rd, pipelines)
         ending = rd.work(
             pipelines,
             concurrency=concurrency,
             lease=lease,
             until_idle=until_idle,
             hold_max=hold_max,
-            health=health,
+            health=None if health_port is None else (health_host, health_port),
         )
     if ending == "held":
         say("all that is left is held: redrive doctor says by what")
     raise typer.Exit(HELD if ending == "held" else DONE)
+
+
+def _supervised(
+    targets: Sequence[str],
+    processes: int,
+    given: Mapping[str, object],
+    *,
+    until_idle: bool,
+    port: int | None,
+) -> int:
+    """Keep several such workers up, each told what this one was told."""
+    command = [sys.executable, "-m", "redrive.cli", "worker", *targets]
+    command += [part for name, value in given.items() if value is not None for part in (name, str(value))]
+    command += ["--until-idle"] if until_idle else []
+    return Supervisor(command, processes, is_ending=until_idle, health_port=port).run()
+
+
+def _say_what_is_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:
+    for lane in stale_lanes(rd.store, pipelines):
+        logger.warning(
+            "%s jobs wait in %s.%s, a stage the pipeline no longer has: give it its name back with @stage(name=%r)",
+            lane.queued,
+            lane.pipeline,
+            lane.stage,
+            lane.stage,
+        )
+    if is_interactive():
+        say(f"serving {', '.join(each.name for each in pipelines)}; Ctrl-C ends it")
 
 
 def log_to_standard_error(level: str) -> None:

@@ -11,26 +11,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from redrive.core.signals import Cancel
 from redrive.engine.codec import storable
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import NewJob
+from redrive.store.protocol import Child
 
 if TYPE_CHECKING:
     from redrive.engine.pipeline import Pipeline
 
 NOTES_MAX: Final = 50
 NOTE_MAX: Final = 500
-
-
-class Child(Struct, frozen=True):
-    """A job that a stage submitted, before its lane is known."""
-
-    pipeline: str
-    stages: tuple[str, ...]
-    job: NewJob
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

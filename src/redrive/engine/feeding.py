@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, TypeVar, cast
 
@@ -101,6 +101,8 @@ class Driver:
     async def drive(self, source: Source, worker: Worker, ask_store: Elsewhere) -> None:
         """Feed the run and watch over it until it has ended or was stopped."""
         self._ask_store = ask_store
+        # A run that is resumed after it failed too often starts with a fresh budget.
+        self._base = (await self._look()).tally
         feeding = asyncio.ensure_future(self._feed(source))
         try:
             while True:
@@ -110,7 +112,10 @@ class Driver:
                     if not report.open and report.total == self._submitted:
                         await self._end(judge(self._options, report), None)
                         return
-                if await self._is_stopped(report, worker, is_fed=feeding.done()):
+                stop = await self._reason_to_stop(report, worker, is_fed=feeding.done())
+                if stop is not None:
+                    await _cancelled(feeding)
+                    await stop()
                     return
                 await self._nap()
         except BaseException as error:
@@ -119,8 +124,7 @@ class Driver:
                 await self._pause(f"the source failed with {type(error).__name__}")
             raise
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            await _cancelled(feeding)
 
     async def _nap(self) -> None:
         await self._clock.asleep(LOOK_SECONDS)
@@ -133,21 +137,21 @@ class Driver:
         self._looked.set()
         return report
 
-    async def _is_stopped(self, report: RunReport, worker: Worker, *, is_fed: bool) -> bool:
-        """Stop the run if its budget is spent, or if it has been held too long; say whether it was."""
-        exceeded = overspent(self._options, self._seen, report)
-        self._seen = report.tally
+    async def _reason_to_stop(
+        self, report: RunReport, worker: Worker, *, is_fed: bool
+    ) -> Callable[[], Awaitable[None]] | None:
+        """Return what to do with a run whose budget is spent, or that has been held too long; None to go on."""
+        since = _since(self._base, report.tally)
+        exceeded = overspent(self._options, self._seen, since)
+        self._seen = since
         if exceeded is not None:
-            if self._options.budget is not None and self._options.budget.on_exceeded == "pause":
-                await self._pause(exceeded.sentence)
-            else:
-                await self._abort(exceeded.sentence)
-            return True
+            budget = self._options.budget
+            is_pause = budget is not None and budget.on_exceeded == "pause"
+            return functools.partial(self._pause if is_pause else self._abort, exceeded.sentence)
         if not is_fed or await worker.held_for() < max(self._options.hold_max, 1e-9):
-            return False
+            return None
         sentence = f"all that is left has been held for {self._options.hold_max:g} s"
-        await self._end(RunStatus.PAUSED, sentence)
-        return True
+        return functools.partial(self._end, RunStatus.PAUSED, sentence)
 
     async def _abort(self, sentence: str) -> None:
         """Cancel what has not started; what runs ends its stage first, and what is done stays done."""
@@ -235,6 +239,21 @@ class Driver:
             except StoreUnavailableError as error:
                 logger.warning("run %s waits: %s", self._run, error)
                 await self._clock.asleep(RETRY_SECONDS)
+
+
+async def _cancelled(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _since(base: Tally, tally: Tally) -> Tally:
+    """Return what happened since a run was started or resumed."""
+    return Tally(
+        total=tally.total,
+        succeeded=tally.succeeded - base.succeeded,
+        dead=max(0, tally.dead - base.dead),
+        cancelled=tally.cancelled - base.cancelled,
+    )
 
 
 async def _batches(source: Source, clock: Clock) -> AsyncIterator[list[object]]:

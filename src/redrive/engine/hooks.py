@@ -50,6 +50,7 @@ class Hooks:
         self._ask_store = ask_store
         self._call = call
         self._news = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     def committed(self, done: list[Settlement]) -> None:
         """Take in what was committed."""
@@ -79,12 +80,14 @@ class Hooks:
     async def deliver(self) -> int:
         """Tell one batch of notices per lane; return how many there were."""
         told = 0
-        for lane in self._lanes.values():
-            due = functools.partial(self._store.query, "notices", lane.id, self._clock.wall(), BATCH)
-            rows = await self._ask(due)
-            if rows and await self._take(rows):
-                told += len(rows)
-                await self._tell(lane, rows)
+        # One at a time: whoever flushes at the end waits for what is being told already.
+        async with self._turn:
+            for lane in self._lanes.values():
+                due = functools.partial(self._store.query, "notices", lane.id, self._clock.wall(), BATCH)
+                rows = await self._ask(due)
+                if rows and await self._take(rows):
+                    told += len(rows)
+                    await self._tell(lane, rows)
         return told
 
     async def _take(self, rows: list[Row]) -> bool:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 
 from redrive.engine.context import Context
 
@@ -34,15 +35,26 @@ class _JobRecord(logging.LogRecord):
         )
 
 
+_lock = Lock()
+_users = 0
+
+
 @contextmanager
 def jobs_in_log_records() -> Generator[None]:
-    """Let records carry their job for as long as a worker runs; a factory somebody else installed is left alone."""
-    before = logging.getLogRecordFactory()
-    is_ours = before is logging.LogRecord
-    if is_ours:
-        logging.setLogRecordFactory(_JobRecord)
+    """Let records carry their job for as long as any worker runs; a factory somebody else installed is left alone."""
+    _count(1)
     try:
         yield
     finally:
-        if is_ours:
-            logging.setLogRecordFactory(before)
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    global _users  # noqa: PLW0603 - under the lock.
+    with _lock:
+        _users += change
+        present = logging.getLogRecordFactory()
+        if _users and present is logging.LogRecord:
+            logging.setLogRecordFactory(_JobRecord)
+        elif not _users and present is _JobRecord:
+            logging.setLogRecordFactory(logging.LogRecord)

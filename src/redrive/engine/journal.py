@@ -9,7 +9,6 @@ places: while the store does not answer, nothing new is claimed.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 
 import msgspec
@@ -37,6 +36,11 @@ class Journal:
         self._runner = runner
         # Later stages first: what is nearly done is finished before more is begun.
         self.order = tuple(sorted(lanes, reverse=True))
+        self._behind: dict[Breaker, list[LaneId]] = {}
+        for lane in lanes.values():
+            if lane.stage.breaker is not None:
+                self._behind.setdefault(lane.stage.breaker, []).append(lane.id)
+        self._turn = 0
         self._tokens = itertools.count(1)
         self._done: list[Settlement] = []
 
@@ -66,15 +70,22 @@ class Journal:
         """Say what this worker can take: nothing of held lanes, and of some lanes only so many."""
         limits: dict[LaneId, int] = {}
         for lane in self._lanes.values():
-            stage, at_most = lane.stage, math.inf
-            if stage.concurrency is not None:
-                at_most = stage.concurrency - slots.in_use(lane.id)
-            if stage.breaker is not None:
-                at_most = min(at_most, self._breakers.starts_left(stage.breaker, now))
-            if at_most < room:
-                limits[lane.id] = max(0, int(at_most))
-        lanes = tuple(lane for lane in self.order if self._may_claim(self._lanes[lane].stage.breaker))
-        return Want(lanes, room, limits)
+            concurrency = lane.stage.concurrency
+            if concurrency is not None:
+                limits[lane.id] = max(0, concurrency - slots.in_use(lane.id))
+        for breaker, lanes in self._behind.items():
+            left = self._breakers.starts_left(breaker, now)
+            if left < room:
+                self._share(lanes, max(0, int(left)), limits)
+        open_lanes = tuple(lane for lane in self.order if self._may_claim(self._lanes[lane].stage.breaker))
+        return Want(open_lanes, room, limits)
+
+    def _share(self, lanes: list[LaneId], starts: int, limits: dict[LaneId, int]) -> None:
+        """Divide the starts a breaker allows among its lanes; what cannot be divided goes to another one each time."""
+        self._turn += 1
+        for place, lane in enumerate(lanes):
+            share = starts // len(lanes) + ((place + self._turn) % len(lanes) < starts % len(lanes))
+            limits[lane] = min(share, limits.get(lane, share))
 
     def commit(self, worker: str, done: list[Settlement], want: Want, *, now: float, token: int) -> Exchange:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
@@ -84,8 +95,9 @@ class Journal:
             breaker = self._lanes[job.lane].stage.breaker
             if breaker is not None:
                 self._breakers.count_start(breaker)
-        for lane in self.order if len(claimed) < want.limit else ():
-            claimed += self._probe(worker, self._lanes[lane], now, token)
+        for lane in self.order:
+            if len(claimed) < want.limit and want.limits.get(lane, 1) > 0:
+                claimed += self._probe(worker, self._lanes[lane], now, token)
         return msgspec.structs.replace(answer, claimed=tuple(claimed))
 
     def again(self, broken: Exchange, done: list[Settlement]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.engine.clock import Clock
-from redrive.errors import SchemaMismatchError, StoreError
+from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreError
 from redrive.store.protocol import JobId, Progress, Renewal, Store
 
 logger = logging.getLogger("redrive.worker")
@@ -36,7 +36,7 @@ class Leases:
         *,
         lease: float,
         on_dead: Callable[[], None],
-        on_outdated: Callable[[SchemaMismatchError], None] = lambda _: None,
+        on_lost_store: Callable[[StoreError], None] = lambda _: None,
         on_cancel: Callable[[Sequence[JobId]], None] = lambda _: None,
         progress: Callable[[], Sequence[Progress]] = tuple,
     ) -> None:
@@ -44,7 +44,7 @@ class Leases:
         self._clock = clock
         self._lease = lease
         self._on_dead = on_dead
-        self._on_outdated = on_outdated
+        self._on_lost_store = on_lost_store
         self._on_cancel = on_cancel
         self._progress = progress
         self._contact_since: float | None = None
@@ -74,8 +74,8 @@ class Leases:
                 self._contact_since = answered_at
             elif answered_at - self._contact_since >= self._lease:
                 self._reap(wall)
-        except SchemaMismatchError as error:
-            self._on_outdated(error)
+        except (SchemaMismatchError, StoreDamagedError) as error:
+            self._on_lost_store(error)
         except StoreError as error:
             self._contact_since = None
             logger.warning("worker %s: no contact with the store: %s", worker, error)

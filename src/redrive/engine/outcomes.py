@@ -18,7 +18,7 @@ from redrive.engine.context import Context
 from redrive.engine.letters import Trouble, letter_of, safe_message, safe_notes
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.stages import Stage
-from redrive.store.protocol import Claimed, LaneId, NewJob, Settlement
+from redrive.store.protocol import Claimed, LaneId, Settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Dispatch:
         return timeout is not None and self.ended_at - self.started_at > timeout
 
 
-def settle_success(dispatch: Dispatch, output: bytes, children: tuple[NewJob, ...] = ()) -> Settlement:
+def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
     """Return the settlement of a stage that is done: its output is the next stage's input, or the job's result."""
     job, lane, context = dispatch.job, dispatch.lane, dispatch.context
     following = lane.following
@@ -80,7 +80,7 @@ def settle_success(dispatch: Dispatch, output: bytes, children: tuple[NewJob, ..
         reason="overran" if dispatch.overran else None,
         config=lane.stage.config,
         notes=safe_notes(context.notes, job) if context.notes else None,
-        children=children,
+        children=tuple(context.children),
     )
 
 

@@ -19,6 +19,7 @@ from collections.abc import Awaitable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
+from datetime import datetime
 from importlib import import_module
 from typing import Final, cast
 
@@ -29,13 +30,14 @@ from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame
 from redrive.core.signals import Signal
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.context import Child, Context
+from redrive.engine.context import Context
 from redrive.engine.letters import Trouble, as_failure
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.resources import open_resources, resources_for
 from redrive.engine.slots import LostProcessError
 from redrive.engine.stages import Stage
+from redrive.store.protocol import Child
 
 ALONE_MAX: Final = 4
 """So many suspects run at the same time, each alone in its process."""
@@ -51,6 +53,7 @@ class Order(Struct, frozen=True):
     job_id: int
     attempt: int
     round: int
+    deadline: datetime | None = None
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -92,12 +95,14 @@ class Processes:
         """Run a stage in a process; raises LostProcessError when that died."""
         order = _ENCODE(_order_of(dispatch))
         if not is_alone:
-            if self._shared is None:
-                self._shared = _pool(min(self._limit, os.cpu_count() or 1))
+            pool = self._shared = self._shared or _pool(min(self._limit, os.cpu_count() or 1))
             try:
-                return _taken(dispatch, await _submit(self._shared, order))
+                return _taken(dispatch, await _submit(pool, order))
             except BrokenProcessPool:
-                self._shared = None
+                # Others of its jobs come here as well, and one of them may have made a new pool already.
+                if self._shared is pool:
+                    self._shared = None
+                    pool.shutdown(wait=False)
                 raise LostProcessError(None) from None
         async with self._turns:
             pool = self._alone.pop() if self._alone else _pool(1)
@@ -139,6 +144,7 @@ def _order_of(dispatch: Dispatch) -> Order:
         job_id=job.id,
         attempt=job.attempt,
         round=job.round,
+        deadline=dispatch.context.deadline,
     )
 
 
@@ -178,6 +184,7 @@ def work_off(encoded: bytes) -> bytes:
         stage=stage.name,
         attempt=order.attempt,
         round=order.round,
+        deadline=order.deadline,
     )
     try:
         value = stage.input.check(order.input)

@@ -13,13 +13,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final, cast
 
-import msgspec
-
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import opens_at
 from redrive.core.signals import Signal
 from redrive.engine.classifier import Classifier
-from redrive.engine.context import Child, Context
+from redrive.engine.context import Context
 from redrive.engine.joblog import CURRENT_JOB
 from redrive.engine.letters import Trouble, as_failure
 from redrive.engine.outcomes import (
@@ -38,14 +36,17 @@ from redrive.errors import (
     JobExpiredError,
     SerializationError,
     StoreUnavailableError,
+    WorkerCrashError,
 )
-from redrive.store.protocol import Claimed, JobId, LaneId, NewJob, Settlement, Store
+from redrive.store.protocol import Claimed, JobId, Settlement
 
 logger = logging.getLogger("redrive.worker")
 
 Elsewhere = Callable[[Callable[[], object]], Awaitable[object]]
 """Runs a blocking function away from the loop."""
 
+UNASKED: Final = (BreakerOpenError, JobExpiredError, WorkerCrashError)
+"""What happens to a job without anybody having been called."""
 GRACE_SECONDS: Final = 5.0
 """How long a cancelled stage may take to clean up before the log says that it does not."""
 
@@ -55,20 +56,17 @@ class Runner:
 
     def __init__(
         self,
-        store: Store,
         breakers: SharedBreakers,
         runtime: Runtime,
         *,
         classifier: Classifier,
         ask_store: Elsewhere,
     ) -> None:
-        self._store = store
         self._breakers = breakers
         self._runtime = runtime
         self._classifier = classifier
         self._ask_store = ask_store
         self._probes: dict[JobId, str] = {}
-        self._first_lanes: dict[str, LaneId] = {}
 
     def expect_probe(self, job: JobId, token: str) -> None:
         """Remember that this job goes out as the probe of its stage's breaker."""
@@ -148,17 +146,12 @@ class Runner:
         dispatch.ended_at = self._now()
         if isinstance(ended, bytes):
             await self._tell_breaker(dispatch, Evidence.ALIVE)
-            try:
-                children = await self._children(dispatch)
-            except StoreUnavailableError as error:
-                ended = error
-            else:
-                return settle_success(dispatch, ended, children)
-        trouble = ended if isinstance(ended, Trouble) else self.trouble(dispatch, ended)
+            return settle_success(dispatch, ended)
+        trouble = self._late(dispatch, ended) if isinstance(ended, Trouble) else self.trouble(dispatch, ended)
         breaker, standing = dispatch.lane.stage.breaker, None
         if breaker is not None:
-            # A wish of the stage, or a refusal by its breaker, says nothing about the dependency.
-            is_silent = trouble.failure.asked is not None or isinstance(trouble.exc, BreakerOpenError)
+            # A wish of the stage, or what happened without asking the dependency, says nothing about it.
+            is_silent = trouble.failure.asked is not None or isinstance(trouble.exc, UNASKED)
             evidence = Evidence.NOTHING if is_silent else breaker.evidence_of(trouble.failure)
             await self._tell_breaker(dispatch, evidence)
             standing = self._breakers.standing(breaker)
@@ -192,6 +185,14 @@ class Runner:
             exc = late
         return Trouble(self._classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name), exc)
 
+    def _late(self, dispatch: Dispatch, trouble: Trouble) -> Trouble:
+        """Make a timeout of a late error from another process; it keeps its own stack."""
+        stage = dispatch.lane.stage
+        if stage.timeout is None or not dispatch.overran or trouble.failure.asked is not None:
+            return trouble
+        failure = self._classifier.classify(AttemptTimeoutError(timeout=stage.timeout), stage=stage.name)
+        return Trouble(failure, stack=trouble.stack, frames=trouble.frames)
+
     def unstorable(self, settled: Settlement, lane: Lane) -> Settlement:
         """Settle as a failure what the store could not take."""
         where = f"{lane.stage.name} (output)"
@@ -199,21 +200,6 @@ class Runner:
         dispatch = self.begin(settled.job, lane)
         dispatch.started_at, dispatch.ended_at = settled.started_at, settled.ended_at
         return settle_failure(dispatch, self.trouble(dispatch, error), self._runtime.chance.random())
-
-    async def _children(self, dispatch: Dispatch) -> tuple[NewJob, ...]:
-        """Return what the stage submitted, with lanes; pipelines seen for the first time are looked up."""
-        parent = dispatch.job.id
-        children = [
-            msgspec.structs.replace(child.job, lane=await self._first_lane(child), parent=parent)
-            for child in dispatch.context.children
-        ]
-        return tuple(children)
-
-    async def _first_lane(self, child: Child) -> LaneId:
-        if child.pipeline not in self._first_lanes:
-            lanes = await self._ask_store(lambda: self._store.lanes(child.pipeline, child.stages))
-            self._first_lanes[child.pipeline] = cast("list[LaneId]", lanes)[0]
-        return self._first_lanes[child.pipeline]
 
     async def _tell_breaker(self, dispatch: Dispatch, evidence: Evidence) -> None:
         """Tell the stage's breaker what a run found; a failure at once, so that it may open before the next claim."""

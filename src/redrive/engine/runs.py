@@ -140,9 +140,9 @@ def judge(options: RunOptions, report: RunReport) -> RunStatus:
     return options.thresholds.status_of(report.tally)
 
 
-def overspent(options: RunOptions, before: Tally | None, report: RunReport) -> BudgetExceeded | None:
+def overspent(options: RunOptions, before: Tally | None, now: Tally) -> BudgetExceeded | None:
     """Say why a run has to stop, if another interval of its budget is full and too much of it failed."""
     budget = options.budget
-    if budget is None or not budget.is_due(0 if before is None else before.finished, report.tally.finished):
+    if budget is None or not budget.is_due(0 if before is None else before.finished, now.finished):
         return None
-    return budget.check(report.tally)
+    return budget.check(now)

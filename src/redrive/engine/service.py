@@ -111,7 +111,7 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
         CURRENT.get().clock,
         lease=options.lease,
         on_dead=worker.declared_dead,
-        on_outdated=worker.outdated,
+        on_lost_store=worker.lost_store,
         on_cancel=worker.cancel,
         progress=worker.progress,
     )

@@ -60,6 +60,7 @@ class Slots:
         *,
         concurrency: int,
         on_settled: Callable[[Settlement], None],
+        on_room: Callable[[], None],
     ) -> None:
         self._lanes = lanes
         self._runner = runner
@@ -67,6 +68,7 @@ class Slots:
         self._apart = apart
         self._concurrency = concurrency
         self._on_settled = on_settled
+        self._on_room = on_room
         self._ready: deque[Claimed] = deque()
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
@@ -219,6 +221,7 @@ class Slots:
             if dispatch.is_abandoned:
                 self._in_use[dispatch.job.lane] -= 1
             self._fill()
+            self._on_room()
             return
         at_once = self._runner.settled_at_once(dispatch, ended)
         if at_once is not None:

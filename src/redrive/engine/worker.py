@@ -26,7 +26,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Apart, Slots
 from redrive.engine.threads import Hands
-from redrive.errors import SchemaMismatchError, StoreUnavailableError
+from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import About, Exchange, JobId, LaneId, Outlook, Progress, Settlement, Store, Want
 
 logger = logging.getLogger("redrive.worker")
@@ -86,7 +86,8 @@ class Worker:
         self.breakers = SharedBreakers(
             store, (lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker)
         )
-        runner = Runner(store, self.breakers, self._runtime, classifier=classifier, ask_store=means.ask_store)
+        runner = Runner(self.breakers, self._runtime, classifier=classifier, ask_store=means.ask_store)
+        self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, self.breakers, runner)
         self.slots = Slots(
             self.lanes,
@@ -95,14 +96,14 @@ class Worker:
             means.apart,
             concurrency=concurrency,
             on_settled=self._settled,
+            on_room=self._wake.set,
         )
-        self._wake = asyncio.Event()
         self._ahead = 0
         self._ended = 0
         self._stamp: object = None
         self._stops = 0
         self._is_dead = False
-        self._error: SchemaMismatchError | None = None
+        self._error: StoreError | None = None
         self._held_since: float | None = None
         self.committed_at = self._runtime.clock.monotonic()
         """When the store last answered."""
@@ -165,8 +166,8 @@ class Worker:
         """Take in, from any thread, that the store no longer knows this worker."""
         self._loop.call_soon_threadsafe(self._die)
 
-    def outdated(self, error: SchemaMismatchError) -> None:
-        """Take in, from any thread, that the database has become too new for this worker: it ends with this error."""
+    def lost_store(self, error: StoreError) -> None:
+        """Take in, from any thread, that the store cannot be worked with any more: the worker ends with this error."""
         self._error = error
         self._loop.call_soon_threadsafe(self.stop)
 

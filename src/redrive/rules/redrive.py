@@ -30,6 +30,7 @@ RULES: Final[RuleTable] = {
     # Our own store is down, which heals and is no evidence against what the stage was calling.
     "StoreUnavailableError": taxonomy.UPSTREAM_NOT_READY,
     "SchemaMismatchError": taxonomy.CONFIG_INVALID,
+    "StoreDamagedError": taxonomy.CONFIG_INVALID,
     "StoreError": taxonomy.BUG_CODE,
     "ConfigurationError": taxonomy.CONFIG_INVALID,
     "IllegalTransitionError": taxonomy.BUG_CODE,

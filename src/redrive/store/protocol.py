@@ -40,6 +40,14 @@ class NewJob(Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
 
 
+class Child(Struct, frozen=True):
+    """A job that a stage submitted; its lane is found, or made, when the stage's outcome is committed."""
+
+    pipeline: str
+    stages: tuple[str, ...]
+    job: NewJob
+
+
 class Submitted(Struct, frozen=True):
     """What became of a new job: its id, and whether a twin with the same key was there already."""
 
@@ -117,7 +125,7 @@ class Settlement(Struct, frozen=True, kw_only=True):
     notes: str | None = None
     suspects: int = 0
     crashes: int = 0
-    children: tuple[NewJob, ...] = ()
+    children: tuple[Child, ...] = ()
     """Jobs that exist if and only if this settlement is taken."""
     is_noticed: bool = False
     """True when hooks are to be told."""

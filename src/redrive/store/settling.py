@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import INLINE_MAX, JobId, Letter, NewJob, Row, Settlement
+from redrive.store.protocol import INLINE_MAX, Child, JobId, Letter, Row, Settlement
 from redrive.store.queries import for_rows, statements_of
 
 _SQL: Final = statements_of("sqlite")
@@ -25,7 +25,7 @@ CHUNKS: Final = (256, 64, 16, 4, 1)
 BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
 """What is wrong with one row, and not with the database."""
 
-Insert = Callable[[sqlite3.Connection, NewJob, float], object]
+Insert = Callable[[sqlite3.Connection, Child, float, JobId], object]
 
 
 def settle(
@@ -103,7 +103,7 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
     if one.is_noticed:
         db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at))
     for child in one.children:
-        insert(db, child, one.ended_at)
+        insert(db, child, one.ended_at, job.id)
 
 
 def _update_of(one: Settlement) -> tuple[str, Row]:

@@ -20,12 +20,13 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.errors import SchemaMismatchError, StoreUnavailableError
+from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreUnavailableError
 from redrive.store.claiming import PRIORITIES, claim, claimed
 from redrive.store.migrations import newest, pending
 from redrive.store.protocol import (
     INLINE_MAX,
     About,
+    Child,
     Exchange,
     JobId,
     LaneId,
@@ -44,6 +45,7 @@ from redrive.store.settling import settle
 
 SCHEMA_VERSION: Final = newest("sqlite")
 BUSY_SECONDS: Final = 30.0
+DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _NOBODY: Final = About()
 _SQL: Final = statements_of("sqlite")
@@ -86,12 +88,7 @@ class SqliteStore:
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """See `Store.lanes`."""
         with self._writing() as db:
-            found = [
-                LaneId(db.execute(_SQL["add_lane"], (pipeline, stage, position)).fetchone()[0])
-                for position, stage in enumerate(stages)
-            ]
-        self._pipelines.update(dict.fromkeys(found, pipeline))
-        return found
+            return self._lanes_in(db, pipeline, stages)
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
         """See `Store.submit`."""
@@ -132,7 +129,7 @@ class SqliteStore:
         if not done and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
         with self._writing() as db:
-            lost, broken = settle(db, worker, done, self._insert)
+            lost, broken = settle(db, worker, done, self._insert_child)
             is_known = db.execute(_SQL["is_known"], (worker,)).fetchone() is not None
             claimed = claim(db, worker, want, now, token) if is_known else ()
         return Exchange(lost=lost, broken=broken, claimed=claimed, is_known=is_known)
@@ -250,6 +247,18 @@ class SqliteStore:
             db.execute(_SQL["insert_value"], (made, 0, job.payload))
         return Submitted(made, is_twin=False)
 
+    def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> Submitted:
+        lane = self._lanes_in(db, child.pipeline, child.stages)[0]
+        return self._insert(db, msgspec.structs.replace(child.job, lane=lane, parent=parent), now)
+
+    def _lanes_in(self, db: sqlite3.Connection, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
+        found = [
+            LaneId(db.execute(_SQL["add_lane"], (pipeline, stage, position)).fetchone()[0])
+            for position, stage in enumerate(stages)
+        ]
+        self._pipelines.update(dict.fromkeys(found, pipeline))
+        return found
+
     def _row_of(self, job: NewJob, now: float) -> Row:
         payload = job.payload if len(job.payload) <= INLINE_MAX else None
         belongs = (job.run, job.ordinal, job.parent)
@@ -300,6 +309,8 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
+                raise StoreDamagedError(database=self._path, cause=str(error)) from error
             raise StoreUnavailableError(database=self._path, cause=str(error)) from error
 
 

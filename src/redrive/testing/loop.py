@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event loop on a virtual clock: timers fire in order as soon as nothing else is left to do, and nobody waits for them.
 
-Real work is still waited for. While a thread that the loop started is at work, time is as real as the thread; while a socket or
-pipe is open, the clock stands still until it has been silent for a moment. It never runs slower than the machine's own clock.
+Real work is still waited for. While a thread or a process that the loop started is at work, time is as real as that; while a socket
+is open, the clock stands still until all of them have been silent for a moment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from redrive.testing.clock import VirtualClock
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-SILENT_SECONDS: Final = 0.25
-"""How long, on the machine's clock, open sockets and pipes must be silent before the virtual clock moves."""
+SILENT_SECONDS: Final = 1.0
+"""How long, on the machine's clock, open sockets must be silent before the virtual clock moves."""
 OWN_FILES: Final = 1
 """The loop itself registers one file, by which threads wake it."""
 
@@ -32,6 +32,7 @@ class _Selector(selectors.DefaultSelector):
         super().__init__()
         self._clock = clock
         self.threads = 0
+        self.processes: list[asyncio.SubprocessTransport] = []
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
@@ -42,7 +43,8 @@ class _Selector(selectors.DefaultSelector):
         return found
 
     def _patience(self) -> float:
-        if self.threads:
+        self.processes = [each for each in self.processes if each.get_returncode() is None]
+        if self.threads or self.processes:
             return float("inf")
         return SILENT_SECONDS if len(self.get_map()) > OWN_FILES else 0.0
 
@@ -67,6 +69,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._waiting.threads += 1
         running.add_done_callback(self._returned)
         return running
+
+    async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
+        """Start a program; virtual time does not jump over it."""
+        return self._started(await super().subprocess_exec(*args, **kwargs))
+
+    async def subprocess_shell(self, *args: Any, **kwargs: Any) -> Any:
+        """Start a command line; virtual time does not jump over it."""
+        return self._started(await super().subprocess_shell(*args, **kwargs))
+
+    def _started(self, made: tuple[asyncio.SubprocessTransport, T]) -> tuple[asyncio.SubprocessTransport, T]:
+        self._waiting.processes.append(made[0])
+        return made
 
     def _returned(self, _running: asyncio.Future[T]) -> None:
         self._waiting.threads -= 1

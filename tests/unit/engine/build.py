@@ -107,6 +107,12 @@ async def until(is_true: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
+async def passing(clock: VirtualClock, is_true: Callable[[], object], *, step: float = 1.0) -> None:
+    """Let virtual time pass until something is true."""
+    while not is_true():
+        await clock.asleep(step)
+
+
 async def items_of(items: Iterable[object]) -> AsyncIterator[object]:
     for item in items:
         yield item

@@ -2,9 +2,10 @@
 """Takes secrets and personal facts out of texts and structures. Pure: what it does not get, it does not know.
 
 Layout, in the order of a round: `marks` (placeholders), `literals` (known secrets), `pem` (private keys), `runs` and
-`tokens` (provider tokens), `urls`, `commands` with `command_lines`, `assignments` with `carriers`, `plain`, `judgement`,
-`lines`, `spans`, `names`, `values` and `vocabulary` (values next to telling names), `blocks` (values further down), `personal` with
-`phones` and `numbers`; `structure` walks mappings and sequences; `text` runs the rounds. The environment and registered secrets are added by `redrive.redaction`.
+`tokens` (provider tokens), `urls`, `commands` with `command_lines`, `assignments` with `carriers`, `plain`,
+`judgement`, `bare`, `named`, `lines`, `spans`, `names`, `values` and `vocabulary` (values next to telling names),
+`blocks` (values further down), `personal` with `phones` and `numbers`; `structure` walks mappings and sequences;
+`text` runs the rounds. The environment and registered secrets are added by `redrive.redaction`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Final
 
 from redrive.core.redact.carriers import AFTER_NAME, Carrier, carrier_of
-from redrive.core.redact.judgement import Named, secret_of
+from redrive.core.redact.judgement import secret_of
 from redrive.core.redact.marks import MARK, Marks
+from redrive.core.redact.named import Named
 from redrive.core.redact.names import NAME_CHARACTERS, Telling, telling
 from redrive.core.redact.plain import PLAIN, judged_plainly
 from redrive.core.redact.repeats import REPEATS_FROM, Judged, Repeats
@@ -31,7 +32,7 @@ QUERY_VALUE_MIN: Final = 8
 _STEMS: Final = tuple(
     (
         b"pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
-        b" dockerc _pat contrase senha wachtwoord haslo eslo senord salasana gangskode jelszo sifre parola lozinka _sandi"
+        b" dockerc _pat contrase senha wachtwoord haslo eslo losenord salasana gangskode parola"
         b" sid= pin= pin: pin\" pin'"
     ).split()
 )
@@ -99,8 +100,8 @@ def _hits(text: str) -> list[int]:
             at = lowered.find(stem, at + len(stem))
     if not text.isascii():
         # The dotted capital I is the one letter whose lower case is longer.
-        for found in _FOREIGN.finditer(text.replace("\u0130", "I").lower()):
-            hits.append(found.start() + found[0].rfind(" ") + 1)
+        foreign = _FOREIGN.finditer(text.replace("\u0130", "I").lower())
+        hits += [found.start() + found[0].rfind(" ") + 1 for found in foreign]
     hits.sort()
     return hits
 
@@ -122,10 +123,7 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
         # In running text the words of a name are set apart: `API key: ...`.
         word = text[floor : start - 1].rpartition(" ")[2]
         said = telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
-    if said is None or (before == ":" and _RESOURCE.search(text, max(0, start - 100), start)):
-        return None
-    if before == "{" and text.startswith(("?", "+"), after.end()):
-        # `${PASSWORD:?must be set}` of a shell.
+    if said is None or _is_reference(text, start, before, after.end()):
         return None
     if not said.certain and carrier is Carrier.NEXT_TO and name.lower().endswith("key"):
         # `for key 9f8e...` looks something up; `API key 9f8e...` shows one.
@@ -133,6 +131,13 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
     if _is_too_short(text, after.end(), carrier, said):
         return None
     return secret_of(Named(text, start, after, carrier, said))
+
+
+def _is_reference(text: str, start: int, before: str, value: int) -> bool:
+    """Tell whether the name is the last part of a resource, or `${PASSWORD:?must be set}` of a shell."""
+    if before == "{":
+        return text.startswith(("?", "+"), value)
+    return before == ":" and _RESOURCE.search(text, max(0, start - 100), start) is not None
 
 
 def _is_too_short(text: str, start: int, carrier: Carrier, said: Telling) -> bool:

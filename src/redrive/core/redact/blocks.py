@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final
 
 from redrive.core.redact.marks import Marks
-from redrive.core.redact.names import telling, words_of
-from redrive.core.redact.values import is_guarded, is_inert, is_random
+from redrive.core.redact.names import words_of
+from redrive.core.redact.values import is_expression, is_guarded, is_inert, is_random
 from redrive.core.redact.vocabulary import BLOCK_FACTS, HARMLESS_TAILS
 
 _HOLDERS: Final = r"(?:[Ss]ecrets|[Cc]redentials|[Pp]asswords)"
@@ -58,7 +58,7 @@ def _without_child(marks: Marks, child: re.Match[str]) -> str:
 
 
 def _is_secret(value: str) -> bool:
-    if is_inert(value) or _JOINED.fullmatch(value) or telling(value) is not None:
+    if is_inert(value) or _JOINED.fullmatch(value) or is_expression(value):
         return False
     return is_random(value) or is_guarded(value)
 

@@ -33,13 +33,14 @@ AFTER_NAME: Final = re.compile(
         (?P<close>\\{0,15}["'`]|&quot;|&\#0?39;|%22|\\+u0022|\*{1,2}(?=:))? (?:\]|%5[dD])? [?!]? (?:[ .]{2,60}(?=:))? [ \t]*+
         (?:
             (?P<block>:[ \t]*[|>][+-]?[ \t]*\n(?=[ \t]))
-          | (?P<sep>={1,2}>|:=|={1,3}|:(?![:/])(?:\*{1,2}(?=[ ]))?|%3[dDaA]|\\u003[aAdD]|\\+x3[aAdD]|&\#(?:61|58);|[：＝]|<-(?=[ ]?["']))
+          | (?P<sep>={1,2}>|:=|={1,3}|:(?![:/])(?:\*{1,2}(?=[ ]))?|%3[dDaA]|\\u003[aAdD]|\\+x3[aAdD]
+                |&\#(?:61|58);|[\uff1a\uff1d]|<-(?=[ ]?["']))
             (?:[ \t]*+ (?:typing\.)?(?:str|bytes|string|String|SecretStr|Optional\[[\w.]{1,30}\])
                (?:[ ]?\|[ ]?None)? [ ]? = )?
             [ \t]*+ (?:\s{1,40}(?=["']))? (?:!!\w{1,16}[ ])?
             (?:(?:Secret\w{0,20}|Some|Just|str|bytes|String|Password|base64\.b64decode)\((?=[bru]{0,2}["']))?
         )
-      | (?P<value>\\{0,15}["']?(?:,\s{0,80}+|\s{1,80}+)
+      | (?P<value>\\{0,15}["']?(?:,\s{0,80}+|\s{1,80}+|\\n\s{1,40}+)
             (?:\\{0,15}["']?(?:type|secret|sensitive|enabled)\\{0,15}["']?\s?[:=]\s?[\w"'\\]{1,24},?\s{0,40})?
             \\{0,15}["']?(?:Parameter)?[vV]alue\\{0,15}["']?\s{0,4}+[:=]\s{0,8}+)
       | (?P<pair>(?:\\{0,15}["']|&quot;)\s{0,40}+,\s{0,40}+(?=[bu]?\\{0,15}["']))
@@ -53,7 +54,7 @@ AFTER_NAME: Final = re.compile(
       | (?P<prose>[ \t]+
             (?: (?:is|was|are|set|changed|updated|reset|ist|lautet|war|est|es|é|è|fue)
                 (?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
-              | (?:provided|given|received|nueva|nova|temporal|temporaire)[ ]?: | (?P<to>to) | -> | → | [—–] | \| )
+              | (?:provided|given|received|nueva|nova|temporal|temporaire)[ ]?: | (?P<to>to) | -> | → | [\u2013\u2014] | \| )
             [ \t]+)
       | (?P<loose>[ \t]*\|[ \t]*(?=[^\s|])
           | [ \t]+(?:for|of|f[üu]r|von|pour|para|de|voor)[ ](?:(?:the|user|account|role|login)[ ])?["'`]?[\w.@\\-]{1,40}+["'`]?
@@ -103,7 +104,8 @@ def _unassigned(group: str, before: str, name: str) -> Carrier | None:
     """Return the carrier of a value that no sign assigns to its name: what follows must look like a secret there."""
     if name.startswith("-") and group == "space":
         return Carrier.FLAG
-    said = telling(name)
+    # To pass something is what functions do.
+    said = None if name.lower() == "pass" else telling(name)
     # `PASSWORD 'x'` of SQL, `password x` of a sentence or of a table, `password for ada: x`; not `PUT /password HTTP/1.1`.
     if said is not None and said.certain and said.kind == "password" and before != "/" and "." not in name:
         return Carrier.PROSE

@@ -13,12 +13,17 @@ _WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
 _PART: Final = r"""[^\s'"]{1,256}+"""
 # What stands between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
 _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
+_LETTERS: Final = "[A-Za-z]{0,7}"
 _BEFORE: Final = r"(?<=[\s'\"])"
 # The user may be quoted together with the password.
 _USER: Final = rf"-{{1,2}}%s{_GAP}?['\"]?[^\s:'\"@/<]{{1,64}}:({_PART})"
 _COMMANDS_WITH_LOGIN: Final = (
     r"(?:docker|podman|buildah|helm|oras|az|oc|cf|ibmcloud|nerdctl|crane|skopeo|regctl|heroku|tsm|tabcmd|rancher|npm|argocd|doctl|octo)"
     r"(?=[^\n]{0,40}[ '\"]login(?![\w-]))"
+)
+_COMMANDS_WITH_P: Final = (
+    r"sshpass|mongo\w{0,12}|twine|rabbitmqadmin|cqlsh|cypher-shell|snowsql|beeline|rdesktop|ncftp\w{0,4}|evil-winrm|psexec"
+    r"|crackmapexec|netexec|nxc|certutil|security(?= (?:unlock|create|set|import))|xmrig|influx"
 )
 
 
@@ -34,7 +39,7 @@ def _apart(letters: str) -> str:
 
 FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     # The letters a flag may start with, the commands that know it, and where the password stands.
-    ("uUpa", "curl|wget|etcdctl|jenkins-cli|http|https|httpie|xh|hey|jenkins-cli.jar", _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)"),
+    ("uUpa", r"curl|wget|etcdctl|jenkins-cli(?:\.jar)?|https?|httpie|xh|hey", _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)"),
     ("A", "ab", _BEFORE + _USER % "A"),
     ("sd", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
     ("E-c", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
@@ -43,8 +48,7 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     ("h", "rar", rf"{_BEFORE}-hp({_WORD})"),
     (
         "p",
-        rf"{_COMMANDS_WITH_LOGIN}|sshpass|mongo\w{{0,12}}|twine|rabbitmqadmin|cqlsh|cypher-shell|snowsql|beeline|rdesktop"
-        r"|ncftp\w{0,4}|evil-winrm|psexec|crackmapexec|netexec|nxc|certutil|security(?= (?:unlock|create|set|import))|xmrig|influx",
+        f"{_COMMANDS_WITH_LOGIN}|{_COMMANDS_WITH_P}",
         _flag("p"),
     ),
     ("p", "useradd|usermod", _apart("p")),
@@ -62,11 +66,12 @@ FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     ("uo", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
     ("U", "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool", rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})"),
     ("u", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
-    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?=[A-Za-z]{{0,6}}b)(?=[A-Za-z]{{0,6}}n)[A-Za-z]{{1,7}} [^\s]{{1,64}} ({_WORD})"),
-    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?=[A-Za-z]{{0,6}}b)(?![A-Za-z]{{0,6}}n)[A-Za-z]{{1,7}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
+    # `-b` takes the password as the last word; `-n` leaves out the file before the user.
+    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
+    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})"),
 )  # fmt: skip
 
-_DATABASE_USER: Final = rf"(?<=[\s'\"=])[\w.$-]{{1,64}}/([^\s@/'\"]{{1,128}})(?=[@\s'\"]|\Z)"
+_DATABASE_USER: Final = r"(?<=[\s'\"=])[\w.$-]{1,64}/([^\s@/'\"]{1,128})(?=[@\s'\"]|\Z)"
 
 PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     # A needle, the command that it announces, and where the password stands on the rest of its line. A needle costs a search in

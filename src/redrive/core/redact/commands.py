@@ -23,13 +23,12 @@ COMMAND_MAX: Final = 600
 _LINE: Final = rf"(?>(?:[^\n|&;]|(?<=\\)\n|[|&;](?![|&]?[ ])|(?<! )[|&;](?!\Z)){{0,{COMMAND_MAX}}})"
 # The dash stands first, so that the search for it runs in C.
 _FLAG: Final = re.compile(r"-(?:(?<=[\s\"'(]-)|(?<=[\s\"'(]--))([A-Za-z])")
+# The end of a longer word is no command.
+_INSIDE: Final = re.compile(r"[\w-]")
 
 _BY_FLAG: Final = tuple(
-    (
-        frozenset(letters),
-        re.compile(rf"(?<![\w/-])(?:/[\w./-]{{1,80}}/)?(?:{commands})(?![\w]){_LINE}"),
-        re.compile(flag),
-    )
+    # No condition stands before the names, so that the search can skip by their first letters.
+    (frozenset(letters), re.compile(rf"(?:{commands})(?=[ \t\"']){_LINE}"), re.compile(flag))
     for letters, commands, flag in FLAGS
 )
 _BY_NEEDLE: Final = tuple(
@@ -57,6 +56,8 @@ def redact_commands(text: str, marks: Marks) -> str:
 
 
 def _without_secrets(flag: re.Pattern[str], marks: Marks, line: re.Match[str]) -> str:
+    if _INSIDE.match(line.string, max(0, line.start() - 1), line.start()):
+        return line[0]
     return flag.sub(partial(_without_secret, marks), line[0])
 
 

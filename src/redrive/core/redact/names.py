@@ -102,12 +102,11 @@ def _is_any_known(parts: list[str]) -> bool:
 
 def _by_last_word(last: str, before: str) -> Telling | None:
     """Judge the word that a name ends in, with the word before it."""
-    if last not in _KNOWN and last not in _PAIRED and not last.endswith(_ENDINGS):
+    is_known = last in _KNOWN or last in _PAIRED or last.endswith(_ENDINGS)
+    if not is_known or (last == "sid" and before == "oracle"):
         return None
     if last in ("key", "keys"):
         return _by_key(before)
-    if last == "sid" and before == "oracle":
-        return None
     if last in ("pass", "pw"):
         return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
     if last in ("secret", "secrets") and before in words.HOLDING_SECRETS:

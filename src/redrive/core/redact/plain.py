@@ -52,12 +52,11 @@ def judged_plainly(text: str, floor: int, hit: int, plain: re.Match[str]) -> Jud
         return Judged(looked_at, value, None)
     start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
     before = text[start - 1 : start]
-    # A short word after a space may belong to the word before it: `API key: ...`.
-    if before in _ODD_BEFORE or (before == " " and looked_at - start <= _SHORT_NAME):
+    # A short word after a space may belong to the word before it, as in `API key: ...`; a test run says how many `pass`.
+    is_short = before == " " and looked_at - start <= _SHORT_NAME
+    if is_short or before in _ODD_BEFORE or text[start:looked_at] in ("pass", "PASS"):
         return None
     name = text[start:looked_at]
-    if name in ("pass", "PASS"):
-        return None
     said = telling(name.strip("-."))
     if said is None:
         return Judged(looked_at, value, None)

@@ -16,7 +16,7 @@ def _split(words: str) -> frozenset[str]:
 PASSWORDS: Final = _split(
     "password passwords passwd pwd passphrase passphrases passcode passwort kennwort passe motdepasse requirepass contrasena senha"
     " dbpass dbpw userpass rootpass adminpass smtppass mypass sshpass passwordhash pgpass rootpw adminpw bindpw imappass keypass"
-    " storepass passwrd psw pswd masterauth wachtwoord haslo losenord senord salasana adgangskode passord jelszo heslo sifre parola"
+    " storepass passwrd psw pswd masterauth wachtwoord haslo losenord salasana adgangskode passord jelszo heslo sifre parola"
     " lozinka geslo slaptazodis"
 )
 # Other scripts have no cases and no words within names; a phrase is found by all of it and judged by its last word.
@@ -36,7 +36,17 @@ FOREIGN_PASSWORDS: Final = frozenset(
             "סיסמה",
             "รหัสผ่าน",
         ),
-        *("كلمة المرور", "كلمة السر", "mật khẩu", "hasło", "jelszó", "parolă", "şifre", "slaptažodis"),
+        *(
+            "كلمة المرور",
+            "كلمة السر",
+            "mật khẩu",
+            "lösenord",
+            "hasło",
+            "jelszó",
+            "parolă",
+            "şifre",
+            "slaptažodis",
+        ),
     }
 )
 FOREIGN_SECRETS: Final = frozenset({"密钥", "密鑰", "令牌", "トークン", "토큰", "токен", "секрет"})
@@ -72,14 +82,14 @@ UNCERTAIN: Final = _split(
 )
 KEY_QUALIFIERS: Final = _split(
     "api access secret private account auth encryption decryption signing signature master shared ssh deploy webhook"
-    " preshared license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
+    " license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
     " integration ingest ingestion stripe openai anthropic azure aws gcp gemini mistral cohere groq together deepseek"
     " datadog dd sendgrid mailgun mailchimp twilio algolia pinecone notion airtable linear sentry newrelic plaid braintree"
     " square adyen cloudflare linode heroku okta auth0 supabase anon role vault unseal recovery seed wallet ed ecdsa tls"
     " storage cosmos search cognitive service client consumer oauth sas maps write read session cookie csrf postmark"
     " resend brevo flask django rails fernet kms data license personal pagerduty opsgenie honeycomb segment amplitude"
     " mixpanel firebase fcm push vapid sparkpost mandrill perplexity fireworks replicate huggingface voyage tavily serper"
-    " pgp gpg ssl host install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
+    " preshared pgp gpg ssl host install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
 ) - _split("data host client service search storage read write role linear")
 HARMLESS_KEYS: Final = _split(
     "primary sort partition foreign idempotency cache object s row hash range dedupe dedup deduplication routing group"
@@ -94,13 +104,12 @@ SECRET_PAIRS: Final = frozenset(
     for lasts, befores in (
         (
             "code codes",
-            "auth authorization verification security otp mfa totp recovery backup pass login pairing device pin sms fa access unlock"
-            " confirmation",
+            "auth authorization verification security otp mfa totp recovery backup pass login pairing device pin sms fa access",
         ),
+        ("code", "unlock confirmation"),
         ("phrase", "seed recovery pass"),
         ("string", "connection"),
         ("answer", "security secret"),
-        ("sandi", "kata"),
         ("auth", "rediscli redis"),
         ("pat", "github gitlab gh gl git azure devops ext azdo ghcr bitbucket"),
     )
@@ -150,12 +159,14 @@ INERT_WORDS: Final = (
         " generated private public protected static final const let var def class function return await async new if else"
         " authentication authorization verification validation too at least be only used using unchanged same confidential"
         " hs256 hs384 hs512 rs256 rs384 rs512 es256 es384 es512 ps256 ps384 ps512 eddsa"
-        " sensitive secured protected inherit see ask check contact refer stored kept identifier ident eof semicolon newline unsupported supported available provided specified given found given. it your my our"
+        " sensitive secured protected inherit see ask check contact refer"
+        " stored kept identifier ident eof semicolon newline unsupported"
+        " supported available provided specified given found given. it your my our"
     )
     | _split(
-        "requis requise obligatoire incorrecte invalide manquant falsch fehlt erforderlich vergessen requerida requerido obligatoria"
-        " obligatorio incorrecta inválida obrigatória incorreta verplicht onjuist ongeldig vereist errata obbligatoria wymagane saknas"
-        " ungültig oublié"
+        "requis requise obligatoire incorrecte invalide manquant falsch fehlt erforderlich vergessen requerida requerido"
+        " obligatoria obligatorio incorrecta inválida obrigatória incorreta verplicht onjuist ongeldig vereist errata obbligatoria"
+        " wymagane saknas ungültig oublié"
     )
     | TYPE_WORDS
     | HASH_WORDS
@@ -164,8 +175,8 @@ PROSE_WORDS: Final = _split(
     "is was are be been must should may can cannot could not no the a an this that for and or of to from with without field"
     " required invalid missing expected unexpected expired too short long least characters character contain contains"
     " match matches does did do has have at in on by when while because only used using value failed error your"
-    " authentication please enter wrong incorrect needs need never will would see ask check contact refer stored kept muss darf doit"
-    " debe deve moet updated successfully"
+    " authentication please enter wrong incorrect needs need never will would see ask check contact refer stored kept muss"
+    " darf doit debe deve moet updated successfully"
 )
 VERDICT_WORDS: Final = _split(
     "required must should invalid field fields characters character least missing expired incorrect short long empty valid"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What redrive shall reach, as ratios within one run, and whether it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.measure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Our contender shall need at most 1/`factor` of what the best of the others needs."""
+
+    group: str
+    ours: str
+    others: tuple[str, ...]
+    """How the names of the others begin."""
+    factor: float
+
+
+PEERS = ("Huey", "persist-queue", "DBOS")
+STAGES = ("redrive, async", "redrive, sync")
+
+GOALS: tuple[Goal, ...] = (
+    *(Goal("one stage, FULL", ours, PEERS, 15) for ours in STAGES),
+    *(Goal("one stage, FULL", ours, ("bare",), 0.3) for ours in STAGES),
+    *(Goal("one stage, NORMAL", ours, ("Huey",), 5) for ours in STAGES),
+    *(Goal("three stages, FULL", ours, ("Huey",), 25) for ours in STAGES),
+    *(Goal("three stages, FULL", ours, ("DBOS",), 100) for ours in STAGES),
+    *(Goal("fails once, FULL", ours, PEERS, 10) for ours in STAGES),
+    Goal("submit", "redrive, submit_many", ("bare",), 100 / 355),
+    Goal("slow stages", "redrive, async", ("bare",), 0.8),
+    Goal("a file that holds many jobs", "1,000,000 jobs", ("10,000 jobs",), 1 / 1.3),
+)
+
+
+def verdicts(figures: Sequence[Figure]) -> str:
+    """Return a line for every goal that these figures speak about."""
+    lines = [line for goal in GOALS if (line := _verdict(goal, figures))]
+    return "\n".join(["goals:", *lines]) + "\n\n" if lines else ""
+
+
+def _verdict(goal: Goal, figures: Sequence[Figure]) -> str:
+    here = [figure for figure in figures if figure.group == goal.group]
+    ours = next((figure for figure in here if figure.name == goal.ours), None)
+    others = [figure for figure in here if figure.name.startswith(goal.others)]
+    if ours is None or not others:
+        return ""
+    best = min(others, key=lambda figure: figure.amount)
+    reached = best.amount / ours.amount
+    word = "met" if reached >= goal.factor else "SHORT"
+    return f"  {word:6}{goal.group}: {goal.ours} is {reached:.2f} x {best.name} (goal {goal.factor:.3g} x)"

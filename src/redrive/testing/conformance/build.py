@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the suite builds its scenes from: factories for what goes into a store, and short ways to look at what is in it.
+
+Expectations are functions rather than assert statements, so that they hold under `python -O` and say what they saw without pytest
+rewriting an installed package.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final, cast
+
+import pytest
+from msgspec.structs import replace
+
+from redrive.core.lifecycle import JobState
+from redrive.engine.jobs import Job, JobFacts
+from redrive.store.protocol import (
+    Claimed,
+    Exchange,
+    JobId,
+    LaneId,
+    Letter,
+    NewJob,
+    RunId,
+    Settlement,
+    Step,
+    Store,
+    Want,
+)
+
+NOW: Final = 1_000.0
+LEASE: Final = 60.0
+NOTHING: Final = Want((), 0)
+LETTER: Final = Letter(
+    code="AUTH_DENIED",
+    category="auth",
+    message="denied",
+    error_class="builtins.PermissionError",
+    stack="Traceback ...",
+    fingerprint="v1:0123456789abcdef",
+    context=b"{}",
+    reason="permanent",
+)
+
+_TOKENS: Final = itertools.count(1)
+
+
+def agree(seen: object, wanted: object) -> None:
+    """Fail the test unless the two are equal."""
+    if seen != wanted:
+        message = f"saw    {seen!r}\nwanted {wanted!r}"
+        raise AssertionError(message)
+
+
+def holds(seen: object) -> None:
+    """Fail the test unless this is true."""
+    if not seen:
+        message = f"saw {seen!r}, which should be true"
+        raise AssertionError(message)
+
+
+class Scene:
+    """What every part of the suite starts from: two workers, `w1` and `w2`, whose leases end at NOW + LEASE."""
+
+    @pytest.fixture(autouse=True)
+    def _two_workers(self, store: Store) -> None:
+        for worker in ("w1", "w2"):
+            store.start_worker(worker, NOW, LEASE)
+
+
+def lanes_of(store: Store, *stages: str, pipeline: str = "shop") -> list[LaneId]:
+    """Return the lanes of a pipeline; without stages, of one that has only `fetch`."""
+    return store.lanes(pipeline, stages or ("fetch",))
+
+
+def new(lane: LaneId, payload: bytes = b"{}", /, **changes: object) -> NewJob:
+    """Return a job that is due now."""
+    return replace(NewJob(lane=lane, payload=payload, run_at=NOW), **changes)
+
+
+def exchange(
+    store: Store, worker: str, done: Sequence[Settlement], want: Want = NOTHING, now: float = NOW
+) -> Exchange:
+    """Exchange under a token of its own."""
+    return store.exchange(worker, done, want, now=now, token=next(_TOKENS))
+
+
+def claim(
+    store: Store, lane: LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
+) -> tuple[Claimed, ...]:
+    """Claim jobs of one lane."""
+    return exchange(store, worker, [], Want((lane,), limit), now).claimed
+
+
+def taken(store: Store, **changes: object) -> Claimed:
+    """Submit one job to `shop.fetch` and claim it as w1."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane, **changes)], NOW)
+    (one,) = claim(store, lane, 1)
+    return one
+
+
+def settlement(of: Claimed, **changes: object) -> Settlement:
+    """Return the settlement of a completed job; `changes` make it another one."""
+    plain = Settlement(
+        job=of,
+        status=JobState.COMPLETE,
+        lane=of.lane,
+        run_at=NOW,
+        value=b'"done"',
+        attempt=of.attempt,
+        snoozes=of.snoozes,
+        codes=None,
+        outcome="ok",
+        burned=True,
+        started_at=NOW,
+        ended_at=NOW + 1,
+    )
+    return replace(plain, **changes)
+
+
+def retry(of: Claimed, *, at: float, **changes: object) -> Settlement:
+    """Return the settlement of an attempt that failed and is tried again."""
+    failed = settlement(
+        of, status=JobState.QUEUED, run_at=at, value=None, attempt=of.attempt + 1, outcome="retry"
+    )
+    return replace(failed, code="NETWORK_RESET", message="reset", **changes)
+
+
+def burial(of: Claimed, **changes: object) -> Settlement:
+    """Return the settlement of a job that is given up."""
+    dead = settlement(of, status=JobState.FAILED, value=None, outcome="dead", letter=LETTER)
+    return replace(dead, code="AUTH_DENIED", message="denied", reason="permanent", **changes)
+
+
+def cancellation(of: Claimed, **changes: object) -> Settlement:
+    """Return the settlement of a job that is cancelled."""
+    return settlement(of, status=JobState.CANCELLED, value=None, outcome="cancelled", burned=False, **changes)
+
+
+def new_run(store: Store, pipeline: str = "shop") -> RunId:
+    """Return the id of a new run."""
+    rows = store.apply(Step("add_run", (pipeline, b"{}", NOW))) or []
+    return RunId(cast("int", rows[0][0][0]))
+
+
+def facts(store: Store, job: JobId) -> JobFacts:
+    """Return what the store says about a job."""
+    return Job(store, job).facts
+
+
+def attempts(store: Store, job: JobId, *names: str) -> list[tuple[object, ...]]:
+    """Return these columns of a job's attempts, in order."""
+    return [tuple(each[name] for name in names) for each in Job(store, job).attempts()]
+
+
+def statuses(store: Store, query: str = "counts") -> dict[str, int]:
+    """Count all jobs by status, as the store's tally (`counts`) or its rows (`recount`) have it."""
+    counted: dict[str, int] = {}
+    for _, _, status, jobs in store.query(query):
+        counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
+    return counted
+
+
+def tally(store: Store, run: RunId) -> dict[str, int]:
+    """Count the jobs of a run that have ended, by status."""
+    return {str(status): int(str(jobs)) for status, jobs in store.query("run_tally", run)}

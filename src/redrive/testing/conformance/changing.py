@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rest of the protocol: named queries, changes that fit or are dropped whole, stamps, and the state of breakers.
+
+What the named statements are is not written down in the protocol; those that the engine cannot live without are pinned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive.errors import StoreError
+from redrive.store.protocol import Step, Store, Want
+from redrive.testing.conformance.build import (
+    NOW,
+    Scene,
+    agree,
+    claim,
+    exchange,
+    facts,
+    holds,
+    lanes_of,
+    new,
+    new_run,
+    settlement,
+    statuses,
+    taken,
+)
+
+QUERIES: dict[str, tuple[object, ...]] = {
+    "attempts": (1,),
+    "breakers": (),
+    "counts": (),
+    "due_schedules": (NOW,),
+    "events": (0, None, None, 10),
+    "job": (1,),
+    "lanes": (),
+    "letters_of_job": (1,),
+    "list_jobs": (10, None, None, None, None, None, 10),
+    "near_jobs": (1, 9),
+    "notices": (1, NOW, 10),
+    "operations": (10,),
+    "recount": (),
+    "result": (1,),
+    "run": (1,),
+    "run_payloads": (1, 0, 10),
+    "run_tally": (1,),
+    "runs": (10,),
+    "schedules": (),
+}
+"""What the engine and the command line ask by name, with parameters for an empty store."""
+
+CHANGES: dict[str, Callable[[Store], object]] = {
+    "submit": lambda store: store.submit([new(lanes_of(store)[0])], NOW),
+    "lanes": lambda store: lanes_of(store, "a stage that is new"),
+    "apply": lambda store: store.apply(Step("log", (NOW, "a", "b", "c", None))),
+    "exchange": lambda store: exchange(store, "w1", [settlement(taken(store))]),
+    "swap_breaker": lambda store: store.swap_breaker("api", None, b"{}"),
+}
+
+
+class Changing(Scene):
+    """Queries, changes, stamps and breakers."""
+
+    @pytest.mark.parametrize("name", sorted(QUERIES))
+    def test_every_query_of_the_engine_has_an_answer_in_an_empty_store(self, store: Store, name: str) -> None:
+        """Which is: nothing."""
+        agree(store.query(name, *QUERIES[name]), [])
+
+    def test_a_change_is_made_whole(self, store: Store) -> None:
+        """And brings back the rows of each step, in order."""
+        log = Step("log", (NOW, "me", "test", "all", "why"))
+
+        first = store.apply(log, Step("add_run", ("shop", b"{}", NOW)), log)
+
+        agree(first is not None and [len(rows) for rows in first], [0, 1, 0])
+        agree([row[1:] for row in store.query("operations", 10)], [(NOW, "me", "test", "all", "why")] * 2)
+
+    @pytest.mark.parametrize("rows", [0, 2])
+    def test_a_change_that_does_not_fit_is_dropped_whole(self, store: Store, rows: int) -> None:
+        """A step that touches more or fewer rows than it must undoes the steps before it, too."""
+        (lane,) = lanes_of(store)
+        (one, _) = store.submit([new(lane), new(lane)], NOW)
+        log = Step("log", (NOW, "me", "cancel", "1", None))
+
+        agree(store.apply(log, Step("cancel_queued", (NOW, one.id), rows=rows), log), None)
+
+        agree(statuses(store), {"queued": 2})
+        agree(store.query("operations", 10), [])
+        holds(store.apply(log, Step("cancel_queued", (NOW, one.id), rows=1), log) is not None)
+        agree(statuses(store), {"queued": 1, "cancelled": 1})
+
+    def test_a_change_that_breaks_a_constraint_is_an_error_and_leaves_nothing(self, store: Store) -> None:
+        """A row that cannot be is no question of fitting."""
+        log = Step("log", (NOW, "me", "test", "all", None))
+
+        with pytest.raises(StoreError):
+            store.apply(log, Step("log", (NOW, None, "test", "all", None)))
+
+        agree(store.query("operations", 10), [])
+
+    def test_a_queued_job_is_cancelled_and_one_that_runs_is_only_asked(self, store: Store) -> None:
+        """Each of the two steps leaves the jobs of the other alone."""
+        one = taken(store)
+        (two,) = store.submit([new(one.lane)], NOW)
+
+        agree(store.apply(Step("cancel_queued", (NOW, one.id), rows=1)), None)
+        agree(store.apply(Step("ask_to_cancel", (two.id,), rows=1)), None)
+        store.apply(Step("cancel_queued", (NOW, two.id), rows=1), Step("ask_to_cancel", (one.id,), rows=1))
+
+        agree((facts(store, one.id).status, facts(store, one.id).is_cancel_asked), ("processing", True))
+        agree(facts(store, two.id).status, "cancelled")
+
+    def test_the_jobs_of_a_paused_run_wait_and_go_on_as_they_were(self, store: Store) -> None:
+        """Other jobs are not touched; pausing twice is pausing once."""
+        (lane,) = lanes_of(store)
+        run = new_run(store)
+        store.submit([new(lane, b"1", run=run, ordinal=0), new(lane, b"2")], NOW)
+        for _ in range(2):
+            store.apply(Step("pause_run", (run,)))
+
+        agree([one.input for one in claim(store, lane)], [b"2"])
+        store.apply(Step("unpause_run", (run,)))
+        agree([one.input for one in claim(store, lane)], [b"1"])
+
+    def test_a_tick_of_a_schedule_is_made_by_one_worker(self, store: Store) -> None:
+        """Whoever saw the same `next_at` second does not fit, and submits nothing."""
+        (lane,) = lanes_of(store)
+        store.apply(Step("put_schedule", ("daily", lane, "0 0 * * *", "UTC", b"1", 5, NOW)))
+        agree([row[0] for row in store.query("due_schedules", NOW)], ["daily"])
+        tick = (
+            Step("tick", (NOW + 60, NOW, "daily", NOW), rows=1),
+            Step("submit_tick", (lane, 5, NOW, "daily@1000", b"1", NOW)),
+        )
+
+        agree([store.apply(*tick) is None for _ in range(2)], [False, True])
+
+        agree(statuses(store), {"queued": 1})
+        agree(store.query("due_schedules", NOW), [])
+
+    def test_a_stamp_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
+        """Looking is no change, and neither is a claim that finds nothing."""
+        (lane,) = lanes_of(store)
+        before = store.stamp()
+
+        store.query("counts")
+        store.outlook([lane])
+        store.breaker("api")
+        store.exchange("w1", [], Want((lane,), 1), now=NOW, token=1)
+
+        agree(store.stamp(), before)
+
+    @pytest.mark.parametrize("change", sorted(CHANGES))
+    def test_a_stamp_differs_after_every_change(self, store: Store, change: str) -> None:
+        """So that an idle worker sees what there is to see without claiming."""
+        before = store.stamp()
+
+        CHANGES[change](store)
+
+        holds(store.stamp() != before)
+
+    def test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one(self, store: Store) -> None:
+        """Compare and swap; the first of several who saw none makes it."""
+        agree(store.breaker("api"), None)
+
+        agree([store.swap_breaker("api", None, state) for state in (b"1", b"2")], [True, False])
+        agree(store.breaker("api"), b"1")
+        holds(not store.swap_breaker("api", b"0", b"2"))
+        holds(store.swap_breaker("api", b"1", b"2"))
+        agree((store.breaker("api"), store.breaker("other")), (b"2", None))

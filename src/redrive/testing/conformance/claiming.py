@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handing out jobs: each to one worker, in order, within limits; and what is still to come.
+
+Nothing here says how a store finds them: only that none is lost, none is two, and the order is the one that was promised.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from redrive.store.protocol import Claimed, Outlook, Step, Store, Want
+from redrive.testing.conformance.build import (
+    NOW,
+    Scene,
+    agree,
+    claim,
+    exchange,
+    lanes_of,
+    new,
+    retry,
+    settlement,
+    statuses,
+    taken,
+)
+
+
+def id_of(one: Claimed) -> int:
+    """Return its id, to sort by."""
+    return one.id
+
+
+class Claiming(Scene):
+    """Handing out jobs."""
+
+    def test_a_job_is_handed_out_once_with_its_dispatch_counted(self, store: Store) -> None:
+        """Nobody else gets it while it is held."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, b'"x"')], NOW)
+
+        (one,) = claim(store, lane)
+
+        agree((one.dispatch, one.attempt, one.round, one.input), (1, 1, 1, b'"x"'))
+        agree((one.snoozes, one.suspects, one.crashes, one.cancel_asked, one.codes), (0, 0, 0, 0, None))
+        agree(claim(store, lane, worker="w2"), ())
+        agree(statuses(store), {"processing": 1})
+
+    def test_jobs_are_handed_out_by_priority_then_by_time_then_in_order(self, store: Store) -> None:
+        """Priority 0 goes first; among equals, what was due earlier, then what was submitted earlier."""
+        (lane,) = lanes_of(store)
+        jobs = [
+            new(lane, b"6", priority=9),
+            new(lane, b"3", run_at=NOW - 1),
+            new(lane, b"4"),
+            new(lane, b"5"),
+            new(lane, b"1", priority=0),
+            new(lane, b"2", priority=1),
+        ]
+        store.submit(jobs, NOW)
+
+        agree([one.input for one in claim(store, lane)], [b"1", b"2", b"3", b"4", b"5", b"6"])
+
+    def test_a_job_that_is_not_due_is_not_handed_out_and_does_not_stand_in_the_way(
+        self, store: Store
+    ) -> None:
+        """However urgent it is."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, b'"late"', run_at=NOW + 10, priority=0), new(lane, b'"due"')], NOW)
+
+        agree([one.input for one in claim(store, lane)], [b'"due"'])
+        agree(store.outlook([lane]), Outlook(due={lane: NOW + 10}, held=1, paused=frozenset()))
+        agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
+        agree(store.outlook([lane]), Outlook(due={}, held=2, paused=frozenset()))
+
+    def test_the_outlook_is_about_the_lanes_that_are_asked_for(self, store: Store) -> None:
+        """The next job of each lane, whatever its priority."""
+        one, two, three = lanes_of(store, "one", "two", "three")
+        store.submit(
+            [new(one, run_at=NOW + 7), new(one, run_at=NOW + 5, priority=9), new(two), new(three)], NOW
+        )
+        claim(store, three)
+
+        agree(store.outlook([one, two]), Outlook(due={one: NOW + 5, two: NOW}, held=0, paused=frozenset()))
+
+    def test_no_more_is_handed_out_than_wanted_and_only_from_wanted_lanes(self, store: Store) -> None:
+        """The first lane of the list goes first."""
+        one, two, three = lanes_of(store, "one", "two", "three")
+        store.submit([new(one)] * 5 + [new(two)] * 5 + [new(three)] * 5, NOW)
+
+        got = exchange(store, "w1", [], Want((two, one), 6)).claimed
+
+        agree([each.lane for each in got], [two] * 5 + [one])
+        agree(exchange(store, "w1", [], Want((two, one), 0)).claimed, ())
+
+    def test_of_some_lanes_fewer_are_handed_out(self, store: Store) -> None:
+        """A lane's own limit leaves the rest to the others; 0 is none."""
+        one, two, three = lanes_of(store, "one", "two", "three")
+        store.submit([new(one)] * 5 + [new(two)] * 5 + [new(three)] * 5, NOW)
+
+        got = exchange(store, "w1", [], Want((one, two, three), 6, {one: 2, two: 0})).claimed
+
+        agree([each.lane for each in got], [one] * 2 + [three] * 4)
+
+    def test_nothing_is_handed_out_from_a_paused_lane(self, store: Store) -> None:
+        """Until it is resumed; what is held already may be settled."""
+        (shop,) = lanes_of(store)
+        (other,) = lanes_of(store, pipeline="other")
+        held = taken(store)
+        store.submit([new(shop), new(other)], NOW)
+        store.apply(Step("pause_lanes", (NOW, "shop")))
+
+        got = exchange(store, "w1", [settlement(held)], Want((shop, other), 10))
+
+        agree((got.lost, [each.lane for each in got.claimed]), ((), [other]))
+        agree(store.outlook([shop, other]).paused, frozenset({shop}))
+        store.apply(Step("resume_lanes", ("shop",)))
+        agree(store.outlook([shop, other]).paused, frozenset[int]())
+        agree(len(claim(store, shop)), 1)
+
+    def test_a_call_made_again_with_its_token_returns_what_it_had_claimed(self, store: Store) -> None:
+        """So that nothing is lost when the answer was, and nothing more is claimed."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([new(fetch), new(fetch), new(fetch), new(review, priority=9)], NOW)
+        want = Want((review, fetch), 3)
+
+        first = store.exchange("w1", [], want, now=NOW, token=77)
+        again = store.exchange("w1", [], want, now=NOW + 1, token=77)
+
+        agree(sorted(again.claimed, key=id_of), sorted(first.claimed, key=id_of))
+        agree(statuses(store), {"queued": 1, "processing": 3})
+
+    def test_a_call_made_again_settles_nothing_twice(self, store: Store) -> None:
+        """Outcomes and claims of one lost answer are both found again."""
+        done = taken(store)
+        store.submit([new(done.lane)], NOW)
+        want = Want((done.lane,), 1)
+
+        first = store.exchange("w1", [settlement(done)], want, now=NOW, token=78)
+        again = store.exchange("w1", [settlement(done)], want, now=NOW, token=78)
+
+        agree(again, first)
+        agree(statuses(store), {"complete": 1, "processing": 1})
+
+    def test_what_the_last_attempt_left_is_handed_out_with_the_job(self, store: Store) -> None:
+        """Attempt, snoozes and the count of codes."""
+        one = taken(store)
+        exchange(store, "w1", [retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)])
+
+        (again,) = claim(store, one.lane)
+
+        agree((again.dispatch, again.attempt, again.snoozes), (2, 2, 2))
+        agree(again.codes, b'{"NETWORK_RESET":1}')
+
+    def test_threads_share_a_store_and_no_job_is_lost_or_handed_out_twice(self, store: Store) -> None:
+        """Every method may be called from any thread."""
+        (lane,) = lanes_of(store)
+        made = store.submit([new(lane)] * 200, NOW)
+        seen: list[int] = []
+
+        def drain(worker: str) -> None:
+            while got := claim(store, lane, 7, worker=worker):
+                seen.extend(one.id for one in got)
+                exchange(store, worker, [settlement(one) for one in got])
+
+        threads = [threading.Thread(target=drain, args=(name,)) for name in ("w1", "w2", "w1")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        agree(sorted(seen), [one.id for one in made])
+        agree(statuses(store), {"complete": 200})

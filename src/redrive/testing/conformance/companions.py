@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes with a settlement, if and only if it is taken: children, notices for hooks, and the tally of what has ended.
+
+A batch may be sent twice, and part of it may be refused: neither may leave anything behind that does not belong to what was taken.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.core.lifecycle import JobState
+from redrive.store.protocol import Row, Step, Store
+from redrive.testing.conformance.build import (
+    NOW,
+    Scene,
+    agree,
+    burial,
+    cancellation,
+    claim,
+    exchange,
+    facts,
+    holds,
+    lanes_of,
+    new,
+    new_run,
+    retry,
+    settlement,
+    statuses,
+    taken,
+    tally,
+)
+from redrive.testing.conformance.submitting import SIZES, text_of
+
+
+def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
+    """Return the notices of a lane that are due."""
+    return store.query("notices", lane, now, 10)
+
+
+class Companions(Scene):
+    """What goes with a settlement."""
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_children_are_there_when_the_settlement_is(self, store: Store, size: int) -> None:
+        """In their own lane, with their parent's id."""
+        (elsewhere,) = lanes_of(store, pipeline="other")
+        one = taken(store)
+        child = new(elsewhere, text_of(size), parent=one.id, priority=3)
+
+        exchange(store, "w1", [settlement(one, children=(child, child))])
+
+        first, second = claim(store, elsewhere)
+        agree((first.input, second.input), (text_of(size), text_of(size)))
+        seen = facts(store, first.id)
+        agree((seen.pipeline, seen.parent, seen.priority), ("other", one.id, 3))
+
+    def test_children_of_a_lost_settlement_never_exist(self, store: Store) -> None:
+        """Nor those of one whose row the store could not take."""
+        lost = taken(store)
+        store.stop_worker("w1")
+        store.start_worker("w1", NOW, 60)
+        (broken,) = claim(store, lost.lane)
+        child = new(lost.lane)
+
+        answer = exchange(store, "w1", [settlement(lost, children=(child,))])
+        agree(answer.lost, (lost.id,))
+        answer = exchange(store, "w1", [settlement(broken, value=None, children=(child,))])
+        agree(answer.broken, (broken.id,))
+
+        agree(statuses(store), {"processing": 1})
+
+    def test_children_are_not_made_twice_when_a_batch_is_sent_again(self, store: Store) -> None:
+        """They belong to the settlement, which counts once."""
+        one = taken(store)
+        batch = [settlement(one, children=(new(one.lane),))]
+
+        exchange(store, "w1", batch)
+        exchange(store, "w1", batch)
+
+        agree(statuses(store), {"complete": 1, "queued": 1})
+
+    def test_a_child_whose_key_is_taken_is_its_twin(self, store: Store) -> None:
+        """It is not made, and its parent is settled all the same."""
+        one = taken(store)
+        store.submit([new(one.lane, key="a")], NOW)
+
+        answer = exchange(store, "w1", [settlement(one, children=(new(one.lane, key="a"),))])
+
+        agree((answer.lost, answer.broken), ((), ()))
+        agree(statuses(store), {"complete": 1, "queued": 1})
+
+    def test_a_notice_is_written_with_its_settlement(self, store: Store) -> None:
+        """For hooks that want to hear of it, once, however often the batch is sent."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane), new(lane)], NOW)
+        told, quiet = claim(store, lane)
+        batch = [burial(told, is_noticed=True), burial(quiet)]
+
+        exchange(store, "w1", batch)
+        exchange(store, "w1", batch)
+
+        ((_, job, dispatch, attempt, outcome, code, message, reason, *_, tries),) = notices(store, lane)
+        agree((job, dispatch, attempt, outcome), (told.id, 1, 1, "dead"))
+        agree((code, message, reason, tries), ("AUTH_DENIED", "denied", "permanent", 0))
+        agree(notices(store, lane, NOW), [])
+
+    def test_a_notice_is_about_its_attempt_although_the_job_has_moved_on(self, store: Store) -> None:
+        """Each attempt has its own, the oldest first."""
+        one = taken(store)
+        exchange(store, "w1", [retry(one, at=NOW, is_noticed=True)])
+        (one,) = claim(store, one.lane)
+        exchange(store, "w1", [burial(one, is_noticed=True, ended_at=NOW + 2)])
+
+        rows = notices(store, one.lane, NOW + 2)
+
+        agree([(row[3], row[4]) for row in rows], [(1, "retry"), (2, "dead")])
+
+    def test_a_notice_that_was_taken_is_hidden_until_it_is_dropped_or_due_again(self, store: Store) -> None:
+        """Two who saw it at once cannot both take it."""
+        one = taken(store)
+        exchange(store, "w1", [burial(one, is_noticed=True)])
+        ((notice, *_, tries),) = notices(store, one.lane)
+        take = Step("take_notice", (NOW + 60, notice, tries), rows=1)
+
+        holds(store.apply(take) is not None)
+        agree(store.apply(take), None)
+        agree(notices(store, one.lane), [])
+        ((again, *_, tries),) = notices(store, one.lane, NOW + 60)
+        agree((again, tries), (notice, 1))
+        store.apply(Step("drop_notice", (notice,)))
+        agree(notices(store, one.lane, NOW + 60), [])
+
+    def test_what_has_ended_is_tallied_by_run_and_status(self, store: Store) -> None:
+        """Jobs of no run count for none; what is not over is not counted."""
+        (lane,) = lanes_of(store)
+        run = new_run(store)
+        store.submit([new(lane)] + [new(lane, run=run, ordinal=place) for place in range(5)], NOW)
+        none, one, two, three, four, _ = claim(store, lane)
+
+        done = [settlement(none), settlement(one), settlement(two), burial(three), cancellation(four)]
+        exchange(store, "w1", done)
+
+        agree(tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1})
+        agree(statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "processing": 1})
+        agree(statuses(store, "recount"), statuses(store))
+
+    def test_the_tally_counts_once_what_is_sent_twice_and_nothing_that_is_lost(self, store: Store) -> None:
+        """It is written with the settlement."""
+        one = taken(store)
+        exchange(store, "w1", [settlement(one)])
+        exchange(store, "w1", [settlement(one)])
+        stale = taken(store)
+        store.stop_worker("w1")
+        exchange(store, "w1", [burial(stale)])
+
+        agree(statuses(store), {"complete": 1, "queued": 1})
+
+    def test_cancelling_what_is_queued_is_tallied_too(self, store: Store) -> None:
+        """However a job ends, the tally hears of it."""
+        (lane,) = lanes_of(store)
+        run = new_run(store)
+        store.submit([new(lane, run=run, ordinal=place) for place in range(3)], NOW)
+        (one,) = claim(store, lane, 1)
+
+        store.apply(Step("cancel_run", (NOW, run, 10)))
+
+        agree(tally(store, run), {"cancelled": 2})
+        advance = settlement(one, status=JobState.QUEUED)
+        exchange(store, "w1", [advance])
+        agree(statuses(store, "recount"), statuses(store))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers: their leases, what a heartbeat carries in both directions, and what becomes of the jobs of one that is gone.
+
+Only reaping voids a lease. Time is an argument everywhere, so nobody waits for a lease to end.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.core.lifecycle import JobState
+from redrive.store.protocol import About, Progress, Renewal, Step, Store, Want
+from redrive.testing.conformance.build import (
+    LEASE,
+    NOW,
+    Scene,
+    agree,
+    attempts,
+    claim,
+    exchange,
+    facts,
+    holds,
+    lanes_of,
+    new,
+    retry,
+    settlement,
+    taken,
+)
+
+
+class Leasing(Scene):
+    """Workers and their leases."""
+
+    def test_a_worker_that_stops_gives_back_what_it_holds_unburned(self, store: Store) -> None:
+        """At once, and without suspicion; stopping again changes nothing."""
+        one = taken(store)
+
+        store.stop_worker("w1")
+        store.stop_worker("w1")
+
+        (again,) = claim(store, one.lane, worker="w2")
+        agree((again.attempt, again.dispatch, again.suspects), (1, 2, 0))
+        holds(not store.renew("w1", NOW, LEASE).is_known)
+
+    def test_a_dead_workers_jobs_go_back_unburned_and_its_settlements_are_refused(self, store: Store) -> None:
+        """Death is declared once, by whoever looks first."""
+        one = taken(store)
+        holds(store.renew("w2", NOW + 50, LEASE).is_known)
+
+        agree(store.reap(NOW + LEASE), 0)
+        agree(store.reap(NOW + LEASE + 1), 1)
+        agree(store.reap(NOW + LEASE + 1), 0)
+
+        now = NOW + LEASE + 2
+        holds(not store.renew("w1", now, LEASE).is_known)
+        agree(exchange(store, "w1", [settlement(one)], now=now).lost, (one.id,))
+        (again,) = claim(store, one.lane, worker="w2", now=now)
+        agree((again.attempt, again.dispatch), (1, 2))
+
+    def test_a_crash_is_on_record_and_raises_suspicion_until_a_stage_completes(self, store: Store) -> None:
+        """It burns nothing; a failure in between does not clear it."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([new(fetch)], NOW)
+        (one,) = claim(store, fetch)
+        store.renew("w2", NOW, 10 * LEASE)
+        store.reap(NOW + LEASE + 1)
+        agree(attempts(store, one.id, "outcome", "burned", "worker"), [("crashed", False, "w1")])
+        agree(facts(store, one.id).waiting, "crashed")
+
+        (one,) = claim(store, fetch, worker="w2", now=NOW + LEASE + 1)
+        agree((one.suspects, one.crashes), (1, 0))
+        exchange(store, "w2", [retry(one, at=NOW, suspects=2, crashes=1)])
+        (one,) = claim(store, fetch, worker="w2")
+        agree((one.suspects, one.crashes), (2, 1))
+        exchange(store, "w2", [settlement(one, status=JobState.QUEUED, lane=review)])
+
+        (one,) = claim(store, review, worker="w2")
+        agree((one.suspects, one.crashes), (0, 0))
+
+    def test_a_worker_that_was_declared_dead_is_told_so_and_claims_nothing(self, store: Store) -> None:
+        """Whatever it asks for."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane)], NOW)
+        store.reap(NOW + LEASE + 1)
+
+        answer = exchange(store, "w1", [], Want((lane,), 1))
+
+        agree((answer.is_known, answer.claimed), (False, ()))
+
+    def test_a_lease_that_has_ended_but_was_not_reaped_still_settles(self, store: Store) -> None:
+        """Expiry alone voids nothing."""
+        one = taken(store)
+
+        agree(exchange(store, "w1", [settlement(one)], now=NOW + 1_000).lost, ())
+
+    def test_a_heartbeat_extends_the_lease(self, store: Store) -> None:
+        """From when it is sent, and for as long as it says."""
+        taken(store)
+        store.renew("w1", NOW + 50, 100)
+
+        agree(store.reap(NOW + 150), 0)
+        agree(store.reap(NOW + 151), 1)
+
+    def test_a_worker_may_introduce_itself_again(self, store: Store) -> None:
+        """When the answer to the first time was lost; it keeps what it holds."""
+        one = taken(store)
+        store.start_worker("w1", NOW + 50, LEASE)
+
+        agree(store.reap(NOW + LEASE + 1), 0)
+        agree(exchange(store, "w1", [settlement(one)]).lost, ())
+
+    def test_a_worker_is_known_by_what_it_tells_about_itself(self, store: Store) -> None:
+        """With how many jobs it holds."""
+        about = About(host="h", process=7, pipelines=("a", "b"), concurrency=9)
+        store.start_worker("w3", NOW, LEASE, about)
+        (lane,) = lanes_of(store)
+        store.submit([new(lane)] * 2, NOW)
+        claim(store, lane, worker="w3")
+
+        (row,) = [row for row in store.query("workers") if row[0] == "w3"]
+
+        agree(row, ("w3", "h", 7, '["a","b"]', 9, NOW, NOW + LEASE, 2))
+
+    def test_a_heartbeat_brings_progress(self, store: Store) -> None:
+        """Which is gone when the stage has completed."""
+        _, review = lanes_of(store, "fetch", "review")
+        one = taken(store)
+
+        store.renew("w1", NOW, LEASE, [Progress(one.id, one.dispatch, "3 of 7")])
+        agree(facts(store, one.id).progress, "3 of 7")
+        exchange(store, "w1", [settlement(one, status=JobState.QUEUED, lane=review)])
+        agree(facts(store, one.id).progress, None)
+
+    @pytest.mark.parametrize("stale", ["dispatch", "worker"])
+    def test_progress_behind_a_lost_lease_is_not_written(self, store: Store, stale: str) -> None:
+        """The job says what its present holder said."""
+        one = taken(store)
+        told = Progress(one.id, one.dispatch - 1 if stale == "dispatch" else one.dispatch, "3 of 7")
+
+        holds(store.renew("w2" if stale == "worker" else "w1", NOW, LEASE, [told]).is_known)
+
+        agree(facts(store, one.id).progress, None)
+
+    def test_a_heartbeat_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
+        """Those this worker holds, until they are settled; a job that goes back takes the wish along."""
+        one = taken(store)
+        taken(store)
+        store.apply(Step("ask_to_cancel", (one.id,), rows=1))
+
+        agree(store.renew("w1", NOW, LEASE), Renewal(is_known=True, cancel=(one.id,)))
+        agree(store.renew("w1", NOW, LEASE).cancel, (one.id,))
+        agree(store.renew("w2", NOW, LEASE).cancel, ())
+        exchange(store, "w1", [retry(one, at=NOW)])
+        agree(store.renew("w1", NOW, LEASE).cancel, ())
+        agree([each.cancel_asked for each in claim(store, one.lane, worker="w2")], [1])
+
+    def test_time_is_what_the_caller_says_it_is(self, store: Store) -> None:
+        """The store looks at no clock of its own, however far from it the caller's is."""
+        now = 1_000_000 * NOW
+        store.start_worker("w3", now, LEASE)
+
+        store.reap(now + LEASE)
+
+        holds(store.renew("w3", now + LEASE, LEASE).is_known)
+        holds(not store.renew("w1", now + LEASE, LEASE).is_known)

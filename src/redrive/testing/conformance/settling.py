@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settling: what becomes of jobs whose stage has ended, behind the fence of (job, token, dispatch).
+
+What is written beside the job (children, notices, tallies) is the matter of `companions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive.core.lifecycle import JobState
+from redrive.store.protocol import Claimed, Settlement, Store, Want
+from redrive.testing.conformance.build import (
+    NOW,
+    Scene,
+    agree,
+    attempts,
+    burial,
+    cancellation,
+    claim,
+    exchange,
+    facts,
+    lanes_of,
+    new,
+    retry,
+    settlement,
+    statuses,
+    taken,
+)
+from redrive.testing.conformance.submitting import SIZES, text_of
+
+Build = Callable[[Claimed], Settlement]
+
+
+def again_later(of: Claimed) -> Settlement:
+    """Return the settlement of an attempt that is tried again at once."""
+    return retry(of, at=NOW)
+
+
+class Settling(Scene):
+    """What becomes of jobs."""
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_a_finished_stage_hands_its_output_to_the_next_lane_with_a_fresh_budget(
+        self, store: Store, size: int
+    ) -> None:
+        """Whatever its size; attempts, snoozes and codes start anew."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([new(fetch)], NOW)
+        (one,) = claim(store, fetch)
+        exchange(store, "w1", [retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)])
+        (one,) = claim(store, fetch)
+
+        advance = settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
+        (following,) = exchange(store, "w1", [advance], Want((review,), 1)).claimed
+
+        agree((following.lane, following.input, following.dispatch), (review, text_of(size), 3))
+        agree((following.attempt, following.snoozes, following.codes), (1, 0, None))
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_a_result_of_any_size_is_kept(self, store: Store, size: int) -> None:
+        """And nothing is left of the lease."""
+        one = taken(store)
+
+        exchange(store, "w1", [settlement(one, value=text_of(size), ended_at=NOW + 3)])
+
+        agree(store.query("result", one.id), [("complete", text_of(size))])
+        seen = facts(store, one.id)
+        agree((seen.worker, seen.finished_at and seen.finished_at.timestamp()), (None, NOW + 3))
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_a_retry_waits_until_it_is_due_with_its_input_kept(self, store: Store, size: int) -> None:
+        """And says why it waits."""
+        one = taken(store, payload=text_of(size))
+
+        exchange(store, "w1", [retry(one, at=NOW + 5)])
+
+        agree(facts(store, one.id).waiting, "retry")
+        agree(claim(store, one.lane), ())
+        (again,) = claim(store, one.lane, now=NOW + 5)
+        agree((again.input, again.attempt), (text_of(size), 2))
+
+    def test_a_hold_burns_nothing(self, store: Store) -> None:
+        """The attempt's number is repeated."""
+        one = taken(store)
+        hold = settlement(one, status=JobState.QUEUED, value=None, outcome="hold", burned=False, snoozes=1)
+
+        (again,) = exchange(store, "w1", [hold], Want((one.lane,), 1)).claimed
+
+        agree((again.attempt, again.dispatch, again.snoozes), (1, 2, 1))
+        agree(attempts(store, one.id, "outcome", "burned"), [("hold", False)])
+
+    def test_a_cancelled_job_is_out_of_the_way(self, store: Store) -> None:
+        """Nobody gets it any more."""
+        one = taken(store)
+
+        exchange(store, "w1", [cancellation(one)])
+
+        agree(statuses(store), {"cancelled": 1})
+        agree(claim(store, one.lane), ())
+
+    def test_a_dead_letter_is_on_record_with_its_first_and_last_failure(self, store: Store) -> None:
+        """And the job says what it died of."""
+        one = taken(store)
+        exchange(store, "w1", [retry(one, at=NOW, ended_at=NOW + 1)])
+        (one,) = claim(store, one.lane)
+        exchange(store, "w1", [burial(one, ended_at=NOW + 2)])
+
+        ((_, state, round_, code, _, message, *_, reason, first_at, last_at),) = store.query(
+            "letters_of_job", one.id
+        )
+        agree((state, round_, code, message, reason), ("open", 1, "AUTH_DENIED", "denied", "permanent"))
+        agree((first_at, last_at), (NOW + 1, NOW + 2))
+        seen = facts(store, one.id)
+        agree((seen.status, seen.error_code, seen.error_message), ("failed", "AUTH_DENIED", "denied"))
+
+    def test_every_attempt_is_on_record(self, store: Store) -> None:
+        """With all that was said about it."""
+        one = taken(store)
+        told = {"http_status": 503, "reason": "retryable", "sentence": "again", "config": "c0ffee"}
+        exchange(store, "w1", [retry(one, at=NOW, notes='{"request":"r1"}', **told)])
+        (one,) = claim(store, one.lane, worker="w2")
+        exchange(store, "w2", [settlement(one)])
+
+        agree(
+            attempts(store, one.id, "dispatch", "stage", "attempt", "outcome", "code", "worker"),
+            [(1, "fetch", 1, "retry", "NETWORK_RESET", "w1"), (2, "fetch", 2, "ok", None, "w2")],
+        )
+        (first, _) = attempts(store, one.id, *told, "notes", "duration")
+        agree(first, (*told.values(), {"request": "r1"}, 1.0))
+
+    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
+    def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(
+        self, store: Store, build: Build
+    ) -> None:
+        """The job belongs to its new holder, who is not disturbed; the rest of the batch is taken."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane), new(lane)], NOW)
+        stale, _ = claim(store, lane)
+        store.stop_worker("w1")
+        again, other = claim(store, lane, worker="w2")
+
+        answer = exchange(store, "w2", [build(stale), settlement(other)])
+
+        agree((answer.lost, answer.broken), ((stale.id,), ()))
+        agree(statuses(store), {"processing": 1, "complete": 1})
+        agree(attempts(store, stale.id, "outcome"), [])
+        agree(exchange(store, "w2", [settlement(again)]).lost, ())
+
+    @pytest.mark.parametrize("size", [1, 3, 100, 700])
+    def test_of_a_batch_of_any_size_only_the_lost_are_refused(self, store: Store, size: int) -> None:
+        """Wherever in the batch they stand."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane)] * size, NOW)
+        (stale,) = claim(store, lane, 1, worker="w2")
+        store.stop_worker("w2")
+        held = claim(store, lane, size)
+
+        others = [settlement(one) for one in held if one.id != stale.id]
+        answer = exchange(store, "w1", [*others[: size // 2], burial(stale), *others[size // 2 :]])
+
+        agree((answer.lost, answer.broken), ((stale.id,), ()))
+        agree(statuses(store), {"complete": size - 1, "processing": 1} if size > 1 else {"processing": 1})
+
+    def test_the_same_batch_sent_again_counts_as_done(self, store: Store) -> None:
+        """When the answer was lost, the caller cannot know that it was taken."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane), new(lane), new(lane)], NOW)
+        first, second, third = claim(store, lane)
+        batch = [settlement(first), burial(second), retry(third, at=NOW + 5)]
+
+        exchange(store, "w1", batch)
+        again = exchange(store, "w1", batch)
+
+        agree((again.lost, again.broken), ((), ()))
+        agree(statuses(store), {"complete": 1, "failed": 1, "queued": 1})
+        agree(len(attempts(store, third.id)), 1)
+
+    def test_a_row_that_breaks_a_constraint_is_taken_out_and_the_rest_commits(self, store: Store) -> None:
+        """It still belongs to the worker, who settles it as a failure of its attempt."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane), new(lane)], NOW)
+        bad, good = claim(store, lane)
+
+        answer = exchange(store, "w1", [settlement(bad, value=None), settlement(good)])
+
+        agree((answer.lost, answer.broken), ((), (bad.id,)))
+        agree(statuses(store), {"complete": 1, "processing": 1})
+        agree(exchange(store, "w1", [burial(bad)]).broken, ())
+
+    def test_every_job_is_accounted_for_after_any_mixture(self, store: Store) -> None:
+        """Whatever becomes of them, none is lost and none is two."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([new(fetch)] * 50, NOW)
+        for turn in range(40):
+            held = exchange(store, "w1", [], Want((review, fetch), 6), NOW + turn).claimed
+            done = [
+                (settlement(each), burial(each), retry(each, at=NOW + turn + 1), cancellation(each))[
+                    (turn + place) % 4
+                ]
+                for place, each in enumerate(held)
+            ]
+            exchange(store, "w1", done, now=NOW + turn)
+            agree(sum(statuses(store).values()), 50)
+        agree(statuses(store, "recount"), statuses(store))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes, and jobs that are stored: their ids, keys, runs, and values of any size.
+
+What is handed out afterwards, and in which order, is the matter of `claiming`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.errors import StoreError
+from redrive.store.protocol import INLINE_MAX, Store
+from redrive.testing.conformance.build import (
+    NOW,
+    Scene,
+    agree,
+    burial,
+    cancellation,
+    claim,
+    exchange,
+    facts,
+    holds,
+    lanes_of,
+    new,
+    new_run,
+    settlement,
+    statuses,
+    taken,
+)
+
+SIZES = [INLINE_MAX - 1, INLINE_MAX, INLINE_MAX + 1, 1_000_000]
+"""Bytes of values on both sides of the limit up to which they stand in the job's own row."""
+
+
+def text_of(size: int) -> bytes:
+    """Return a JSON text of so many bytes."""
+    return b'"' + b"x" * (size - 2) + b'"'
+
+
+class Submitting(Scene):
+    """Storing jobs."""
+
+    def test_lanes_keep_their_ids_and_new_stages_get_new_ones(self, store: Store) -> None:
+        """A lane is (pipeline, stage), whatever stands between its neighbours."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        again = lanes_of(store, "fetch", "check", "review")
+
+        agree(again[::2], [fetch, review])
+        holds(again[1] not in {fetch, review})
+        holds(lanes_of(store, "fetch", pipeline="other") != [fetch])
+
+    def test_submitted_jobs_get_ids_in_order_and_are_queued(self, store: Store) -> None:
+        """Ids grow within a batch and from batch to batch."""
+        (lane,) = lanes_of(store)
+        made = store.submit([new(lane), new(lane)], NOW) + store.submit([new(lane)], NOW)
+
+        ids = [one.id for one in made]
+        agree(ids, sorted(set(ids)))
+        agree([one.is_twin for one in made], [False] * 3)
+        agree(statuses(store), {"queued": 3})
+        agree(store.submit([], NOW), [])
+
+    def test_a_job_keeps_what_it_was_submitted_with(self, store: Store) -> None:
+        """Priority, key, owner, parent, and both times."""
+        (lane,) = lanes_of(store)
+        (parent,) = store.submit([new(lane)], NOW)
+        changes = {"priority": 2, "key": "k", "owner": "o", "run_at": NOW + 5, "expires_at": NOW + 50}
+        (made,) = store.submit([new(lane, parent=parent.id, **changes)], NOW)
+
+        seen = facts(store, made.id)
+        agree((seen.priority, seen.key, seen.owner, seen.parent), (2, "k", "o", parent.id))
+        agree((seen.run_at.timestamp(), seen.created_at.timestamp()), (NOW + 5, NOW))
+        agree(seen.expires_at and seen.expires_at.timestamp(), NOW + 50)
+        (_, one) = claim(store, lane, now=NOW + 5)[::-1]
+        agree((one.id, one.expires_at), (made.id, NOW + 50))
+
+    @pytest.mark.parametrize("end", ["queued", "processing", "complete"])
+    def test_a_key_belongs_to_one_queued_processing_or_complete_job(self, store: Store, end: str) -> None:
+        """Who submits it again gets that job; other keys are not touched."""
+        (lane,) = lanes_of(store)
+        (made,) = store.submit([new(lane, key="a")], NOW)
+        if end != "queued":
+            (one,) = claim(store, lane)
+            exchange(store, "w1", [settlement(one)] if end == "complete" else [])
+
+        twin, other = store.submit([new(lane, key="a"), new(lane, key="b")], NOW)
+
+        agree((twin.id, twin.is_twin, other.is_twin), (made.id, True, False))
+
+    @pytest.mark.parametrize("end", [burial, cancellation])
+    def test_the_key_of_a_failed_or_cancelled_job_is_free(self, store: Store, end: object) -> None:
+        """What was given up may be submitted again."""
+        one = taken(store, key="a")
+        exchange(store, "w1", [burial(one) if end is burial else cancellation(one)])
+
+        (made,) = store.submit([new(one.lane, key="a")], NOW)
+
+        holds(not made.is_twin)
+
+    def test_keys_are_per_pipeline(self, store: Store) -> None:
+        """Two pipelines may use one key; two stages of one pipeline share it."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        (elsewhere,) = lanes_of(store, pipeline="other")
+
+        made = store.submit([new(fetch, key="a"), new(elsewhere, key="a"), new(review, key="a")], NOW)
+
+        agree([one.is_twin for one in made], [False, False, True])
+
+    def test_twins_within_one_batch_are_one_job(self, store: Store) -> None:
+        """The second of them is the twin of the first."""
+        (lane,) = lanes_of(store)
+
+        first, second = store.submit([new(lane, key="a"), new(lane, key="a")], NOW)
+
+        agree((second.id, second.is_twin), (first.id, True))
+        agree(statuses(store), {"queued": 1})
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_a_payload_of_any_size_comes_out_as_it_went_in(self, store: Store, size: int) -> None:
+        """In a batch with a small one, and again after a worker gave it back."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, text_of(size)), new(lane, b"1")], NOW)
+
+        agree([one.input for one in claim(store, lane)], [text_of(size), b"1"])
+        store.stop_worker("w1")
+        agree([one.input for one in claim(store, lane, worker="w2")], [text_of(size), b"1"])
+
+    def test_an_ordinal_of_a_run_is_taken_once(self, store: Store) -> None:
+        """A batch that holds one again is refused whole; another run has ordinals of its own."""
+        (lane,) = lanes_of(store)
+        run, other = new_run(store), new_run(store)
+        store.submit([new(lane, run=run, ordinal=place) for place in range(3)], NOW)
+
+        with pytest.raises(StoreError):
+            store.submit([new(lane, run=run, ordinal=3), new(lane, run=run, ordinal=2)], NOW)
+        store.submit([new(lane, run=other, ordinal=2)], NOW)
+
+        agree(statuses(store), {"queued": 4})
+        agree(store.query("run", run)[0][-1], 3)
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_the_items_of_a_run_can_be_read_back_by_their_ordinals(self, store: Store, size: int) -> None:
+        """So that a resumed run can tell whether its source still yields the same."""
+        (lane,) = lanes_of(store)
+        run = new_run(store)
+        payloads = [b"0", text_of(size), b"2"]
+        store.submit([new(lane, each, run=run, ordinal=place) for place, each in enumerate(payloads)], NOW)
+
+        agree(store.query("run_payloads", run, 1, 3), [(1, payloads[1]), (2, b"2")])

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs from the command line: started, judged, stopped by their budget, held, resumed."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from redrive import connect
+from tests.e2e.test_cli import Shell, shell, until
+
+__all__ = ["shell"]
+
+
+def test_a_run_that_completes_ends_with_0(shell: Shell) -> None:
+    shell.write("items.jsonl", *range(1, 6))
+
+    ended = shell("run", "start", "flows:orders", "--items", "items.jsonl", "-o", "json")
+
+    assert ended.code == 0
+    assert ended.json == {
+        "id": 1,
+        "pipeline": "orders",
+        "status": "completed",
+        "total": 5,
+        "succeeded": 5,
+        "dead": 0,
+        "cancelled": 0,
+        "open": 0,
+        "reason": None,
+    }
+
+
+@pytest.mark.parametrize(("items", "status"), [((1, 0), "partial_success"), ((0, 0, 1), "failed")])
+def test_a_run_of_which_too_much_failed_ends_with_1(
+    shell: Shell, items: tuple[int, ...], status: str
+) -> None:
+    shell.write("items.jsonl", *items)
+
+    ended = shell("run", "start", "flows:orders", "--items", "items.jsonl", "-o", "json")
+
+    assert (ended.code, ended.json["status"]) == (1, status)
+
+
+def test_items_come_from_standard_input_and_such_a_run_needs_them_to_be_resumed(shell: Shell) -> None:
+    ended = shell("run", "start", "flows:orders", "--items", "-", stdin="1\n2\n")
+
+    assert ended.code == 0
+    assert "completed" in ended.out
+    refused = shell("run", "resume", "1")
+    assert refused.code == 2
+    assert "--items is needed to resume run 1" in refused.err
+
+
+def test_a_run_that_spends_its_budget_is_aborted_and_accounts_for_every_item(shell: Shell) -> None:
+    shell.write("items.jsonl", *range(30))
+
+    ended = shell(
+        *("run", "start", "flows:sleepers", "--items", "items.jsonl", "-o", "json"),
+        *("--failure-budget", "0.2", "--check-every", "5", "--concurrency", "4"),
+    )
+
+    assert ended.code == 1
+    assert ended.json["status"] == "aborted"
+    assert (ended.json["dead"], ended.json["cancelled"], ended.json["open"]) == (10, 20, 0)
+    assert "the budget is 20.0%" in ended.err
+
+
+def test_a_run_that_spends_its_budget_may_pause_instead(shell: Shell) -> None:
+    shell.write("items.jsonl", *range(30))
+    budget = ("--failure-budget", "0.2", "--check-every", "5", "--on-budget", "pause")
+
+    paused = shell("run", "start", "flows:sleepers", "--items", "items.jsonl", "-o", "json", *budget)
+
+    assert (paused.code, paused.json["status"]) == (3, "paused")
+    assert "redrive run resume 1" in paused.err
+
+
+def test_a_run_whose_rest_is_held_ends_with_3_and_goes_on_when_resumed(shell: Shell) -> None:
+    shell.write("items.jsonl", 1, 2, 3)
+    shell("migrate")
+    shell("breaker", "isolate", "model", "--new", "--yes")
+
+    held = shell("run", "start", "flows:asking", "--items", "items.jsonl", "--hold-max", "0", "-o", "json")
+    shell.write("items.jsonl", 1, 2, 4)
+    changed = shell("run", "resume", "1")
+    shell.write("items.jsonl", 1, 2, 3)
+    shell("breaker", "close", "model")
+    with connect("redrive.db") as rd:
+        # A closed breaker lets calls go gradually; this one has been closed for long.
+        state = rd.store.breaker("model")
+        rd.store.swap_breaker("model", state, b"{}")
+    resumed = shell("run", "resume", "1", "-o", "json")
+
+    assert (held.code, held.json["status"], held.json["open"]) == (3, "paused", 3)
+    assert "held for 0 s" in held.json["reason"]
+    assert changed.code == 1
+    assert "no longer yields the same item at place 2" in changed.err
+    assert (resumed.code, resumed.json["status"]) == (0, "completed")
+
+
+def test_an_interrupted_run_says_how_to_go_on(shell: Shell) -> None:
+    shell.write("items.jsonl", *range(10, 13))
+    running = shell.start("run", "start", "flows:sleepers", "--items", "items.jsonl")
+    with connect("redrive.db") as rd:
+        # A signal before the first look at a job would find a process that cannot hear it yet.
+        until(lambda: rd.store.query("last_event")[0][0] == 3, running)
+
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+
+    assert running.returncode == 3, err
+    assert "running" in out
+    assert "redrive run resume 1" in err
+
+
+def test_runs_are_listed_and_shown_with_what_failed(shell: Shell) -> None:
+    source = shell.write("items.jsonl", 1, 0, 13)
+    shell("run", "start", "flows:orders", "--items", source)
+
+    listed = shell.json("run", "list")
+    shown = shell.json("run", "show", "1")
+
+    assert [(run["id"], run["total"], run["dead"]) for run in listed] == [(1, 3, 2)]
+    assert shown["failures"] == {"BUG_CODE": 1, "NETWORK_RESET": 1}
+    assert (shown["target"], shown["source"]) == ("flows:orders", str(shell.folder / source))
+    assert (shown["failure_budget"], shown["is_fed"]) == (0.1, True)
+    assert "BUG_CODE: 1" in shell("run", "show", "1").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "show", "9"], 1, "The latest runs: 1"),
+        (["run", "resume", "9"], 1, "The latest runs: 1"),
+        (["run", "resume", "1"], 1, "has ended as completed"),
+        (["run", "resume", "1", "--target", "flows:asking"], 1, "belongs to the pipeline orders"),
+        (["run", "start", "flows:orders"], 2, "--items"),
+        (["run", "start", "flows:orders", "--items", "missing.jsonl"], 2, "cannot be read"),
+        (["run", "start", "flows:orders", "--items", "bad.jsonl"], 2, "bad.jsonl, line 2 must be JSON"),
+        (["run", "start", "flows:orders", "--items", "items.jsonl", "--failure-budget", "2"], 2, "max_rate"),
+        (["run", "start", "flows:orders", "--items", "items.jsonl", "--on-budget", "cry"], 2, "--on-budget"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(shell: Shell, arguments: list[str], code: int, words: str) -> None:
+    shell.write("bad.jsonl", 1, "{")
+    shell.write("items.jsonl", 1)
+    shell("run", "start", "flows:orders", "--items", "items.jsonl")
+
+    ended = shell(*arguments)
+
+    assert ended.code == code
+    assert words in ended.err
+    assert len(shell.json("run", "list")) == 1
+
+
+def test_a_line_that_breaks_off_on_standard_input_leaves_a_run_to_resume(shell: Shell) -> None:
+    ended = shell("run", "start", "flows:orders", "--items", "-", stdin="1\n{oops\n")
+
+    assert ended.code == 2
+    assert "standard input, line 2 must be JSON" in ended.err
+    assert shell.json("run", "show", "1")["status"] == "paused"
+
+
+def test_somebody_who_watches_sees_how_far_a_run_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.cli.run.is_interactive", lambda: True)
+    shell.write("items.jsonl", 1, 2)
+
+    assert shell("run", "start", "flows:orders", "--items", "items.jsonl").code == 0

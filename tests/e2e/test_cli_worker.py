@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers from the command line: how they end, what they say, and several of them kept up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import urllib.request
+
+import pytest
+
+from redrive import Redrive, connect
+from redrive.cli import supervisor
+from redrive.cli.supervisor import Supervisor, worst
+from redrive.testing import virtual_time
+from tests.e2e.test_cli import Shell, shell, until
+
+__all__ = ["shell"]
+
+RENAMED = """
+from redrive import Pipeline, stage
+
+@stage
+def halved(number: int) -> float:
+    return number / 2
+
+orders = Pipeline("orders", [halved])
+"""
+
+
+def free_ports(count: int) -> int:
+    """Return the first of some ports in a row that were free just now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first: int = probe.getsockname()[1]
+        if first + count < 65_536:
+            return first
+
+
+def live(rd: Redrive) -> list[tuple[str, int]]:
+    return [(str(row[0]), int(str(row[2]))) for row in rd.store.query("workers")]
+
+
+def test_one_worker_serves_several_pipelines(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+    shell("submit", "flows:asking", "5")
+
+    ended = shell("worker", "flows:orders", "flows:asking", "--until-idle", "--lease", "5")
+
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert shell.json("stats") == {"complete": 2, "total": 2}
+
+
+def test_a_worker_waits_some_time_for_what_is_held(shell: Shell) -> None:
+    shell("submit", "flows:asking", "5")
+    shell("breaker", "isolate", "model", "--new", "--yes")
+
+    with virtual_time() as clock:
+        start = clock.monotonic()
+        ended = shell("worker", "flows:asking", "--until-idle", "--hold-max", "50")
+
+        assert ended.code == 3
+        assert clock.monotonic() - start >= 50
+
+
+def test_a_worker_says_which_jobs_wait_in_a_stage_that_was_renamed(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+    (shell.folder / "renamed.py").write_text(RENAMED, encoding="utf-8")
+
+    ended = shell("worker", "renamed:orders", "--until-idle")
+
+    assert ended.code == 0
+    assert "1 jobs wait in orders.fetch, a stage the pipeline no longer has" in ended.err
+    assert "@stage(name='fetch')" in ended.err
+
+
+def test_log_lines_name_their_job(shell: Shell) -> None:
+    (shell.folder / "talking.py").write_text(
+        "import logging\n"
+        + RENAMED.replace("    return", "    logging.getLogger('shop').info('hello')\n    return"),
+        encoding="utf-8",
+    )
+    shell("submit", "talking:orders", "5")
+
+    told = shell("worker", "talking:orders", "--until-idle").err
+    shell("submit", "talking:orders", "5")
+    quiet = shell("worker", "talking:orders", "--until-idle", "--log-level", "warning").err
+
+    assert "shop: [job 1 orders.halved attempt 1] hello" in told
+    assert quiet == ""
+
+
+def test_somebody_who_watches_is_told_what_is_served(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.cli.worker.is_interactive", lambda: True)
+
+    assert "serving orders; Ctrl-C ends it" in shell("worker", "flows:orders", "--until-idle").err
+
+
+def test_a_worker_that_is_told_to_stop_ends_with_0(shell: Shell) -> None:
+    port = free_ports(1)
+    worker = shell.start("worker", "flows:orders", "--health-port", str(port))
+    with connect("redrive.db") as rd:
+        until(lambda: bool(live(rd)), worker)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+            assert json.load(answer)["status"] == "ok"
+
+        worker.send_signal(signal.SIGTERM)
+        _, err = worker.communicate(timeout=60)
+
+        assert (worker.returncode, err) == (0, "")
+        assert live(rd) == []
+
+
+def test_several_processes_share_the_work_and_end_when_nothing_is_left(shell: Shell) -> None:
+    shell.write("items.jsonl", *range(1, 200))
+    shell("submit", "flows:orders", "--file", "items.jsonl")
+
+    ran = shell.start("worker", "flows:orders", "--processes", "2", "--until-idle")
+    _, err = ran.communicate(timeout=60)
+
+    assert (ran.returncode, err) == (0, "")
+    assert shell.json("stats") == {"complete": 198, "failed": 1, "total": 199}
+
+
+def test_several_processes_report_that_the_rest_is_held(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+    shell("pipeline", "pause", "orders")
+
+    ran = shell.start("worker", "flows:orders", "--processes", "2", "--until-idle")
+    ran.communicate(timeout=60)
+
+    assert ran.returncode == 3
+
+
+def test_a_worker_that_is_killed_is_started_again_and_all_end_together(shell: Shell) -> None:
+    ran = shell.start("worker", "flows:orders", "--processes", "2", "--health-port", str(free_ports(2)))
+    with connect("redrive.db") as rd:
+        until(lambda: len(live(rd)) == 2, ran)
+        name, process = live(rd)[0]
+        known = {each for each, _ in live(rd)}
+
+        os.kill(process, signal.SIGKILL)
+        until(lambda: bool({each for each, _ in live(rd)} - known), ran)
+        ran.send_signal(signal.SIGTERM)
+        _, err = ran.communicate(timeout=60)
+
+        assert ran.returncode == 0, err
+        assert "ended with -9 and is started again in 0.5 s" in err
+        assert {each for each, _ in live(rd)} <= {name}, "the killed one could not say goodbye"
+
+
+def test_workers_end_when_their_supervisor_is_killed(shell: Shell) -> None:
+    ran = shell.start("worker", "flows:orders", "--processes", "2")
+    with connect("redrive.db") as rd:
+        until(lambda: len(live(rd)) == 2, ran)
+
+        ran.kill()
+
+        until(lambda: not live(rd))
+        ran.communicate(timeout=60)
+
+
+def test_what_cannot_work_is_not_started_again_and_again() -> None:
+    wrong = Supervisor([sys.executable, "-c", "raise SystemExit(2)"], 2, is_ending=False)
+
+    assert wrong.run() == 2
+
+
+def test_a_worker_that_keeps_dying_is_given_up_where_it_should_end_by_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dying = Supervisor([sys.executable, "-c", "raise SystemExit(7)"], 1, is_ending=True)
+
+    with virtual_time() as clock:
+        assert dying.run() == 1
+
+    assert clock.waits == [0.5, 1.0, 2.0, 4.0]
+    assert "died 5 times in a row" in caplog.text
+
+
+def test_one_that_is_told_to_stop_while_it_waits_to_start_again_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dying = Supervisor([sys.executable, "-c", "raise SystemExit(7)"], 1, is_ending=False)
+
+    async def never(_self: object, _delay: float) -> None:
+        dying.stop()
+
+    monkeypatch.setattr(supervisor.Supervisor, "_wait", never)
+
+    assert dying.run() == 1
+
+
+def test_waiting_ends_with_the_order_to_stop() -> None:
+    waiting = Supervisor([], 1, is_ending=False)
+
+    async def order() -> None:
+        waiting._stopped = asyncio.Event()
+        asyncio.get_running_loop().call_soon(waiting.stop)
+        async with asyncio.timeout(30):
+            await waiting._wait(3_600.0)
+
+    asyncio.run(order())
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [([0, 0], 0), ([0, 3], 3), ([3, 2, 0], 2), ([0, 1, 2, 3], 1), ([-9, 3], 1), ([137], 1)],
+)
+def test_the_worst_exit_code_counts(codes: list[int], code: int) -> None:
+    assert worst(codes) == code

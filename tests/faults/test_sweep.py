@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Nth call to the store fails, for every N: before it did anything or after, once or for a while. In virtual time.
+
+Nobody dies here, so that no lease may change hands and every effect happens exactly as often as it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
+from redrive.engine.hooks import Hooks
+from redrive.engine.leases import Leases
+from redrive.engine.pipeline import Event
+from redrive.engine.schedules import ScheduleBook, Ticker
+from redrive.engine.worker import Worker
+from redrive.errors import StoreUnavailableError
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+from tests.inline import at_once, inline_means
+
+from .ledger import breaches
+
+LEASE = 6.0
+WHEN = ["before", "after"]
+FOR_CALLS = [1, 8]
+"""Once, and so many times in a row that a whole commit with its probes and breakers is refused again and again."""
+STEADY = RetryPolicy(3, Backoff.fixed(2, jitter=Jitter.none()))
+
+
+class NthCallFails:
+    """A store whose calls fail from the Nth on, so many of them, before they did their work or after."""
+
+    def __init__(self, store: SqliteStore, nth: int, when: str, calls: int) -> None:
+        self._store = store
+        self._bad = range(nth, nth + calls)
+        self._when = when
+        self.calls = 0
+        self.names: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        method = getattr(self._store, name)
+
+        def call(*args: object, **kwargs: object) -> object:
+            self.calls += 1
+            self.names.append(name)
+            is_bad = self.calls in self._bad
+            if is_bad and self._when == "before":
+                raise StoreUnavailableError(database="sweep", cause="refused")
+            answer = method(*args, **kwargs)
+            if is_bad:
+                raise StoreUnavailableError(database="sweep", cause="the answer was lost")
+            return answer
+
+        return call
+
+
+@dataclass
+class Sweep:
+    """One small world: six jobs of every kind, one worker, one fault."""
+
+    nth: int = 10**9
+    when: str = "before"
+    calls: int = 1
+    effects: list[tuple[int, str]] = field(default_factory=list)
+    heard: list[int] = field(default_factory=list)
+    submitted: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.store = SqliteStore(":memory:")
+        self.faulty = NthCallFails(self.store, self.nth, self.when, self.calls)
+
+    def pipelines(self, clock: VirtualClock) -> tuple[Pipeline, Pipeline]:
+        """A flow of two stages, the second behind a breaker whose dependency is down at first, and one for children."""
+        back_at = clock.wall() + 4
+        breaker = Breaker("api", consecutive=2, open_for=2)
+
+        def heard(event: Event) -> None:
+            self.heard.append(event.job_id)
+
+        @stage(retry=STEADY)
+        async def child(act: str, ctx: Context) -> str:
+            await clock.asleep(1)
+            self.effects.append((ctx.job_id, "child"))
+            return act
+
+        children = Pipeline("children", [child])
+
+        @stage(retry=STEADY)
+        async def fetch(act: str, ctx: Context) -> str:
+            await clock.asleep(1)
+            if act == "flaky" and ctx.attempt == 1:
+                raise ConnectionResetError(104, "reset")
+            if act == "bug":
+                raise KeyError(act)
+            if act == "parent":
+                ctx.submit(children, act)
+            self.effects.append((ctx.job_id, "fetch"))
+            return act
+
+        @stage(retry=STEADY, breaker=breaker)
+        async def send(act: str, ctx: Context) -> str:
+            await clock.asleep(1)
+            if clock.wall() < back_at:
+                raise ConnectionRefusedError(111, "refused")
+            self.effects.append((ctx.job_id, "send"))
+            return act
+
+        return Pipeline("flow", [fetch, send], on_dead=heard), children
+
+    def run(self) -> None:
+        with virtual_time() as clock:
+            flow, children = self.pipelines(clock)
+            rd = Redrive(self.store)
+            self.submitted = set(rd.submit_many(flow, ["", "", "flaky", "bug", "parent", "late"]))
+            asyncio.run(self._live(flow, children, clock))
+
+    async def _live(self, flow: Pipeline, children: Pipeline, clock: VirtualClock) -> None:
+        worker = self._worker(flow, children)
+        leases = Leases(self.faulty, clock, lease=LEASE, on_dead=worker.declared_dead)  # type: ignore[arg-type]
+        hooks = Hooks(self.faulty, worker.lanes, clock, ask_store=at_once, call=at_once)  # type: ignore[arg-type]
+        working = asyncio.ensure_future(worker.run(until_idle=True))
+        beating = asyncio.ensure_future(_beat(worker, leases, clock))
+        await asyncio.wait([working], timeout=30)
+        beating.cancel()
+        if not working.done():
+            working.cancel()
+        await asyncio.gather(working, beating, return_exceptions=True)
+        if not working.cancelled():
+            working.result()
+        # What cannot be told now comes up again when it is no longer hidden.
+        for _ in range(2 + self.calls):
+            await hooks.flush()
+            clock.advance(61)
+
+    def _worker(self, *pipelines: Pipeline) -> Worker:
+        """Start a worker; one that cannot even begin is started again by whoever keeps it."""
+        names = (f"w{n}" for n in itertools.count(1))
+        while True:
+            try:
+                return Worker(self.faulty, pipelines, inline_means(), names=names, lease=LEASE, concurrency=3)  # type: ignore[arg-type]
+            except StoreUnavailableError:
+                continue
+
+    def breaches(self) -> list[str]:
+        store = self.store
+        found = breaches(store._db, self.effects, self.submitted)
+        statuses = dict(store.read("SELECT status, count(*) FROM jobs GROUP BY 1"))
+        if statuses != {"complete": 6, "failed": 1}:
+            found.append(f"not every job ended as it should: {statuses}")
+        if len(self.effects) != len(set(self.effects)):
+            found.append(f"an effect happened twice: {self.effects}")
+        if store.read("SELECT 1 FROM attempts WHERE outcome = 'crashed'"):
+            found.append("a lease changed hands")
+        burned = store.read("SELECT job_id, code FROM attempts WHERE burned AND outcome IN ('retry', 'dead')")
+        refused = [row for row in burned if row[1] == "NETWORK_REFUSED"]
+        # What cannot be written down cannot open the breaker, so that one failure more may come before it does.
+        if set(burned) - set(refused) != {(3, "NETWORK_RESET"), (4, "BUG_CODE")} or len(refused) > 1 + self.calls:
+            found.append(f"attempts burned without reason: {burned}")
+        if set(self.heard) != {4}:
+            found.append(f"the hook heard of {self.heard}")
+        return found
+
+
+async def _beat(worker: Worker, leases: Leases, clock: VirtualClock) -> None:
+    while True:
+        await clock.asleep(LEASE / 3)
+        leases.beat(worker.name)
+
+
+def test_without_a_fault_the_small_world_is_in_order() -> None:
+    world = Sweep()
+    world.run()
+
+    assert world.breaches() == []
+    assert {"exchange", "renew", "outlook", "lanes", "swap_breaker", "apply"} <= set(world.faulty.names)
+
+
+@pytest.mark.parametrize("calls", FOR_CALLS)
+@pytest.mark.parametrize("when", WHEN)
+def test_whichever_call_to_the_store_fails_every_promise_is_kept(when: str, calls: int) -> None:
+    calm = Sweep()
+    calm.run()
+
+    bad = []
+    for nth in range(1, calm.faulty.calls + 1):
+        world = Sweep(nth, when, calls)
+        world.run()
+        failed = world.faulty.names[nth - 1] if len(world.faulty.names) >= nth else "none"
+        bad += [f"call {nth} ({failed}): {breach}" for breach in world.breaches()]
+
+    assert calm.faulty.calls > 50
+    if bad:
+        pytest.fail("\n".join([*bad[:10], f"{len(bad)} breaches"]), pytrace=False)
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_a_tick_whose_call_fails_makes_one_job_when_it_is_made_again(when: str) -> None:
+    for nth in range(1, 4):
+        with virtual_time() as clock:
+            store = SqliteStore(":memory:")
+            pipeline, _ = Sweep().pipelines(clock)
+            ScheduleBook(store).put("hourly", pipeline, "", cron="0 * * * *")
+            clock.advance(3_600)
+            ticker = Ticker(NthCallFails(store, nth, when, 1), clock, ask_store=at_once)  # type: ignore[arg-type]
+            for _ in range(3):
+                try:
+                    ticker.tick()
+                except StoreUnavailableError:
+                    continue
+
+            assert store.read("SELECT count(*) FROM jobs") == [(1,)]
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_a_submission_whose_answer_was_lost_is_made_once_when_made_again_with_its_key(when: str) -> None:
+    with virtual_time() as clock:
+        store = SqliteStore(":memory:")
+        pipeline, _ = Sweep().pipelines(clock)
+        store.lanes(pipeline.name, [each.name for each in pipeline.stages])
+        for nth in (1, 2):
+            rd = Redrive(NthCallFails(store, nth, when, 1))  # type: ignore[arg-type]
+            with pytest.raises(StoreUnavailableError):
+                rd.submit(pipeline, "", key=f"order-{nth}")
+            again = rd.submit(pipeline, "", key=f"order-{nth}")
+
+            assert again.is_twin == (nth == 2 and when == "after")
+        assert store.read("SELECT count(*) FROM jobs") == [(2,)]
+
+
+def test_a_worker_told_to_stop_twice_ends_while_the_store_is_down() -> None:
+    with virtual_time() as clock:
+        store = SqliteStore(":memory:")
+        flow, _ = Sweep().pipelines(clock)
+        Redrive(store).submit_many(flow, ["", ""])
+
+        async def scene() -> str:
+            faulty = NthCallFails(store, 10**9, "before", 0)
+            worker = Worker(faulty, [flow], inline_means(), names=iter(["w1"]), lease=LEASE)  # type: ignore[arg-type]
+            faulty._bad = range(10**9)
+
+            async def ask_to_stop() -> None:
+                for _ in range(2):
+                    await clock.asleep(5)
+                    worker.stop()
+
+            asking = asyncio.ensure_future(ask_to_stop())
+            async with asyncio.timeout(5):
+                ending = await worker.run()
+            await asking
+            return ending
+
+        assert asyncio.run(scene()) == "stopped"
