@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.errors import SchemaMismatchError, StoreUnavailableError
+from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreUnavailableError
 from redrive.store.protocol import Want
 from redrive.store.queries import statements_of
 from redrive.store.sqlite import SCHEMA_VERSION, SqliteStore
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     path.write_bytes(b"this is no database, but a letter to my aunt" * 100)
     before = path.read_bytes()
 
-    with pytest.raises(StoreUnavailableError, match="not a database"):
+    with pytest.raises(StoreDamagedError, match="not a database"):
         SqliteStore(path)
     assert path.read_bytes() == before
 

@@ -19,15 +19,20 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 from redrive import connect
 from redrive.engine.breakers import Breakers
 from redrive.engine.clock import SystemClock
 from redrive.engine.runtime import CURRENT, Runtime
+from redrive.store.sqlite import SqliteStore
 from tests.faults import flows, leaky
 
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: nothing of a test that was interrupted stays behind."""
+
+PAGES_PER_COMMIT = 10
+"""About so many pages one commit of a busy worker touches."""
 
 
 class WrongClock(SystemClock):
@@ -65,6 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--until-idle", action="store_true")
     parser.add_argument("--once", action="store_true", help="start nobody anew")
     parser.add_argument("--clocks", type=Path)
+    parser.add_argument("--checkpoint", type=int, help="fold the log back after about so many commits")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
 
@@ -129,6 +135,9 @@ def work(options: argparse.Namespace, place: int) -> int:
     known = {**vars(flows), **vars(leaky)}
     pipelines = [known[name] for name in options.pipelines.split(",")]
     with connect(options.database) as rd:
+        if options.checkpoint is not None:
+            store = cast("SqliteStore", rd.store)
+            store._db.execute(f"PRAGMA wal_autocheckpoint = {options.checkpoint * PAGES_PER_COMMIT}")
         rd.work(
             pipelines, concurrency=options.concurrency, lease=options.lease, until_idle=options.until_idle
         )

@@ -81,7 +81,9 @@ class Limited:
 
 def play(scene: Scene, disk: Disk, inside: Path) -> dict[str, object]:
     """Let two workers run into the full disk and out of it again."""
-    scene.submit([*(Order(number, "gate") for number in range(4)), *(Order(4, seconds=0.01) for _ in range(JOBS - 4))])
+    scene.submit(
+        [*(Order(number, "gate") for number in range(4)), *(Order(4, seconds=0.01) for _ in range(JOBS - 4))]
+    )
     with Herd(scene, "--until-idle", workers=2, concurrency=8, lease=LEASE) as herd:
         until(lambda: len(list(scene.ledger.parent.glob("ready-*"))) == 4 and scene.outcomes("ok") > 50)
         disk.fill(herd)

@@ -138,7 +138,9 @@ class Herd:
         return [str(row[0]) for row in self._scene.read("SELECT id FROM workers ORDER BY started_at")]
 
     def has_started(self, workers: int) -> bool:
-        return self._scene.database.exists() and len(self.workers()) >= workers and len(self.known()) >= workers
+        return (
+            self._scene.database.exists() and len(self.workers()) >= workers and len(self.known()) >= workers
+        )
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """Wait until all workers have ended by themselves."""

@@ -19,7 +19,7 @@ from msgspec import Struct
 from redrive import Backoff, Cancel, Context, Fail, Jitter, Pipeline, Retry, RetryPolicy, Snooze, stage
 from redrive.engine.pipeline import Event
 
-TWICE = RetryPolicy(2, Backoff.fixed(0.01, jitter=Jitter.none()))
+TWICE = RetryPolicy(2, Backoff.fixed(0.01, jitter=Jitter.none()), snooze_max=1)
 SOURCES = ("environment", "password", "payload", "elsewhere")
 
 
@@ -41,7 +41,9 @@ def secret_of(said: Said) -> str:
         case "payload":
             return said.secret
         case _:
-            return str(json.loads(Path(os.environ["FAULTS_SECRETS"]).read_text(encoding="utf-8"))["elsewhere"])
+            return str(
+                json.loads(Path(os.environ["FAULTS_SECRETS"]).read_text(encoding="utf-8"))["elsewhere"]
+            )
 
 
 def as_text(secret: str, _ctx: Context) -> None:
@@ -83,11 +85,13 @@ def as_group(secret: str, _ctx: Context) -> None:
 
 
 def as_url(secret: str, _ctx: Context) -> None:
-    raise URLError(f"cannot reach https://shop:{quote(secret, safe='')}@api.example.com/v1?api_key={quote(secret, safe='')}")
+    raise URLError(
+        f"cannot reach https://shop:{quote(secret, safe='')}@api.example.com/v1?api_key={quote(secret, safe='')}"
+    )
 
 
 def as_file(secret: str, _ctx: Context) -> None:
-    Path(f"/nowhere/{secret.replace('/', '_')}.pem").read_bytes()
+    Path(f"/nowhere/{secret}.pem").read_bytes()
 
 
 def as_progress(secret: str, ctx: Context) -> None:

@@ -40,7 +40,9 @@ def _account_breaches(db: sqlite3.Connection, submitted: set[int]) -> list[str]:
     ended = {status: jobs for status, jobs in counted.items() if status not in OPEN}
     if tallied != ended:
         found.append(f"the tally says {tallied}, the jobs say {ended}")
-    letters = Counter(dict(db.execute("SELECT job_id, count(*) FROM dead_letters WHERE state = 'open' GROUP BY 1")))
+    letters = Counter(
+        dict(db.execute("SELECT job_id, count(*) FROM dead_letters WHERE state = 'open' GROUP BY 1"))
+    )
     failed = Counter(job for (job,) in db.execute("SELECT id FROM jobs WHERE status = 'failed'"))
     if letters != failed:
         found.append(f"open dead letters of {letters}, failed jobs {failed}")
@@ -68,11 +70,14 @@ def _attempt_breaches(db: sqlite3.Connection) -> list[str]:
 
 def _effect_breaches(db: sqlite3.Connection, effects: Counter[Effect]) -> list[str]:
     names = dict(db.execute("SELECT id, stage FROM lanes"))
-    rows = db.execute("SELECT job_id, lane_id, outcome FROM attempts WHERE outcome IN ('ok', 'crashed')").fetchall()
+    rows = db.execute(
+        "SELECT job_id, lane_id, outcome FROM attempts WHERE outcome IN ('ok', 'crashed')"
+    ).fetchall()
     ok = Counter((job, names[lane]) for job, lane, outcome in rows if outcome == "ok")
     crashed = Counter((job, names[lane]) for job, lane, outcome in rows if outcome == "crashed")
     running = {
-        (job, names[lane]) for job, lane in db.execute("SELECT id, lane_id FROM jobs WHERE status = 'processing'")
+        (job, names[lane])
+        for job, lane in db.execute("SELECT id, lane_id FROM jobs WHERE status = 'processing'")
     }
     found = [f"{key} is committed without its effect" for key in ok if not effects[key]]
     for key, times in effects.items():

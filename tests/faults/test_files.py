@@ -61,7 +61,9 @@ def contents(scene: Scene) -> dict[str, str]:
     return {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in scene.here.iterdir()
-        if file.name.startswith("jobs.db") and not file.name.endswith(("-shm", ".lock")) and file.stat().st_size
+        if file.name.startswith("jobs.db")
+        and not file.name.endswith(("-shm", ".lock"))
+        and file.stat().st_size
     }
 
 
@@ -84,7 +86,12 @@ def as_nobody(here: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
         check=False,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
+        env={
+            **os.environ,
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+            "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+        },
     )
 
 

@@ -132,4 +132,3 @@ def test_many_who_submit_while_others_work_all_get_their_ids(scene: Scene) -> No
 
     assert scene.breaches() == []
     assert len(scene.effects()) == 900
-

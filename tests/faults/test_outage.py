@@ -35,7 +35,9 @@ def upstream(clock: VirtualClock, effects: list[tuple[int, str]]) -> Pipeline:
     return Pipeline("flow", [call])
 
 
-def test_an_outage_of_two_hours_buries_nobody_and_burns_no_more_than_what_failed_before_the_breaker_opened() -> None:
+def test_an_outage_of_two_hours_buries_nobody_and_burns_no_more_than_what_failed_before_the_breaker_opened() -> (
+    None
+):
     store, effects = SqliteStore(":memory:"), list[tuple[int, str]]()
     with virtual_time() as clock:
         pipeline = upstream(clock, effects)

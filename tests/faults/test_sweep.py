@@ -160,7 +160,10 @@ class Sweep:
         burned = store.read("SELECT job_id, code FROM attempts WHERE burned AND outcome IN ('retry', 'dead')")
         refused = [row for row in burned if row[1] == "NETWORK_REFUSED"]
         # What cannot be written down cannot open the breaker, so that one failure more may come before it does.
-        if set(burned) - set(refused) != {(3, "NETWORK_RESET"), (4, "BUG_CODE")} or len(refused) > 1 + self.calls:
+        if (
+            set(burned) - set(refused) != {(3, "NETWORK_RESET"), (4, "BUG_CODE")}
+            or len(refused) > 1 + self.calls
+        ):
             found.append(f"attempts burned without reason: {burned}")
         if set(self.heard) != {4}:
             found.append(f"the hook heard of {self.heard}")

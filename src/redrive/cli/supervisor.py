@@ -68,8 +68,7 @@ class Supervisor:
         """Tell every worker to end; the second time, at once."""
         self._stopped.set()
         for process in self._running:
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
+            _tell(process)
 
     async def _keep(self, place: int, lifeline: int) -> int:
         clock = CURRENT.get().clock
@@ -105,7 +104,7 @@ class Supervisor:
         process = await asyncio.create_subprocess_exec(*command, pass_fds=(lifeline,), start_new_session=True)
         self._running.add(process)
         if self._stopped.is_set():
-            process.send_signal(signal.SIGTERM)
+            _tell(process)
         try:
             return await process.wait()
         finally:
@@ -117,6 +116,13 @@ class Supervisor:
         await asyncio.wait({stopped, napping}, return_when=asyncio.FIRST_COMPLETED)
         for task in (stopped, napping):
             task.cancel()
+
+
+def _tell(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to end. Its own `send_signal` would look whether it has ended, and so take its exit code away from the loop."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
 
 
 def worst(codes: Sequence[int]) -> int:

@@ -118,6 +118,14 @@ class Job:
         """Return every attempt of this job, in order, with its outcome and the reason."""
         return [_attempt_of(row) for row in self._store.query("attempts", self.id)]
 
+    def events(self) -> list[dict[str, object]]:
+        """Return every arrow this job has gone along, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
+        names = "at event stage attempt code http_status duration_ms reason dispatch"
+        told = [
+            dict(zip(names.split(), row, strict=True)) for row in self._store.query("walk_of_job", self.id)
+        ]
+        return [{**one, "at": instant_of(one["at"])} for one in told]
+
 
 def facts_of(row: Row) -> JobFacts:
     """Return a row of the store as what it says."""

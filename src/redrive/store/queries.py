@@ -28,6 +28,8 @@ def statements_of(dialect: str) -> dict[str, str]:
     for file in FILES:
         for block in text_of(dialect, file).split("-- name: ")[1:]:
             name, _, body = block.partition("\n")
+            if name.strip() in statements:
+                raise KeyError(name.strip())
             statements[name.strip()] = body.strip().rstrip(";")
     return statements
 

@@ -20,7 +20,6 @@ import msgspec
 from redrive.core.breaker import Breaker
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.context import Child
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.pipeline import Event, Pipeline
 from redrive.engine.resources import Given, open_resources
@@ -31,7 +30,7 @@ from redrive.engine.slots import SUSPECT_MIN
 from redrive.engine.worker import POLL_SECONDS, lanes_of
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction import redact
-from redrive.store.protocol import Claimed, JobId, LaneId, Settlement, Store
+from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store
 from redrive.testing.faults import Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
 
@@ -82,7 +81,7 @@ class _Walk:
         self._lanes = lanes_of(store, [pipeline], resources)
         breakers = (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
         self._breakers = SharedBreakers(store, breakers)
-        self._runner = Runner(store, self._breakers, runtime, classifier=DEFAULT, ask_store=_at_once)
+        self._runner = Runner(self._breakers, runtime, classifier=DEFAULT, ask_store=_at_once)
         self._error: BaseException | None = None
         self._attempts: list[InlineAttempt] = []
         self._children: list[Child] = []
@@ -161,8 +160,7 @@ class _Walk:
         return await self._runner.settled(dispatch, ended)
 
     def _record(self, dispatch: Dispatch, settled: Settlement) -> None:
-        if settled.children:
-            self._children += dispatch.context.children
+        self._children += settled.children
         is_again = settled.status is JobState.QUEUED
         self._attempts.append(
             InlineAttempt(

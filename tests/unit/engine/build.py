@@ -50,7 +50,9 @@ def worker_on(
     return Worker(store, pipelines, means or inline_means(), names=names, **options)  # type: ignore[arg-type]
 
 
-def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: object) -> Ending:
+def work(
+    store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: object
+) -> Ending:
     """Work until nothing is left."""
 
     async def scene() -> Ending:

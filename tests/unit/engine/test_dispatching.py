@@ -16,7 +16,19 @@ from redrive.store.protocol import INLINE_MAX
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 
-from .build import STEADY, attempts, bounded, jobs, letters, one_stage, threaded_means, until, work, worker_on, working
+from .build import (
+    STEADY,
+    attempts,
+    bounded,
+    jobs,
+    letters,
+    one_stage,
+    threaded_means,
+    until,
+    work,
+    worker_on,
+    working,
+)
 
 BIG = "x" * (INLINE_MAX + 1)
 
@@ -249,7 +261,10 @@ def test_every_attempt_of_a_stage_gets_the_stored_input_however_large(
 def test_a_large_keyed_job_has_its_twin_and_many_large_jobs_go_in_one_batch(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
-    pipeline = one_stage(lambda text: len(text), name="measure")
+    def measure(text: str) -> int:
+        return len(text)
+
+    pipeline = one_stage(measure)
     assert rd.submit(pipeline, BIG, key="a").id == rd.submit(pipeline, BIG, key="a").id
     ids = rd.submit_many(pipeline, [BIG, "small", BIG])
     work(store, pipeline)

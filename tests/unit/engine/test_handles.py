@@ -45,7 +45,9 @@ def answer(number: int, ctx: Context) -> Answer:
 SHOP = Pipeline("shop", [answer])
 
 
-def test_the_result_has_the_type_of_the_last_stage(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_the_result_has_the_type_of_the_last_stage(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
     job = rd.submit(SHOP, 7)
     assert job.status == "queued"
     work(store, SHOP)
@@ -113,7 +115,10 @@ def test_all_facts_of_a_job_are_on_its_handle(store: SqliteStore, rd: Redrive, c
     assert (facts.key, facts.owner, facts.priority, facts.status) == ("a", "ann", 1, "queued")
     assert (facts.run_at, facts.expires_at) == (now + timedelta(5), now + timedelta(9))
     assert (facts.created_at, facts.started_at, facts.finished_at) == (now, None, None)
-    assert (facts.run, facts.parent, facts.worker, facts.waiting, facts.is_cancel_asked) == (*[None] * 4, False)
+    assert (facts.run, facts.parent, facts.worker, facts.waiting, facts.is_cancel_asked) == (
+        *[None] * 4,
+        False,
+    )
     assert (facts.round, facts.dispatch, facts.attempt) == (1, 0, 1)
 
 

@@ -60,7 +60,9 @@ def test_after_a_hold_work_starts_as_gradually_as_the_breaker_says(
         assert started >= min(799, allowed * 0.9 - 3), (seconds, started, allowed)
 
 
-def test_stages_behind_one_breaker_share_its_ramp(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_stages_behind_one_breaker_share_its_ramp(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
     pipeline = calling(clock, clock.wall() + 30, "one", "two", "three")
     rd.submit_many(pipeline, range(300))
     work(store, pipeline, concurrency=1_000)
@@ -104,8 +106,13 @@ def test_without_patience_a_worker_ends_at_the_first_hold(
     assert rd.counts() == {"queued": 3}
 
 
-def test_what_was_paused_is_held_and_other_lanes_go_on(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
-    paused, free = one_stage(lambda number: number, "paused", name="p"), one_stage(lambda n: n, "free", name="f")
+def test_what_was_paused_is_held_and_other_lanes_go_on(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    paused, free = (
+        one_stage(lambda number: number, "paused", name="p"),
+        one_stage(lambda n: n, "free", name="f"),
+    )
     rd.submit(paused, 1)
     rd.submit(free, 2)
     store.apply(Step("pause_pipeline", (clock.wall(), "paused")))

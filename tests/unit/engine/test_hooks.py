@@ -20,7 +20,19 @@ from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 
-from .build import STEADY, attempts, bounded, jobs, leases_of, reached, rows, threaded_means, until, work, worker_on
+from .build import (
+    STEADY,
+    attempts,
+    bounded,
+    jobs,
+    leases_of,
+    reached,
+    rows,
+    threaded_means,
+    until,
+    work,
+    worker_on,
+)
 
 
 def failing(**options: object) -> Pipeline:
@@ -266,7 +278,11 @@ def test_hooks_are_told_while_the_worker_runs_and_the_rest_before_it_ends(tmp_pa
 
 
 def test_hooks_wait_for_a_store_that_does_not_answer(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: SqliteStore,
+    rd: Redrive,
+    clock: VirtualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     heard: list[Event] = []
     pipeline = failing(on_dead=heard.append)

@@ -165,7 +165,10 @@ def test_only_a_name_of_a_module_can_be_found_and_resources_need_their_pipeline_
         with processes() as apart:
             lanes = [
                 (ASKING, stages_apart.ask),
-                (Pipeline("elsewhere", [stages_apart.ask], resources=[stages_apart.open_api]), stages_apart.ask),
+                (
+                    Pipeline("elsewhere", [stages_apart.ask], resources=[stages_apart.open_api]),
+                    stages_apart.ask,
+                ),
                 (Pipeline("shop", [closure]), closure),
                 (DEADLY, stages_apart.die),
             ]

@@ -48,8 +48,14 @@ def test_every_setting_is_part_of_the_hash(change: dict[str, object]) -> None:
     assert one_stage(call, **change).stages[0].config != one_stage(call).stages[0].config
 
 
-def test_failures_are_counted_by_code_through_the_attempts_of_a_stage(store: SqliteStore, rd: Redrive) -> None:
-    errors = [ConnectionResetError(104, "a"), ConnectionRefusedError(111, "b"), ConnectionResetError(104, "c")]
+def test_failures_are_counted_by_code_through_the_attempts_of_a_stage(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    errors = [
+        ConnectionResetError(104, "a"),
+        ConnectionRefusedError(111, "b"),
+        ConnectionResetError(104, "c"),
+    ]
     seen: list[object] = []
 
     def call(number: int) -> int:
@@ -58,7 +64,9 @@ def test_failures_are_counted_by_code_through_the_attempts_of_a_stage(store: Sql
             raise errors.pop(0)
         return number
 
-    following = stage(name="following")(lambda number: seen.append(store.read("SELECT codes FROM jobs")[0][0]))
+    following = stage(name="following")(
+        lambda number: seen.append(store.read("SELECT codes FROM jobs")[0][0])
+    )
     pipeline = Pipeline("shop", [stage(retry=RetryPolicy(5, Backoff.fixed(1)))(call), following])
     rd.submit(pipeline, 1)
     work(store, pipeline)
@@ -102,7 +110,9 @@ def test_a_string_of_the_payload_appears_nowhere_but_in_the_payload(store: Sqlit
     work(store, pipeline)
 
     written = str(
-        attempts(store, "*") + letters(store, "*") + jobs(store, "error_code, error_message, progress, waiting")
+        attempts(store, "*")
+        + letters(store, "*")
+        + jobs(store, "error_code, error_message, progress, waiting")
     )
     assert customer not in written
     assert street not in written

@@ -178,7 +178,9 @@ def _always_later(_number: int) -> None:
 class Scene:
     """A run driven on one loop, in virtual time, without any threads."""
 
-    def __init__(self, store: SqliteStore, clock: VirtualClock, pipeline: Pipeline, **options: object) -> None:
+    def __init__(
+        self, store: SqliteStore, clock: VirtualClock, pipeline: Pipeline, **options: object
+    ) -> None:
         self.store, self.clock, self.pipeline = store, clock, pipeline
         self.options = RunOptions(**options)  # type: ignore[arg-type]
         self.book = RunBook(store)

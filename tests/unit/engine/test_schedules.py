@@ -94,7 +94,9 @@ def test_a_payload_or_a_name_that_does_not_fit_is_refused(rd: Redrive, clock: Vi
         rd.schedules.put(" ", DAILY, 1, cron="0 0 * * *")
 
 
-def test_a_tick_makes_one_job_whoever_looks_first(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_a_tick_makes_one_job_whoever_looks_first(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
     go_to(clock, "2026-01-10T06:00:00+00:00")
     rd.schedules.put("report", DAILY, 7, cron="30 6 * * *", priority=2)
     one, two = ticker(store, clock), ticker(store, clock)

@@ -42,7 +42,9 @@ async def ask(port: int, request: bytes = b"GET /health HTTP/1.0\r\n\r\n") -> tu
     return head.decode(), json.loads(body) if body else {}
 
 
-@pytest.mark.parametrize(("is_well", "line", "word"), [(True, "200 OK", "ok"), (False, "503 Service", "unwell")])
+@pytest.mark.parametrize(
+    ("is_well", "line", "word"), [(True, "200 OK", "ok"), (False, "503 Service", "unwell")]
+)
 def test_the_port_says_how_the_worker_is(is_well: bool, line: str, word: str) -> None:
     async def scene() -> tuple[str, dict[str, object]]:
         port = free_port()
@@ -143,7 +145,9 @@ class Lines(logging.Handler):
         self.lines.append(self.format(record))
 
 
-def logged(run: Callable[[], object], form: str = "%(job_id)s %(pipeline)s %(stage)s %(attempt)s %(message)s") -> list[str]:
+def logged(
+    run: Callable[[], object], form: str = "%(job_id)s %(pipeline)s %(stage)s %(attempt)s %(message)s"
+) -> list[str]:
     lines = Lines(form)
     logger.addHandler(lines)
     try:

@@ -49,7 +49,9 @@ def test_a_change_returns_the_rows_of_each_step(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_step_that_touches_other_rows_than_it_should_undoes_all_of_them(store: SqliteStore, place: int) -> None:
+def test_a_step_that_touches_other_rows_than_it_should_undoes_all_of_them(
+    store: SqliteStore, place: int
+) -> None:
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)
     steps = [log("before"), Step(CANCEL, (NOW, 1), rows=1)]
@@ -65,9 +67,13 @@ def test_a_step_may_expect_to_touch_nothing(store: SqliteStore) -> None:
     assert store.apply() == []
 
 
-def test_a_change_that_breaks_an_invariant_is_an_error_of_the_store_and_leaves_nothing(store: SqliteStore) -> None:
+def test_a_change_that_breaks_an_invariant_is_an_error_of_the_store_and_leaves_nothing(
+    store: SqliteStore,
+) -> None:
     with pytest.raises(StoreUnavailableError):
-        store.apply(log("before"), Step("submit_tick", (1, 99, NOW, "k", b"1", NOW)), Step("log", (None,) * 5))
+        store.apply(
+            log("before"), Step("submit_tick", (1, 99, NOW, "k", b"1", NOW)), Step("log", (None,) * 5)
+        )
 
     assert store.query("operations", 10) == []
 
@@ -112,7 +118,9 @@ def test_an_exchange_for_which_nothing_is_due_writes_nothing(store: SqliteStore)
 
 
 @pytest.mark.parametrize("why", ["paused", "full"])
-def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(store: SqliteStore, why: str) -> None:
+def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(
+    store: SqliteStore, why: str
+) -> None:
     """Otherwise an idle worker would see its own empty commit as news, and never rest."""
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)

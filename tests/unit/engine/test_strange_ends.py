@@ -58,7 +58,9 @@ def test_a_sync_stage_that_raises_what_is_no_exception_has_failed_and_others_go_
     assert jobs(store) == [("failed",), ("complete",), ("complete",)]
 
 
-def test_an_async_stage_that_waits_for_something_cancelled_has_failed(store: SqliteStore, rd: Redrive) -> None:
+def test_an_async_stage_that_waits_for_something_cancelled_has_failed(
+    store: SqliteStore, rd: Redrive
+) -> None:
     async def wait_for_another(_number: int) -> None:
         another = asyncio.ensure_future(asyncio.Event().wait())
         another.cancel()

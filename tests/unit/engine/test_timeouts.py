@@ -21,6 +21,7 @@ from .build import (
     jobs,
     letters,
     one_stage,
+    reached,
     threaded_means,
     turns,
     until,
@@ -202,9 +203,55 @@ def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
     assert most == 1
 
 
+def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_stage(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    go_on = threading.Event()
+    running = most = 0
+    lock = threading.Lock()
+
+    def fetch(number: int) -> int:
+        nonlocal running, most
+        if number == 1:
+            assert go_on.wait(15)
+            return number
+        with lock:
+            running += 1
+            most = max(most, running)
+        reached(loop)
+        with lock:
+            running -= 1
+        return number
+
+    async def scene() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        options = {"timeout": 5, "retry": ONCE, "idempotent": True, "on_overrun": "abandon", "concurrency": 1}
+        pipeline = one_stage(fetch, **options)
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, means=threaded_means(8, watch=0.001), concurrency=8)
+        async with working(worker):
+            await until(lambda: worker.slots.running)
+            worker.slots._abandon(next(iter(worker.slots._running.values())))
+            await until(lambda: rd.counts().get("failed"))
+            store.reap(clock.wall() + 1_000)
+            worker.declared_dead()
+            await until(lambda: worker.name == "w2")
+            go_on.set()
+            await until(lambda: worker.slots.room(0) == 8)
+            rd.submit_many(pipeline, range(2, 40))
+            await until(lambda: rd.counts().get("complete") == 38)
+
+    loop: asyncio.AbstractEventLoop
+    bounded(scene())
+    assert most == 1
+
+
 def test_a_stage_in_time_is_not_abandoned(store: SqliteStore, rd: Redrive) -> None:
     async def scene() -> None:
-        pipeline = one_stage(lambda number: number, name="quick", timeout=0.01, idempotent=True, on_overrun="abandon")
+        pipeline = one_stage(
+            lambda number: number, name="quick", timeout=0.01, idempotent=True, on_overrun="abandon"
+        )
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, means=threaded_means())
         async with working(worker):
@@ -233,7 +280,7 @@ def test_an_async_stage_that_does_not_let_go_is_waited_for_and_logged(
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                while "still runs" not in caplog.text:
+                while "still runs" not in caplog.text:  # noqa: ASYNC110 - a line in the log signals nobody.
                     await asyncio.sleep(0)
         return number
 

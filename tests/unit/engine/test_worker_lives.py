@@ -207,12 +207,15 @@ def test_the_second_stop_lets_go_of_what_runs(store: SqliteStore, rd: Redrive, c
 
     bounded(scene())
     assert jobs(store, "status, attempt") == [("queued", 1)] * 2
-    assert attempts(store, "outcome, burned, reason") == [
-        ("crashed", 0, "the worker was stopped while it ran")
-    ] * 2
+    assert (
+        attempts(store, "outcome, burned, reason")
+        == [("crashed", 0, "the worker was stopped while it ran")] * 2
+    )
 
 
-def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(store: SqliteStore, rd: Redrive) -> None:
+def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
+    store: SqliteStore, rd: Redrive
+) -> None:
     async def scene() -> float:
         pipeline = one_stage(lambda number: number, name="plain")
         means = Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)  # type: ignore[arg-type]
@@ -253,7 +256,9 @@ def test_a_worker_serves_several_pipelines_and_jobs_of_others_are_left_alone(
     assert jobs(store, "pipeline, status") == [("one", "complete"), ("two", "complete"), ("other", "queued")]
 
 
-def test_a_worker_waits_for_what_another_one_holds(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_a_worker_waits_for_what_another_one_holds(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
     async def scene() -> None:
         going, go_on = asyncio.Event(), asyncio.Event()
 

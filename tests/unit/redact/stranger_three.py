@@ -161,6 +161,6 @@ KEEP = (
     *("reset_password endpoint2 failed", "userPassword validator2 raised", "enum: password|oauth2|apikey", "name|password|email1|", "| password | varchar(255) |", "password|string|required"),
     *("password for user 41: expired", "token for worker-1: expired", "[sudo] password for ada: ", "password('Password:')", "secret('prod/db1')", "the password is base64-encoded"),
     *('variable "db_password" {\n  type = string\n}', 'variable "db_password" {\n  default = ""\n}', "<key>password</key>\n<string></string>", "Key (token)=(null) is not present", "a</key><string>x1y2z3"),
-    *("pass `thread=False1` on", "METHOD can be 'md5', 'password', 'scram-sha-256',", "survey?r=x&sid=827389&lang=en", "/^(login|password|account9x)$/) {", "password == func.md5('a')"),
+    *("pass `thread=False1` on", "METHOD can be 'md5', 'password', 'scram-sha-256',", "survey?r=x&sid=827389&lang=en", "/^(login|password|account9x)$/) {", "xcurl -u a:b9c8d7e x", "password == func.md5('a')"),
     *("https://x.org/bottom/1", "/bot1234567:abc/x", "telegram chat 5194007951", "Bot('alpha')", "abcdefghijklmnopqrstuvwxyz" * 2, "sl3ep" * 11, '"password","password2","email"'),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.engine.jobs import Job, JobFacts
 from redrive.store.protocol import (
+    Child,
     Claimed,
     Exchange,
     JobId,
@@ -78,6 +79,11 @@ def lanes_of(store: Store, *stages: str, pipeline: str = "shop") -> list[LaneId]
 def new(lane: LaneId, payload: bytes = b"{}", /, **changes: object) -> NewJob:
     """Return a job that is due now."""
     return replace(NewJob(lane=lane, payload=payload, run_at=NOW), **changes)
+
+
+def child(payload: bytes = b"{}", *, pipeline: str = "shop", **changes: object) -> Child:
+    """Return a job that a stage submitted to the first stage, `fetch`, of a pipeline."""
+    return Child(pipeline, ("fetch", "review"), new(LaneId(0), payload, **changes))
 
 
 def exchange(

@@ -16,6 +16,7 @@ from redrive.testing.conformance.build import (
     agree,
     burial,
     cancellation,
+    child,
     claim,
     exchange,
     facts,
@@ -40,19 +41,24 @@ def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
 class Companions(Scene):
     """What goes with a settlement."""
 
+    @pytest.mark.parametrize("is_known", [True, False])
     @pytest.mark.parametrize("size", SIZES)
-    def test_children_are_there_when_the_settlement_is(self, store: Store, size: int) -> None:
-        """In their own lane, with their parent's id."""
-        (elsewhere,) = lanes_of(store, pipeline="other")
+    def test_children_are_there_when_the_settlement_is(
+        self, store: Store, size: int, *, is_known: bool
+    ) -> None:
+        """In the first lane of their pipeline, which is made if nobody has seen it before, with their parent's id."""
+        if is_known:
+            lanes_of(store, "fetch", "review", pipeline="other")
         one = taken(store)
-        child = new(elsewhere, text_of(size), parent=one.id, priority=3)
+        made = child(text_of(size), pipeline="other", priority=3)
 
-        exchange(store, "w1", [settlement(one, children=(child, child))])
+        exchange(store, "w1", [settlement(one, children=(made, made))])
 
+        elsewhere, _ = lanes_of(store, "fetch", "review", pipeline="other")
         first, second = claim(store, elsewhere)
         agree((first.input, second.input), (text_of(size), text_of(size)))
         seen = facts(store, first.id)
-        agree((seen.pipeline, seen.parent, seen.priority), ("other", one.id, 3))
+        agree((seen.pipeline, seen.stage, seen.parent, seen.priority), ("other", "fetch", one.id, 3))
 
     def test_children_of_a_lost_settlement_never_exist(self, store: Store) -> None:
         """Nor those of one whose row the store could not take."""
@@ -60,11 +66,10 @@ class Companions(Scene):
         store.stop_worker("w1")
         store.start_worker("w1", NOW, 60)
         (broken,) = claim(store, lost.lane)
-        child = new(lost.lane)
 
-        answer = exchange(store, "w1", [settlement(lost, children=(child,))])
+        answer = exchange(store, "w1", [settlement(lost, children=(child(),))])
         agree(answer.lost, (lost.id,))
-        answer = exchange(store, "w1", [settlement(broken, value=None, children=(child,))])
+        answer = exchange(store, "w1", [settlement(broken, value=None, children=(child(),))])
         agree(answer.broken, (broken.id,))
 
         agree(statuses(store), {"processing": 1})
@@ -72,7 +77,7 @@ class Companions(Scene):
     def test_children_are_not_made_twice_when_a_batch_is_sent_again(self, store: Store) -> None:
         """They belong to the settlement, which counts once."""
         one = taken(store)
-        batch = [settlement(one, children=(new(one.lane),))]
+        batch = [settlement(one, children=(child(),))]
 
         exchange(store, "w1", batch)
         exchange(store, "w1", batch)
@@ -84,7 +89,7 @@ class Companions(Scene):
         one = taken(store)
         store.submit([new(one.lane, key="a")], NOW)
 
-        answer = exchange(store, "w1", [settlement(one, children=(new(one.lane, key="a"),))])
+        answer = exchange(store, "w1", [settlement(one, children=(child(key="a"),))])
 
         agree((answer.lost, answer.broken), ((), ()))
         agree(statuses(store), {"complete": 1, "queued": 1})

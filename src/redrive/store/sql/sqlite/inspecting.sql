@@ -101,3 +101,22 @@ SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, cod
     jobs.run_at, tries
 FROM outbox JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch JOIN jobs ON jobs.id = outbox.job_id
 WHERE outbox.lane_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?;
+
+-- name: walk_of_job
+SELECT at, event, stage, attempt, code, http_status, duration_ms, reason, dispatch FROM events
+WHERE job_id = ? ORDER BY dispatch, part;
+
+-- name: retry_histogram
+SELECT retries, count(*) FROM (
+    SELECT job_id, lane_id, sum(outcome = 'retry') AS retries FROM attempts JOIN lanes ON lanes.id = lane_id
+    WHERE pipeline = ?1 AND (?2 IS NULL OR stage = ?2) GROUP BY job_id, lane_id)
+GROUP BY retries ORDER BY retries;
+
+-- name: error_ranking
+SELECT code, count(*), count(DISTINCT job_id), max(ended_at) FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE code IS NOT NULL AND pipeline = ?1 AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
+
+-- name: stage_reliability
+SELECT stage, count(*), sum(outcome = 'ok'), sum(outcome = 'retry'), sum(outcome = 'hold'), sum(outcome = 'dead'),
+    sum(outcome = 'crashed'), avg(ended_at - started_at)
+FROM attempts JOIN lanes ON lanes.id = lane_id WHERE pipeline = ? GROUP BY lane_id ORDER BY position;

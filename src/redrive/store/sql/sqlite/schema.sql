@@ -215,3 +215,26 @@ BEGIN
     UPDATE tallies SET pruned = pruned + 1
     WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
 END;
+
+-- Every arrow a job has gone along, as one list: nothing of it is stored twice.
+CREATE VIEW events AS
+SELECT created_at AS at, id AS job_id, 0 AS dispatch, 0 AS part, 'queued' AS event, pipeline, NULL AS stage, NULL AS attempt,
+    NULL AS code, NULL AS http_status, NULL AS duration_ms, NULL AS reason
+FROM jobs
+UNION ALL
+SELECT started_at, job_id, dispatch, 1, 'processing', lanes.pipeline, lanes.stage, attempt, NULL, NULL, NULL, NULL
+FROM attempts JOIN lanes ON lanes.id = lane_id
+UNION ALL
+SELECT last_attempt_at, jobs.id, dispatch, 1, 'processing', lanes.pipeline, lanes.stage, attempt, NULL, NULL, NULL, NULL
+FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
+UNION ALL
+SELECT ended_at, job_id, attempts.dispatch, 2,
+    CASE outcome WHEN 'dead' THEN 'failed'
+        WHEN 'ok' THEN CASE WHEN jobs.status = 'complete' AND jobs.dispatch = attempts.dispatch THEN 'complete' ELSE 'checkpoint' END
+        ELSE outcome END,
+    lanes.pipeline, lanes.stage, attempts.attempt, code, http_status, (ended_at - attempts.started_at) * 1000, reason
+FROM attempts JOIN jobs ON jobs.id = job_id JOIN lanes ON lanes.id = attempts.lane_id
+UNION ALL
+SELECT finished_at, id, dispatch, 3, 'cancelled', pipeline, NULL, attempt, NULL, NULL, NULL, NULL
+FROM jobs WHERE status = 'cancelled' AND NOT EXISTS (
+    SELECT 1 FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch AND outcome = 'cancelled');
