@@ -59,7 +59,7 @@ def test_breakers_are_moved_by_hand_after_asking(shell: Shell) -> None:
     isolated = shell.json(
         "breaker", "isolate", "model", "--new", "--yes", "--reason", "bill", "--actor", "ann"
     )
-    slip = shell("breaker", "close", "modle")
+    slip = shell("breaker", "close", "models")
     opened = shell.json("breaker", "open", "model", "--yes")
     closed = shell.json("breaker", "close", "model")
 

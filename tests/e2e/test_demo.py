@@ -192,4 +192,4 @@ def test_an_outage_lasts_until_it_was_felt() -> None:
     felt = [outage.refuses(now) for now in (0.0, 1.0, 10.0, 11.0, 12.0)]
 
     assert felt == [False, True, True, False, False]
-    assert not outage.is_on
+    assert outage.is_over

@@ -195,6 +195,16 @@ def test_in_an_empty_database_there_is_no_job_near(shell: Shell) -> None:
     assert shell.json("job", "list") == []
 
 
+def test_a_secret_in_a_reason_is_not_written_down(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+
+    shell("pipeline", "pause", "orders", "--reason", "password=hunter2-hunter2 leaked")
+
+    (done,) = shell.json("events", "--operations")
+    assert "leaked" in done["reason"]
+    assert "hunter2" not in done["reason"]
+
+
 def test_jobs_are_listed_page_by_page_and_by_what_they_are(shell: Shell) -> None:
     shell.write("items.jsonl", 1, 0, 2, 0, 3)
     shell("submit", "flows:orders", "--file", "items.jsonl", "--owner", "ann")

@@ -103,11 +103,21 @@ single = Pipeline("single", [only])
 async def blocking(order: Order, ctx: Context) -> int:
     """Block the event loop itself, which a stage should never do."""
     await asyncio.sleep(0)
-    stand_in = order.act == "block"
-    if stand_in:
+    if order.act == "block":
         stand_at_gate(order.number)
     effect(ctx)
     return order.number
 
 
 blocked = Pipeline("blocked", [blocking])
+
+
+@stage(retry=PROMPT, process=True)
+def far(order: Order, ctx: Context) -> int:
+    effect(ctx)
+    if order.act == "gate":
+        stand_at_gate(order.number)
+    return order.number
+
+
+apart = Pipeline("apart", [far])

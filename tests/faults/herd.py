@@ -79,6 +79,10 @@ class Scene:
         lines = [line.split() for line in self.ledger.read_text(encoding="utf-8").splitlines()]
         return [(int(job), name) for job, name, _ in lines]
 
+    def pids(self) -> list[int]:
+        """The processes in which the effects happened."""
+        return [int(line.split()[2]) for line in self.ledger.read_text(encoding="utf-8").splitlines()]
+
     def breaches(self) -> list[str]:
         """What the store and the ledger disagree about."""
         with self.reading() as db:

@@ -92,7 +92,7 @@ def test_outside_readers_and_writers_cost_time_and_nothing_else(scene: Scene) ->
 
 
 def test_a_reader_that_never_leaves_stops_nobody(scene: Scene) -> None:
-    """The log behind the database cannot be folded back while it is read; the work goes on, and afterwards it is."""
+    """The log behind the database cannot be folded back while it is read; the work goes on."""
     scene.submit(Order(number) for number in range(JOBS))
 
     with scene.reading() as db:

@@ -110,13 +110,28 @@ def held_by_three(scene: Scene, **options: object) -> Generator[Herd]:
         assert herd.wait() == 0
 
 
+def until_renewed(scene: Scene, process: int) -> None:
+    """Wait until a worker has renewed its lease once more."""
+
+    def lease() -> list[tuple[object, ...]]:
+        return scene.read("SELECT expires_at FROM workers WHERE process = ?", process)
+
+    before = lease()
+    until(lambda: lease() != before, what="a renewed lease")
+
+
 def test_when_all_workers_were_stopped_nobody_takes_the_others_for_dead(scene: Scene) -> None:
     """A machine that slept: every lease has ended, and everybody is alive."""
     with held_by_three(scene) as herd:
         for worker in herd.workers():
             stop_between_commits(scene, worker)
         pass_leases(3)
-        for worker in herd.workers():
+        first, *others = herd.workers()
+        with_pid(first, signal.SIGCONT)
+        # The first to wake has looked around twice before the others are there.
+        for _ in range(2):
+            until_renewed(scene, first)
+        for worker in others:
             with_pid(worker, signal.SIGCONT)
 
     everything_once(scene)

@@ -186,7 +186,9 @@ def test_without_a_fault_the_small_world_is_in_order() -> None:
 
 @pytest.mark.parametrize("calls", FOR_CALLS)
 @pytest.mark.parametrize("when", WHEN)
-def test_whichever_call_to_the_store_fails_every_promise_is_kept(when: str, calls: int) -> None:
+def test_whichever_call_to_the_store_fails_every_promise_is_kept(
+    when: str, calls: int, caplog: pytest.LogCaptureFixture
+) -> None:
     calm = Sweep()
     calm.run()
 
@@ -196,6 +198,8 @@ def test_whichever_call_to_the_store_fails_every_promise_is_kept(when: str, call
         world.run()
         failed = world.faulty.names[nth - 1] if len(world.faulty.names) >= nth else "none"
         bad += [f"call {nth} ({failed}): {breach}" for breach in world.breaches()]
+        bad += [f"call {nth} ({failed}): {line}" for line in caplog.messages if "lease was lost" in line]
+        caplog.clear()
 
     assert calm.faulty.calls > 50
     if bad:

@@ -248,7 +248,7 @@ def test_every_move_is_an_event_with_its_attempt_status_duration_and_code(
 def test_while_a_fail_fast_breaker_is_open_calls_are_refused_unmade_and_the_refusal_is_an_attempt(
     rd: Redrive, store: SqliteStore, clock: VirtualClock
 ) -> None:
-    breaker = Breaker("notion", consecutive=5, open_for=60, close_after=2, mode="fail_fast", counts="all")
+    breaker = Breaker("notion", consecutive=5, open_for=600, close_after=2, mode="fail_fast", counts="all")
     upstream = Answered(500)
     flow = pipeline(stage_calling(upstream, retry=policy(2), breaker=breaker))
     jobs = [rd.submit(flow, n) for n in range(6)]

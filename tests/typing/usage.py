@@ -16,6 +16,7 @@ from redrive import (
     Guard,
     Jitter,
     OwnCode,
+    Pipeline,
     RetryPolicy,
     Rule,
     Verdict,
@@ -23,6 +24,7 @@ from redrive import (
     guard,
     redact,
     redact_mapping,
+    stage,
 )
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.testing import VirtualClock, virtual_time
@@ -86,6 +88,19 @@ assert_type(failure.category, Category)
 def read(exc: BaseException) -> Verdict | str | None:
     return Verdict(code=RATE_LIMITED, retry_after=3.0) if exc.args else None
 
+
+@stage
+def download(url: str) -> bytes:
+    return url.encode()
+
+
+@stage(retry=RetryPolicy(3), timeout=5)
+async def parse(page: bytes) -> int:
+    return len(page)
+
+
+flow = Pipeline("typed", [download, parse])
+assert_type(download("x"), bytes)
 
 rules = [Rule(OSError, "CONFLICT"), Rule("package.Error", RATE_LIMITED), Rule(ValueError, read)]
 

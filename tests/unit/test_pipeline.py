@@ -57,11 +57,12 @@ def test_a_type_that_json_cannot_hold_is_refused_when_it_is_declared() -> None:
         codec_for("fetch", dict[int, complex] | list[int] | set[int])
 
 
-def test_annotations_that_cannot_be_resolved_count_as_none() -> None:
+def test_an_annotation_that_cannot_be_resolved_is_named() -> None:
     def vague(value: Unknown) -> Missing:  # type: ignore[name-defined]  # noqa: F821 - that is the point.
         return value
 
-    assert stage(vague).input.check(b"5") == 5
+    with pytest.raises(ConfigurationError, match="'Unknown' is not defined"):
+        stage(vague)
 
 
 def test_a_stage_knows_its_context_parameter_wherever_it_stands() -> None:

@@ -98,9 +98,7 @@ def table_of(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> Ta
     table = Table(header_style="bold")
     for column in columns:
         is_number = all(isinstance(row.get(column), int) for row in shown)
-        table.add_column(
-            column.replace("_", " "), justify="right" if is_number else "left", overflow="fold"
-        )
+        table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for row in shown:
         table.add_row(*(text_of(row.get(column)) for column in columns))
     return table

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ COMMAND: Final = (
     *("worker", "redrive.cli.demo_flow:flow"),
     *("--concurrency", str(CONCURRENCY), "--lease", f"{LEASE_SECONDS:g}"),
 )
-KILL_AT: Final = 0.60
+KILL_AT: Final = 0.45
 """The share of jobs that have ended when the worker is killed."""
 LOOK_SECONDS: Final = 0.2
 STALL_SECONDS: Final = 120.0
@@ -95,9 +95,8 @@ class Scenes:
     crew: Crew
     upstream: FlakyUpstream
     is_killed: bool = False
-    was_down: bool = False
-    phase: Phase = Phase.CLOSED
     moved_at: float = 0.0
+    told: set[str] = field(default_factory=set[str])
 
     def play(self) -> str | None:
         """Play until every job has ended; return what went wrong with the demo itself, if anything did."""
@@ -136,16 +135,21 @@ class Scenes:
         self._start("another worker")
 
     def _tell_changes(self) -> None:
-        """Announce the outage, and what the breaker does about it."""
-        is_down = self.upstream.outage.is_on
-        if is_down and not self.was_down:
-            self.view.tell("the model is down: it answers 503 to everything", "bold yellow")
-        if self.was_down and not is_down:
-            self.view.tell("the model is back", "bold yellow")
-        self.was_down = is_down
-        is_held, was_held = self.watch.phase is not Phase.CLOSED, self.phase is not Phase.CLOSED
-        if is_held and not was_held:
-            self.view.tell("the breaker opens: jobs wait in the store, and burn no attempt", "bold cyan")
-        if was_held and not is_held:
-            self.view.tell("a probe went through, the breaker closes: jobs are let go gradually", "bold cyan")
-        self.phase = self.watch.phase
+        """Announce the outage and what the breaker does about it, from what stays on record: a slow look misses nothing."""
+        outage, watch = self.upstream.outage, self.watch
+        is_closed, was_open = watch.phase is Phase.CLOSED, bool(watch.outcomes["hold"])
+        if outage.began_at is not None:
+            self._tell_once("the model is down: it answers 503 to everything", "bold yellow")
+        if was_open or not is_closed:
+            self._tell_once("the breaker opens: jobs wait in the store, and burn no attempt", "bold cyan")
+        if outage.is_over:
+            self._tell_once("the model is back", "bold yellow")
+        if was_open and is_closed:
+            self._tell_once(
+                "a probe went through, the breaker closes: jobs are let go gradually", "bold cyan"
+            )
+
+    def _tell_once(self, sentence: str, style: str) -> None:
+        if sentence not in self.told:
+            self.told.add(sentence)
+            self.view.tell(sentence, style)

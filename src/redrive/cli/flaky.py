@@ -84,11 +84,6 @@ class Outage:
         self.refusals += not self.is_over
         return not self.is_over
 
-    @property
-    def is_on(self) -> bool:
-        """Whether the model is down now."""
-        return self.began_at is not None and not self.is_over
-
 
 @dataclass(slots=True)
 class Ledger:

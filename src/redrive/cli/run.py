@@ -110,7 +110,9 @@ def resume(
     with existing(database_url) as rd:
         options = rd.runs.options(run)
         where, source = target or options.target, items or options.source
-        for field, given in (("--target", where), ("--items", source)):
+        # A run that has read its source to the end needs it no more.
+        is_fed = rd.runs.is_fed(run)
+        for field, given in (("--target", where), ("--items", "" if is_fed else source)):
             if given is None:
                 raise ConfigurationError(
                     field=field,
@@ -118,7 +120,8 @@ def resume(
                     rule=f"is needed to resume run {run}",
                     fix="The run was not started from a file with `redrive run start`.",
                 )
-        check_items(source or "", "--items")
+        if not is_fed:
+            check_items(source or "", "--items")
         pipeline = pipeline_named(where or "")
         code = _drive(
             rd,

@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-import msgspec
 import typer
 
 from redrive.cli.answers import answer_facts
 from redrive.cli.items import check_items, decoded, items_in, point_in_time
 from redrive.cli.options import Database, Output, Target
 from redrive.cli.targets import pipeline_named
-from redrive.engine.client import BATCH, Redrive, connect
+from redrive.engine.client import connect
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.runtime import CURRENT
-from redrive.engine.submission import new_job
+from redrive.engine.submission import encoded_payload
 from redrive.errors import ConfigurationError, SerializationError
-from redrive.store.protocol import NewJob
 
 
 def submit(
@@ -84,34 +81,28 @@ def _submit_file(
 ) -> None:
     # Looked through first: a wrong line near the end must not leave the lines before it submitted.
     if check_items(file, "--file") is not None:
-        for _ in _new_jobs(pipeline, file, terms):
+        for _ in _payloads(pipeline, file):
             pass
     with connect(database_url) as rd:
-        ids = _stored(rd, pipeline, _new_jobs(pipeline, file, terms))
+        ids = rd.submit_many(
+            pipeline,
+            _payloads(pipeline, file),
+            run_at=terms.run_at,
+            priority=terms.priority,
+            owner=terms.owner,
+        )
     answer_facts(
         {"submitted": len(ids), "first": ids[0] if ids else None, "last": ids[-1] if ids else None}, output
     )
 
 
-def _new_jobs(pipeline: Pipeline, file: str, terms: _Terms) -> Iterator[NewJob]:
+def _payloads(pipeline: Pipeline, file: str) -> Iterator[object]:
+    """Yield what fits the pipeline; what does not is refused by its line."""
     for number, value in items_in(file, "--file"):
         try:
-            yield new_job(pipeline, value, run_at=terms.run_at, priority=terms.priority, owner=terms.owner)
+            encoded_payload(pipeline, value)
         except SerializationError as error:
             raise SerializationError(
                 where=f"{file}, line {number}: {error.where}", kind=error.kind, problem=error.problem
             ) from error
-
-
-def _stored(rd: Redrive, pipeline: Pipeline, jobs: Iterator[NewJob]) -> list[int]:
-    lane = rd.store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-    ids: list[int] = []
-    batch: list[NewJob] = []
-    for job in jobs:
-        batch.append(msgspec.structs.replace(job, lane=lane))
-        if len(batch) >= BATCH:
-            ids += [made.id for made in rd.store.submit(batch, CURRENT.get().clock.wall())]
-            batch.clear()
-    if batch:
-        ids += [made.id for made in rd.store.submit(batch, CURRENT.get().clock.wall())]
-    return ids
+        yield value

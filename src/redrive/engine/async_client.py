@@ -12,13 +12,16 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from redrive.core.budget import FailureBudget, RunThresholds
+from redrive.core.checks import seconds
 from redrive.engine.client import Redrive, run_options, work_options
 from redrive.engine.feeding import drive_run
-from redrive.engine.jobs import Job, JobFacts
+from redrive.engine.jobs import ENDED, LOOK_FIRST, LOOK_MOST, Job, JobFacts
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runs import OnProgress, RunReport
+from redrive.engine.runtime import CURRENT
 from redrive.engine.service import serve
 from redrive.engine.worker import Ending
+from redrive.errors import WaitTimeoutError
 
 
 class AsyncJob:
@@ -43,11 +46,22 @@ class AsyncJob:
 
     async def wait(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the same arguments as the sync handle's.
         """Wait until the job has ended and return its status; raises WaitTimeoutError."""
-        return await asyncio.to_thread(self._job.wait, timeout)
+        clock = CURRENT.get().clock
+        limit = None if timeout is None else seconds("wait(timeout)", timeout)
+        end_at = None if limit is None else clock.monotonic() + limit
+        pause = LOOK_FIRST
+        # No thread is kept while it waits: many may wait at once.
+        while (status := await self.status()) not in ENDED:
+            if end_at is not None and clock.monotonic() >= end_at:
+                raise WaitTimeoutError(job_id=self.id, status=status, timeout=limit or 0.0)
+            await clock.asleep(pause)
+            pause = min(2 * pause, LOOK_MOST)
+        return status
 
     async def result(self, timeout: float | None = None) -> object:  # noqa: ASYNC109 - the same arguments as the sync handle's.
         """Wait for the job and return what its last stage returned; raises as `Job.result` does."""
-        return await asyncio.to_thread(self._job.result, timeout)
+        await self.wait(timeout)
+        return await asyncio.to_thread(self._job.result, 0)
 
 
 class AsyncRedrive:
@@ -74,10 +88,17 @@ class AsyncRedrive:
         return AsyncJob(await asyncio.to_thread(submit, pipeline, payload))
 
     async def submit_many(
-        self, pipeline: Pipeline, payloads: Iterable[object], *, priority: int = 5
+        self,
+        pipeline: Pipeline,
+        payloads: Iterable[object],
+        *,
+        run_at: datetime | None = None,
+        priority: int = 5,
+        owner: str | None = None,
     ) -> list[int]:
         """Store many jobs; see `Redrive.submit_many`."""
-        return await asyncio.to_thread(self._inner.submit_many, pipeline, payloads, priority=priority)
+        submit = functools.partial(self._inner.submit_many, run_at=run_at, priority=priority, owner=owner)
+        return await asyncio.to_thread(submit, pipeline, payloads)
 
     async def job(self, job_id: int) -> AsyncJob:
         """Return a handle on a job; raises JobNotFoundError."""

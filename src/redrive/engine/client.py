@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 from redrive.config import database_url
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
+from redrive.engine.codec import storable
 from redrive.engine.feeding import drive_run
 from redrive.engine.jobs import ENDED, Job
 from redrive.engine.pipeline import Pipeline
@@ -27,6 +28,7 @@ from redrive.engine.service import Options, serve
 from redrive.engine.submission import new_job
 from redrive.engine.worker import Ending
 from redrive.errors import ConfigurationError
+from redrive.redaction import redact
 from redrive.store.protocol import LaneId, NewJob, Step, Store
 from redrive.store.sqlite import SqliteStore
 
@@ -44,7 +46,7 @@ def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
     Without an address it is `REDRIVE_DATABASE_URL`, or else `redrive.db` in the present folder. Use it in a `with` block, or in an
     `async with` block for the same methods to await.
     """
-    return Redrive(SqliteStore(_path_of(str(url or database_url() or DEFAULT_PATH))))
+    return Redrive(SqliteStore(path_of(str(url or database_url() or DEFAULT_PATH))))
 
 
 class Redrive:
@@ -52,7 +54,7 @@ class Redrive:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lanes: dict[str, LaneId] = {}
+        self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
 
     def __enter__(self) -> Self:
         """Return the connection itself."""
@@ -114,13 +116,21 @@ class Redrive:
         (made,) = self._store.submit([new], self._now())
         return Job(self._store, made.id, is_twin=made.is_twin, output=pipeline.stages[-1].output)
 
-    def submit_many(self, pipeline: Pipeline, payloads: Iterable[object], *, priority: int = 5) -> list[int]:
+    def submit_many(
+        self,
+        pipeline: Pipeline,
+        payloads: Iterable[object],
+        *,
+        run_at: datetime | None = None,
+        priority: int = 5,
+        owner: str | None = None,
+    ) -> list[int]:
         """Store many jobs, a thousand per transaction; return their ids in order."""
         lane = self._first_lane(pipeline)
         ids: list[int] = []
         batch: list[NewJob] = []
         for payload in payloads:
-            batch.append(new_job(pipeline, payload, lane=lane, priority=priority))
+            batch.append(new_job(pipeline, payload, lane=lane, run_at=run_at, priority=priority, owner=owner))
             if len(batch) >= BATCH:
                 ids += self._flush(batch)
         return ids + self._flush(batch)
@@ -138,7 +148,8 @@ class Redrive:
             JobNotFoundError: there is no such job.
         """
         now = self._now()
-        log = Step("log", (now, actor, "cancel", f"job {job_id}", reason))
+        told = None if reason is None else redact(storable(reason))
+        log = Step("log", (now, actor, "cancel", f"job {job_id}", told))
         while True:
             # Between the two a job may move either way, so both are tried until one of them fits.
             for way in (
@@ -228,10 +239,10 @@ class Redrive:
         return made
 
     def _first_lane(self, pipeline: Pipeline) -> LaneId:
-        if pipeline.name not in self._lanes:
-            names = [stage.name for stage in pipeline.stages]
-            self._lanes[pipeline.name] = self._store.lanes(pipeline.name, names)[0]
-        return self._lanes[pipeline.name]
+        names = tuple(stage.name for stage in pipeline.stages)
+        if (pipeline.name, names) not in self._lanes:
+            self._lanes[pipeline.name, names] = self._store.lanes(pipeline.name, names)[0]
+        return self._lanes[pipeline.name, names]
 
     def _now(self) -> float:
         return CURRENT.get().clock.wall()
@@ -281,7 +292,8 @@ def _refuse_on_a_loop(method: str, instead: str) -> None:
     )
 
 
-def _path_of(url: str) -> str:
+def path_of(url: str) -> str:
+    """Return the path of a database that an address names."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url

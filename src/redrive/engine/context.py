@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from redrive.core.signals import Cancel
-from redrive.engine.codec import storable
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Child
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 NOTES_MAX: Final = 50
 NOTE_MAX: Final = 500
+SAID_MAX: Final = 10_000
+"""Characters of one note or progress that are looked at; what is kept of it is shorter, and cut only after redaction."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -55,7 +56,7 @@ class Context:
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far this stage is; shown by `redrive job show` from the next heartbeat on."""
         share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-        self.shown = storable(f"{share} {text}".strip()[:NOTE_MAX])
+        self.shown = f"{share} {text}".strip()[:SAID_MAX]
         self.heartbeat()
 
     def note(self, name: str, value: object) -> None:
@@ -67,7 +68,7 @@ class Context:
                 rule=f"keeps at most {NOTES_MAX} notes for an attempt",
                 fix="Put longer stories into a log.",
             )
-        self.notes[name] = str(value)[:NOTE_MAX]
+        self.notes[str(name)] = str(value)[:SAID_MAX]
 
     def submit(
         self,

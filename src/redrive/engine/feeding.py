@@ -64,6 +64,9 @@ async def drive_run(
     )
     await serve(store, [pipeline], how, beside=lambda worker, ask: driver.drive(items, worker, ask))
     report = book.report(run)
+    if report.status == RunStatus.PAUSED:
+        # What was in a stage when the run was paused has come back since.
+        book.pause_items(run)
     if report.status == RunStatus.ABORTED:
         rate = report.dead / max(1, report.succeeded + report.dead)
         raise FailureBudgetExceededError(run=run, sentence=report.reason or "", rate=rate, report=report)
@@ -171,6 +174,10 @@ class Driver:
 
     async def _feed(self, source: Source) -> None:
         known = (await self._ask(lambda: self._book.report(self._run))).total
+        if await self._ask(lambda: self._book.is_fed(self._run)):
+            # Nothing is left to read, so that a source that can be read only once is not needed again.
+            self._submitted = known
+            return
         async for items in _batches(source, self._clock):
             jobs = [self._job(self._submitted + place, item) for place, item in enumerate(items)]
             old = max(0, min(known - self._submitted, len(jobs)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -104,7 +105,9 @@ class Hooks:
             hook = lane.pipeline.hooks.get(event.kind)
             try:
                 if hook is not None:
-                    await self._call(functools.partial(hook, event))
+                    answer = await self._call(functools.partial(hook, event))
+                    if inspect.isawaitable(answer):
+                        await answer
             except Exception as error:  # noqa: BLE001 - a hook must not change anything.
                 logger.warning(
                     "hook on_%s of job %s raised %s", event.kind, event.job_id, redact(repr(error))

@@ -95,6 +95,7 @@ class Journal:
             breaker = self._lanes[job.lane].stage.breaker
             if breaker is not None:
                 self._breakers.count_start(breaker)
+        self._probe_fast(claimed, worker, now, token)
         for lane in self.order:
             if len(claimed) < want.limit and want.limits.get(lane, 1) > 0:
                 claimed += self._probe(worker, self._lanes[lane], now, token)
@@ -109,6 +110,18 @@ class Journal:
     def _may_claim(self, breaker: Breaker | None) -> bool:
         """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
         return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
+
+    def _probe_fast(self, claimed: list[Claimed], worker: str, now: float, token: int) -> None:
+        """Send one of the claimed jobs as the probe of each fail-fast breaker that is not closed; the others are refused."""
+        asked: set[str] = set()
+        for job in claimed:
+            breaker = self._lanes[job.lane].stage.breaker
+            if breaker is None or breaker.name in asked or self._breakers.is_closed(breaker):
+                continue
+            asked.add(breaker.name)
+            probe = f"{worker}:{token}"
+            if self._breakers.take_probe(breaker, now, probe):
+                self._runner.expect_probe(job.id, probe)
 
     def _probe(self, worker: str, lane: Lane, now: float, token: int) -> tuple[Claimed, ...]:
         """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.

@@ -21,11 +21,13 @@ from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
 from redrive.engine.codec import storable
+from redrive.engine.context import NOTE_MAX
 from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import Claimed, Letter
 
 STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048
+
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be taken for it."""
 LITERALS_MAX: Final = 2_000
@@ -62,12 +64,19 @@ def safe_message(failure: Failure, job: Claimed) -> str:
     return redact(storable(failure.message), payload=literals_in(job.input))[:MESSAGE_MAX]
 
 
+def safe_text(text: str, job: Claimed) -> str:
+    """Return a short text a stage said, fit to be written down; cut last, because half a secret is not known for one."""
+    return redact(storable(text), payload=literals_in(job.input))[:NOTE_MAX]
+
+
 def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
     """Return a stage's notes as JSON, fit to be written down; None without any."""
     if not notes:
         return None
-    told = {storable(name): storable(text) for name, text in notes.items()}
-    return msgspec.json.encode(redact_mapping(told, payload=literals_in(job.input))).decode()
+    literals = literals_in(job.input)
+    told = {storable(name)[:NOTE_MAX]: storable(text) for name, text in notes.items()}
+    clean = cast("dict[str, object]", redact_mapping(told, payload=literals))
+    return msgspec.json.encode({name: str(text)[:NOTE_MAX] for name, text in clean.items()}).decode()
 
 
 def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, notes: str | None) -> Letter:

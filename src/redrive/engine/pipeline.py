@@ -6,7 +6,7 @@ Declarations only: nothing here runs, opens or stores anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +40,8 @@ class Event:
     """When the next attempt is due; for a dead letter, the end of the last one."""
 
 
-Hook = Callable[[Event], None]
+Hook = Callable[[Event], Awaitable[None] | None]
+"""A function that is told; sync ones are called on a thread."""
 Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 
 

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Final, Protocol
 
-from redrive.engine.letters import Trouble
+from redrive.engine.letters import Trouble, safe_text
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.runner import Runner
 from redrive.engine.threads import Hands
@@ -119,12 +119,12 @@ class Slots:
                 task.cancel()
 
     def progress(self) -> list[Progress]:
-        """Return what running stages said about how far they are, since the last time."""
+        """Return what running stages last said about how far they are; again each time, because a beat may fail."""
         told: list[Progress] = []
         for dispatch in list(self._running.values()):
-            shown, dispatch.context.shown = dispatch.context.shown, None
+            shown = dispatch.context.shown
             if shown is not None:
-                told.append(Progress(dispatch.job.id, dispatch.job.dispatch, shown))
+                told.append(Progress(dispatch.job.id, dispatch.job.dispatch, safe_text(shown, dispatch.job)))
         return told
 
     async def let_go(self) -> list[Dispatch]:
@@ -138,8 +138,9 @@ class Slots:
         for dispatch in self._running.values():
             dispatch.is_settled = True
             self._orphans += 1
+            if not dispatch.is_abandoned:
+                self._in_use[dispatch.job.lane] -= 1
         self._running.clear()
-        self._in_use.clear()
         return [dispatch for dispatch in cut_off if not dispatch.is_ending]
 
     def _fill(self) -> None:
@@ -223,7 +224,10 @@ class Slots:
             self._fill()
             self._on_room()
             return
-        at_once = self._runner.settled_at_once(dispatch, ended)
+        try:
+            at_once = self._runner.settled_at_once(dispatch, ended)
+        except Exception as exc:  # noqa: BLE001 - what cannot be told of a stage must not keep the others waiting.
+            at_once, ended = None, exc
         if at_once is not None:
             self._settled(dispatch, at_once)
             return

@@ -150,11 +150,16 @@ class _Shape:
 
 
 def _shape(name: str, function: Callable[..., object]) -> _Shape:
-    """Read the types of a function; what is not annotated, or cannot be resolved, takes whatever JSON holds."""
+    """Read the types of a function; what is not annotated takes whatever JSON holds."""
     try:
         hints: dict[str, object] = get_type_hints(function)
-    except NameError:
-        hints = {}
+    except NameError as error:
+        raise ConfigurationError(
+            field=f"stage({name})",
+            value=str(inspect.signature(function)),
+            rule=f"has an annotation that cannot be resolved: {error}",
+            fix="Define or import its class at the top of the module, not in a function or for the type checker alone.",
+        ) from error
     parameters = list(inspect.signature(function).parameters.values())
     context = next((each.name for each in parameters if hints.get(each.name) is Context), None)
     inputs = [each for each in parameters if each.name != context]

@@ -286,26 +286,27 @@ class Worker:
         """Sleep, but wake when there is something to do; in the real world others may submit jobs at any time."""
         if self._means.watch is not None:
             seconds = min(seconds, POLL_SECONDS)
-        naps = [
-            asyncio.ensure_future(self._runtime.clock.asleep(seconds)),
-            asyncio.ensure_future(self._wake.wait()),
-        ]
-        await asyncio.wait(naps, return_when=asyncio.FIRST_COMPLETED)
-        for nap in naps:
-            nap.cancel()
-        await asyncio.gather(*naps, return_exceptions=True)
+        nap = asyncio.ensure_future(self._runtime.clock.asleep(seconds))
+        wake = asyncio.ensure_future(self._wake.wait())
+        await asyncio.wait((nap, wake), return_when=asyncio.FIRST_COMPLETED)
+        nap.cancel()
+        wake.cancel()
+        await asyncio.gather(nap, wake, return_exceptions=True)
 
     def _next_look(self, outlook: Outlook, now: float) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
         if outlook.held:
             # What another worker holds may come back at any moment.
             return POLL_SECONDS
+        due_in = self._due_in(outlook, now)
+        # What is due and was not claimed is let go gradually.
+        return None if due_in is None else max(due_in, RAMP_SECONDS)
+
+    def _due_in(self, outlook: Outlook, now: float) -> float | None:
+        """Return in how many seconds the next job is due that is neither held nor paused; None without one."""
         blocked = self._journal.blocked() | outlook.paused
         due = [at for lane, at in outlook.due.items() if lane not in blocked and at < PAUSED_FROM]
-        if not due:
-            return None
-        # What is due and was not claimed is let go gradually.
-        return max(min(due) - now, RAMP_SECONDS)
+        return min(due) - now if due else None
 
     async def _pause(self) -> None:
         """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
@@ -314,7 +315,7 @@ class Worker:
         if self._stops or self.slots.room(0) <= 0:
             await self._wake.wait()
             return
-        wait = RAMP_SECONDS if self.breakers.is_ramping(self._now()) else POLL_SECONDS
+        wait = await self._until_due()
         watch = min(self._means.watch or wait, wait)
         waited = 0.0
         while waited < wait and not self._wake.is_set():
@@ -324,6 +325,17 @@ class Worker:
             waited += watch
             if self._means.watch is not None and await self._is_changed():
                 return
+
+    async def _until_due(self) -> float:
+        """Return how long to wait for the next job that is due by itself; never longer than until the next look."""
+        now = self._now()
+        if self.breakers.is_ramping(now):
+            return RAMP_SECONDS
+        if self._means.watch is None:
+            return POLL_SECONDS
+        outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
+        due_in = None if outlook is None else self._due_in(outlook, now)
+        return POLL_SECONDS if due_in is None else min(max(due_in, self._means.watch), POLL_SECONDS)
 
     async def _is_changed(self) -> bool:
         """Say whether anybody has changed the store since the last claim; a store that does not answer will be asked later."""

@@ -10,23 +10,13 @@ import sqlite3
 from pathlib import Path
 
 from redrive.config import database_url
-from redrive.engine.client import DEFAULT_PATH
+from redrive.engine import client
 from redrive.errors import ConfigurationError, StoreUnavailableError
 
 
 def path_of(url: str | None) -> Path:
-    """Return the file that an address means, by the rules of `connect`; what is no file is refused without telling its password."""
-    given = url or database_url() or DEFAULT_PATH
-    scheme, separator, _ = given.partition("://")
-    name = given.removeprefix("sqlite:///")
-    if separator and (name == given or not name):
-        raise ConfigurationError(
-            field="--database-url",
-            value=f"{scheme}://...",
-            rule="must be a path, sqlite:///relative.db or sqlite:////absolute.db",
-            fix="The embedded store is the only one there is yet.",
-        )
-    return Path(name)
+    """Return the file that an address means; what is no file is refused without telling its password."""
+    return Path(client.path_of(url or database_url() or client.DEFAULT_PATH))
 
 
 def require(url: str | None) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 
+from redrive.engine.codec import storable
 from redrive.engine.runtime import CURRENT
+from redrive.redaction import redact
 from redrive.store.protocol import Step
 
 
@@ -18,8 +20,9 @@ class By:
     reason: str | None = None
 
     def log(self, verb: str, subject: str) -> Step:
-        """Return the step that writes this act down."""
-        return Step("log", (CURRENT.get().clock.wall(), self.actor, verb, subject, self.reason))
+        """Return the step that writes this act down; the reason is redacted."""
+        told = None if self.reason is None else redact(storable(self.reason))
+        return Step("log", (CURRENT.get().clock.wall(), storable(self.actor), verb, storable(subject), told))
 
 
 def present_user() -> str:

@@ -2,7 +2,7 @@
 """Pruning: jobs that ended long enough ago go, with their attempts, values and letters, a thousand per transaction.
 
 Everything is kept unless a state is named with its age. Failed jobs, and so dead letters, go only when that is asked for by name.
-What was pruned stays counted. The last item of a run stays, because the size of its run is read from it.
+What was pruned stays counted, by state and in its run.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ def _windows(store: Store, cutoffs: dict[str, float]) -> Iterator[dict[str, list
     last = 0
     while rows := store.query("prune_window", last, WINDOW):
         found: dict[str, list[int]] = {}
-        for job, status, finished_at, _, is_last in rows:
+        for job, status, finished_at, _ in rows:
             cutoff = cutoffs.get(str(status))
-            if cutoff is not None and not is_last and cast("float", finished_at) < cutoff:
+            if cutoff is not None and cast("float", finished_at) < cutoff:
                 found.setdefault(str(status), []).append(cast("int", job))
         yield found
         last = cast("int", rows[-1][0])
         # No job ends before it was made: once all are younger than every limit, nothing older follows.
-        if all(cast("float", created_at) >= newest for _, _, _, created_at, _ in rows):
+        if all(cast("float", created_at) >= newest for _, _, _, created_at in rows):
             return

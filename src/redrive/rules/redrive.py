@@ -21,7 +21,14 @@ def _breaker(exc: BaseException, moment: Moment) -> Verdict:
     return Verdict(code=taxonomy.BREAKER_OPEN, retry_after=wait)
 
 
+def _injected(exc: BaseException, _moment: Moment) -> Verdict | None:
+    """What a test injects says itself what it stands for."""
+    verdict = attribute(exc, "verdict")
+    return verdict if isinstance(verdict, Verdict) else None
+
+
 RULES: Final[RuleTable] = {
+    "InjectedError": _injected,
     "BreakerOpenError": _breaker,
     "AttemptTimeoutError": taxonomy.TIMEOUT,
     "DeadlineExceededError": taxonomy.TIMEOUT,

@@ -45,9 +45,10 @@ _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
 def claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
     """Take what is wanted inside the caller's transaction, unless this token has taken it already."""
+    places = {lane: place for place, lane in enumerate(want.lanes)}
     before = claimed(db, worker, token)
     if before or want.limit <= 0:
-        return before
+        return tuple(sorted(before, key=lambda job: places.get(job.lane, len(places))))
     paused = {row[0] for row in db.execute(_SQL["paused"])}
     left = want.limit
     for lane in want.lanes:
@@ -62,7 +63,6 @@ def claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: in
             left -= taken
     if left == want.limit:
         return ()
-    places = {lane: place for place, lane in enumerate(want.lanes)}
     return tuple(sorted(claimed(db, worker, token), key=lambda job: places[job.lane]))
 
 

@@ -93,6 +93,7 @@ class SqliteStore:
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
         """See `Store.submit`."""
         with self._writing() as db:
+            self._count_items(db, jobs)
             if any(job.key or len(job.payload) > INLINE_MAX for job in jobs):
                 return [self._insert(db, job, now) for job in jobs]
             return self._insert_many(db, jobs, now)
@@ -237,6 +238,12 @@ class SqliteStore:
         return [
             Submitted(JobId(last - len(jobs) + place), is_twin=False) for place in range(1, len(jobs) + 1)
         ]
+
+    def _count_items(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> None:
+        """Keep the size of runs, in the transaction of the items themselves."""
+        sizes = {job.run: job.ordinal + 1 for job in jobs if job.ordinal is not None}
+        for run, size in sizes.items():
+            db.execute(_SQL["count_items"], (size, run))
 
     def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> Submitted:
         twin = db.execute(_SQL["twin"], (self._pipelines[job.lane], job.key)).fetchone() if job.key else None

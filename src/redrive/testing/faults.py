@@ -19,7 +19,6 @@ from typing import Final, Literal, NoReturn, Self, cast
 from redrive.core.checks import seconds as in_seconds
 from redrive.core.checks import whole
 from redrive.core.verdict import Verdict
-from redrive.engine.classifier import Rule, add_rule
 from redrive.engine.joblog import CURRENT_JOB
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
@@ -40,7 +39,7 @@ class Crash(BaseException):
 
 
 class InjectedError(Exception):
-    """What a stage that was made to fail raises; classified as the test said."""
+    """What a stage that was made to fail raises. `rules.redrive` reads from it what the test said it stands for."""
 
     def __init__(self, message: str, verdict: Verdict) -> None:
         self.message = message
@@ -119,7 +118,6 @@ class Faults:
                     rule=f"must name a stage of pipeline {pipeline.name}",
                     fix=f"Its stages: {', '.join(names)}.",
                 )
-        _teach()
         faulty = {fault.stage for fault in self._faults}
         # A copy, so that whatever else a pipeline holds is held by this one too.
         wrapped = copy.copy(pipeline)
@@ -234,13 +232,3 @@ def _numbers(field: str, attempts: Iterable[int]) -> Container[int]:
 
 def _listed(attempts: object) -> tuple[int, ...]:
     return tuple(cast("Iterable[int]", attempts)) if isinstance(attempts, Iterable) else ()
-
-
-def _means(error: InjectedError) -> Verdict:
-    return error.verdict
-
-
-@functools.cache
-def _teach() -> None:
-    """Let the classifier know the errors of this module; once is enough."""
-    add_rule(Rule(InjectedError, _means, name="faults"))

@@ -19,7 +19,7 @@ from redrive.engine.threads import StageThreads
 from redrive.engine.worker import Ending, Means, Worker
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import NoProcesses, at_once, inline_means
+from tests.inline import InlineHands, NoProcesses, at_once, inline_means
 
 T = TypeVar("T")
 
@@ -64,6 +64,11 @@ def work(
 def threaded_means(limit: int = 8, *, watch: float | None = None) -> Means:
     """Build means whose sync stages run on real threads; the threads end with the process."""
     return Means(ask_store=at_once, hands=StageThreads(limit), apart=NoProcesses(), watch=watch)  # type: ignore[arg-type]
+
+
+def watching_means() -> Means:
+    """Build means that run everything on the loop, for a worker that sees at once what others change."""
+    return Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)  # type: ignore[arg-type]
 
 
 def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease: float = 30.0) -> Leases:

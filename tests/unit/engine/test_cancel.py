@@ -184,6 +184,39 @@ def test_a_cancel_that_its_worker_never_heard_of_holds_for_the_next_one(
     assert jobs(store) == [("cancelled",)]
 
 
+def test_a_job_that_waits_for_a_place_when_it_is_cancelled_never_runs(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    """It was claimed ahead, as after a commit during which many ended."""
+    ran: list[int] = []
+
+    async def scene() -> None:
+        going, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(number: int) -> int:
+            ran.append(number)
+            going.set()
+            await go_on.wait()
+            return number
+
+        pipeline = one_stage(slow)
+        first, second = rd.submit(pipeline, 1), rd.submit(pipeline, 2)
+        worker = worker_on(store, pipeline, concurrency=1)
+        worker._ahead = 1
+        async with working(worker):
+            await going.wait()
+            assert rd.cancel(second.id) == "processing"
+            leases_of(store, clock, worker).beat(worker.name)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            go_on.set()
+            await until(lambda: first.status == "complete" and second.status != "processing")
+
+    bounded(scene())
+    assert ran == [1]
+    assert jobs(store) == [("complete",), ("cancelled",)]
+
+
 def test_a_job_that_goes_back_to_the_queue_while_it_is_cancelled_is_cancelled(
     store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

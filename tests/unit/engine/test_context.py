@@ -77,17 +77,47 @@ def test_notes_of_a_failed_attempt_are_kept_in_its_row_and_in_the_dead_letter(
     assert json.loads(context)["notes"] == {"request_id": "req-42"}  # type: ignore[arg-type]
 
 
-def test_a_note_is_cut_and_may_be_said_anew_but_there_are_only_so_many() -> None:
+def test_a_note_may_be_said_anew_but_there_are_only_so_many() -> None:
     ctx = Context(job_id=1, pipeline="shop", stage="call", attempt=1)
 
     for number in range(NOTES_MAX):
-        ctx.note(f"note {number}", "x" * 10_000)
+        ctx.note(f"note {number}", number)
     ctx.note("note 0", "again")
 
     with pytest.raises(ConfigurationError, match="at most"):
         ctx.note("one more", 1)
     assert ctx.notes["note 0"] == "again"
-    assert len(ctx.notes["note 1"]) == NOTE_MAX
+
+
+def test_a_note_is_cut_after_it_was_redacted_so_that_no_half_of_a_secret_is_left(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    secret = "a rather long name of a customer"
+
+    def call(order: dict[str, str], ctx: Context) -> None:
+        ctx.note("long", "x " * (NOTE_MAX // 2 - 5) + order["customer"] + " y" * 5_000)
+
+    job = rd.submit(one_stage(call), {"customer": secret})
+    work(store, one_stage(call))
+
+    ((made,),) = [attempt["notes"].values() for attempt in job.attempts()]  # type: ignore[attr-defined]
+    assert len(made) == NOTE_MAX
+    assert "a rat" not in made
+
+
+@pytest.mark.parametrize("name", [7, None, "n" * 10_000])
+def test_whatever_the_name_of_a_note_its_job_is_settled(
+    store: SqliteStore, rd: Redrive, name: object
+) -> None:
+    def call(number: int, ctx: Context) -> int:
+        ctx.note(name, "x")  # type: ignore[arg-type]
+        return number
+
+    job = rd.submit(one_stage(call, retry=ONCE), 1)
+    work(store, one_stage(call, retry=ONCE))
+
+    assert job.status in {"complete", "failed"}
+    assert len(str(attempts(store, "notes"))) < 2 * NOTE_MAX
 
 
 def test_children_are_there_with_their_parents_checkpoint(store: SqliteStore, rd: Redrive) -> None:
@@ -195,6 +225,26 @@ def test_progress_is_written_by_the_heartbeat_and_gone_when_the_stage_is_done(
     bounded(scene())
     assert seen == [None, "1 of 4 pages", "2"]
     assert rd.job(1).facts.progress is None
+
+
+def test_progress_is_redacted_and_cut(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+    seen: list[str] = []
+
+    async def scene() -> None:
+        async def count(order: dict[str, str], ctx: Context) -> None:
+            ctx.progress(1, 4, order["customer"] + " password=hunter2hunter2 " + "y" * 20_000)
+            leases_of(store, clock, worker).beat(worker.name)
+            seen.append(str(rd.job(1).facts.progress))
+
+        pipeline = one_stage(count)
+        rd.submit(pipeline, {"customer": "Annabel Lee of the sea"})
+        worker = worker_on(store, pipeline)
+        await worker.run(until_idle=True)
+
+    bounded(scene())
+    assert seen[0].startswith("1 of 4 <payload:")
+    assert "hunter2" not in seen[0]
+    assert len(seen[0]) <= NOTE_MAX
 
 
 def test_a_stage_that_looks_stops_when_its_job_was_cancelled(

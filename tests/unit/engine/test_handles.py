@@ -182,6 +182,32 @@ def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(tmp_path: Pat
     assert bounded(scene()) == "queued"
 
 
+def test_many_who_wait_for_jobs_do_not_keep_others_from_asking(filed: Redrive) -> None:
+    async def scene() -> list[str]:
+        async with connect(filed.store._path) as rd:  # type: ignore[attr-defined]
+            job = await rd.submit(SHOP, 7)
+            waiting = [asyncio.ensure_future(job.wait()) for _ in range(64)]
+            try:
+                async with asyncio.timeout(3):
+                    assert await rd.counts() == {"queued": 1}
+            finally:
+                filed.cancel(job.id)
+            return await asyncio.gather(*waiting)
+
+    assert bounded(scene()) == ["cancelled"] * 64
+
+
+def test_a_pipeline_that_changed_its_first_stage_is_submitted_to_the_new_one(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    old, new = (one_stage(lambda number: number, name=name) for name in ("old", "new"))
+    rd.submit(old, 1)
+    job = rd.submit(new, 2)
+    work(store, new)
+
+    assert job.status == "complete"
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 def test_an_async_run_takes_items_of_both_kinds(tmp_path: Path, is_async: bool) -> None:
     async def numbers() -> AsyncIterator[object]:

@@ -15,7 +15,7 @@ from redrive import Backoff, Breaker, Context, Event, Pipeline, Redrive, RetryPo
 from redrive.engine import hooks as module
 from redrive.engine.hooks import BATCH, HIDDEN_SECONDS, Hooks
 from redrive.engine.worker import lanes_of
-from redrive.errors import StoreUnavailableError
+from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
@@ -320,3 +320,22 @@ def test_a_notice_of_a_job_that_is_due_beyond_the_calendar_is_told(
     deliver(store, clock, pipeline)
     assert [event.attempt for event in heard] == [1, 2]
     assert attempts(store)[-1] == ("dead",)
+
+
+def test_an_async_hook_is_told_or_refused_but_never_silently_left_out(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    heard: list[Event] = []
+
+    async def hook(event: Event) -> None:
+        heard.append(event)
+
+    try:
+        pipeline = failing(on_dead=hook)
+    except ConfigurationError:
+        return
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+    deliver(store, clock, pipeline)
+
+    assert [event.kind for event in heard] == ["dead"]

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from redrive import Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.failure import Asked
+from redrive.engine import processes as module
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.letters import Trouble
 from redrive.engine.outcomes import Dispatch, Lane
@@ -183,6 +188,31 @@ def test_in_the_other_process_resources_are_opened_for_the_call() -> None:
     assert msgspec.json.decode(told.output or b"") == "hello apart True Disk"
 
 
+def test_in_the_other_process_a_sync_stage_returns_or_ends_the_program_like_any_other() -> None:
+    assert report("keep", "x").output == b'"x"'
+    told = report("crunch", "exit")
+    assert told.failure is not None
+    assert "sys.exit(3)" in told.failure.message
+
+
+def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Played in this process, with everything that would end it taken away."""
+    ended, ignored = threading.Event(), []
+    parent = SimpleNamespace(join=lambda: None)
+    monkeypatch.setattr(module.multiprocessing, "parent_process", lambda: parent)
+    monkeypatch.setattr(module.os, "_exit", lambda _code: ended.set())
+    monkeypatch.setattr(module.signal, "signal", lambda number, _how: ignored.append(number))
+    monkeypatch.setattr(module.sys, "path", list(sys.path))
+
+    module._settle_in([*sys.path, "/somewhere/else"])
+
+    assert ended.wait(10)
+    assert sys.path[-1] == "/somewhere/else"
+    assert ignored == [signal.SIGINT]
+
+
 def test_in_the_other_process_a_signal_is_told_as_a_wish() -> None:
     told = report("ask_again", "x")
 
@@ -212,8 +242,6 @@ def test_in_the_other_process_a_stage_knows_its_deadline_too(
 
     class Listening(Fake):
         async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes:
-            from redrive.engine import processes as module
-
             heard.append(msgspec.json.encode(msgspec.to_builtins(module._order_of(dispatch))))
             return b"null"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 
-from .build import bounded, items_of, one_stage, worker_on
+from .build import bounded, items_of, one_stage, watching_means, worker_on
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -171,6 +172,31 @@ def test_items_of_a_paused_run_wait_for_somebody_and_say_so(
     assert filed.work([slow], until_idle=True, hold_max=0) == "held"
 
 
+def test_items_that_were_in_a_stage_when_their_run_is_paused_wait_as_well(filed: Redrive) -> None:
+    is_paused = threading.Event()
+    finished: list[int] = []
+
+    def first(number: int) -> int:
+        if number:
+            raise PermissionError(13, "denied")
+        assert is_paused.wait(10)
+        return number
+
+    def look(report: RunReport) -> None:
+        if report.status == "paused":
+            is_paused.set()
+
+    pipeline = Pipeline("shop", [stage(first), stage(name="second")(finished.append)])
+    budget = FailureBudget(max_rate=0.1, check_every=5, on_exceeded="pause")
+    report = filed.run(pipeline, range(6), failure_budget=budget, on_progress=look)
+    assert (report.status, report.open) == ("paused", 1)
+
+    assert filed.work([pipeline], until_idle=True) == "held"
+    assert finished == []
+    filed.run(pipeline, range(6), resume=report.id)
+    assert finished == [0]
+
+
 def _always_later(_number: int) -> None:
     raise ConnectionResetError(104, "reset")
 
@@ -193,7 +219,7 @@ class Scene:
             self.book.reopen(run, self.pipeline.name)
 
         async def scene() -> None:
-            worker = worker_on(self.store, self.pipeline, concurrency=concurrency)
+            worker = worker_on(self.store, self.pipeline, means=watching_means(), concurrency=concurrency)
             driver = Driver(
                 self.store, self.pipeline, run, self.options, clock=self.clock, concurrency=concurrency
             )

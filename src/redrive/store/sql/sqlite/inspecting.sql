@@ -67,8 +67,7 @@ SELECT id, host, process, pipelines, concurrency, started_at, expires_at,
 SELECT name, state FROM breakers ORDER BY name;
 
 -- name: run
-SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at,
-    (SELECT coalesce(max(ordinal), -1) + 1 FROM jobs WHERE run_id = runs.id) FROM runs WHERE id = ?;
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items FROM runs WHERE id = ?;
 
 -- name: runs
 SELECT id FROM runs ORDER BY id DESC LIMIT ?;

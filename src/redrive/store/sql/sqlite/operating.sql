@@ -65,33 +65,25 @@ SELECT count(*), min(due_at) FROM outbox WHERE due_at < ?;
 SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
 
 -- name: prune_window
-SELECT id, status, finished_at, created_at,
-    run_id IS NOT NULL AND ordinal = (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)
-FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
+SELECT id, status, finished_at, created_at FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: prune_values
 DELETE FROM job_values WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3
-    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+    WHERE status = ?2 AND finished_at < ?3);
 
 -- name: prune_notices
 DELETE FROM outbox WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3
-    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+    WHERE status = ?2 AND finished_at < ?3);
 
 -- name: prune_letters
 DELETE FROM dead_letters WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3
-    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+    WHERE status = ?2 AND finished_at < ?3);
 
 -- name: prune_attempts
 DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3
-    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)));
+    WHERE status = ?2 AND finished_at < ?3);
 
 -- name: prune_jobs
--- The last item of a run stays: how many items a run has is read from it.
 DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3
-    AND (run_id IS NULL OR ordinal < (SELECT max(ordinal) FROM jobs AS other WHERE other.run_id = jobs.run_id)))
+    WHERE status = ?2 AND finished_at < ?3)
 RETURNING id;

@@ -2,12 +2,16 @@
 -- What the engine asks. A statement with {rows} is made for as many rows as there are: each takes the parameters after "row:".
 
 -- name: add_lane
-INSERT INTO lanes (pipeline, stage, position) VALUES (?, ?, ?)
+INSERT INTO lanes (pipeline, stage, position, paused_at)
+VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1))
 ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
 
 -- name: insert_job
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
 VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: count_items
+UPDATE runs SET items = ?1 WHERE id = ?2 AND items < ?1;
 
 -- name: insert_value
 INSERT INTO job_values (job_id, dispatch, value) VALUES (?, ?, ?);

@@ -38,6 +38,7 @@ CREATE TABLE runs (
     status TEXT NOT NULL,
     options BLOB NOT NULL,
     reason TEXT,
+    items INTEGER NOT NULL DEFAULT 0,                             -- how many were submitted
     is_fed INTEGER NOT NULL DEFAULT 0 CHECK (is_fed IN (0, 1)),   -- the source has given its last item
     created_at REAL NOT NULL,
     ended_at REAL,
@@ -152,6 +153,7 @@ CREATE TABLE dead_letters (
 ) STRICT;
 
 CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE state NOT IN ('resolved', 'replaying');
+CREATE INDEX dead_letters_of_job ON dead_letters (job_id);
 CREATE INDEX dead_letters_group ON dead_letters (fingerprint, id);
 
 -- What hooks still have to be told; written with the settlement it is about.

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checkup finds in a store that is not well."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from redrive import Pipeline, Redrive, connect, stage
+from redrive.ops import check_file, findings
+from redrive.ops.breakers import move
+from redrive.ops.check_file import Limits, file_system_of
+from redrive.ops.doctor import examine, has_problems, unopened
+from redrive.ops.findings import Finding, age, size
+from redrive.ops.oversight import By
+from redrive.ops.pausing import pause
+from redrive.store.protocol import About, Step, Want
+from redrive.testing import VirtualClock, virtual_time
+
+ANN = By("ann", "a test")
+
+
+@stage
+def fetch(number: int) -> int:
+    return 10 // number
+
+
+SHOP = Pipeline("shop", [fetch])
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def about(found: list[Finding], word: str) -> list[tuple[str, str]]:
+    return [(each.level, each.sentence) for each in found if each.about == word]
+
+
+def claim(rd: Redrive, clock: VirtualClock, worker: str = "w1", lease: float = 30.0) -> None:
+    """Let a worker start, and take what is due."""
+    who = About(host="here", process=7, pipelines=("shop",), concurrency=4)
+    rd.store.start_worker(worker, clock.wall(), lease, who)
+    lane = rd.store.lanes("shop", ["fetch"])[0]
+    rd.store.exchange(worker, [], Want((lane,), 10), now=clock.wall(), token=1)
+
+
+def test_an_empty_store_is_well(rd: Redrive) -> None:
+    found = examine(rd.store, is_deep=True)
+
+    assert not has_problems(found)
+    assert {each.level for each in found} == {"ok"}
+    assert [each for each in found if each.advice] == []
+
+
+def test_a_worker_that_died_with_jobs_in_its_hands(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 1)
+    claim(rd, clock)
+    well = examine(rd.store)
+    clock.advance(90)
+
+    ill = examine(rd.store)
+
+    assert about(well, "leases") == [("ok", "no lease is stuck; 1 workers hold 1 job")]
+    assert about(ill, "leases") == [
+        ("problem", "w1 on here (pid 7) has been silent for 1 min and holds 1 job")
+    ]
+
+
+def test_a_job_that_runs_for_hours(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 1)
+    claim(rd, clock, lease=100_000)
+    clock.advance(2 * 3_600)
+
+    assert ("warn", "job 1 has been in shop.fetch for 2 h") in about(examine(rd.store), "leases")
+
+
+def test_jobs_that_nobody_holds_although_they_are_processing(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 1)
+    claim(rd, clock)
+    rd.store.apply(Step("forget_worker", ("w1",)))
+
+    level, sentence = about(examine(rd.store), "leases")[0]
+
+    assert level == "problem"
+    assert sentence.endswith("1")
+
+
+def test_what_is_due_needs_a_worker_and_a_live_one_is_enough(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 1)
+    clock.advance(180)
+    alone = examine(rd.store)
+    rd.store.start_worker("w1", clock.wall(), 30.0, About(pipelines=("shop",)))
+    served = examine(rd.store)
+
+    assert about(alone, "workers") == [
+        ("problem", "1 job of shop are due, the first for 3 min, and no live worker serves it")
+    ]
+    assert about(served, "workers")[0][0] == "ok"
+
+
+def test_a_paused_pipeline_needs_no_worker_but_a_reminder(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 1)
+    pause(rd.store, "shop", ANN)
+    clock.advance(86_400)
+
+    found = examine(rd.store)
+
+    assert not has_problems(found)
+    assert about(found, "paused") == [("warn", "shop has been paused for 1 d; 1 job wait")]
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [("open", "model is open since 2 min"), ("isolate", "model was isolated by hand 2 min ago")],
+)
+def test_breakers_that_hold_work(rd: Redrive, clock: VirtualClock, verb: str, words: str) -> None:
+    move(rd.store, "model", verb, ANN, is_new=True)
+    clock.advance(120)
+
+    ((level, sentence),) = about(examine(rd.store), "breakers")
+
+    assert level == "warn"
+    assert words in sentence
+
+
+def test_dead_letters_that_nobody_has_looked_at(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 0)
+    rd.work([SHOP], until_idle=True)
+    clock.advance(3_600)
+
+    ((level, sentence),) = about(examine(rd.store), "dead letters")
+
+    assert level == "warn"
+    assert sentence.startswith("1 job failed for good")
+
+
+def test_schedules_hooks_and_runs_that_nobody_looks_after(rd: Redrive, clock: VirtualClock) -> None:
+    rd.schedules.put("hourly", SHOP, 1, cron="0 * * * *")
+    rd.store.apply(Step("add_run", ("shop", b"{}", clock.wall())))
+    rd.store.apply(Step("insert_notice", (1, 1, 1, clock.wall())))
+    clock.advance(86_400)
+
+    found = examine(rd.store)
+
+    assert about(found, "schedules")[0][0] == "problem"
+    assert about(found, "runs") == [("warn", "run 1 of shop was not ended, and nobody drives it")]
+    assert about(found, "hooks")[0][1].startswith("1 hook calls are late, the first by 1 d")
+
+
+def test_a_clock_that_is_behind_what_is_stored(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 1)
+    clock.advance(-0.0)
+    with virtual_time(clock=VirtualClock(wall=clock.wall() - 7_200)):
+        ((level, sentence),) = about(examine(rd.store), "clock")
+
+    assert level == "problem"
+    assert "2 h in the future" in sentence
+
+
+def test_counters_that_differ_from_the_jobs(
+    rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rd.submit(SHOP, 1)
+    monkeypatch.setattr(check_file, "counts", lambda _store: {("shop", "fetch"): {"queued": 2, "failed": 1}})
+
+    ((level, sentence),) = about(examine(rd.store, is_deep=True), "counters")
+
+    assert level == "problem"
+    assert "shop.fetch failed: 1 told, 0 there; shop.fetch queued: 2 told, 1 there" in sentence
+
+
+class Usage(NamedTuple):
+    """What the system tells about a disk."""
+
+    total: int
+    used: int
+    free: int
+
+
+class Damaged:
+    """A store whose file is not sound."""
+
+    def __init__(self, rd: Redrive) -> None:
+        self._store = rd.store
+
+    def query(self, name: str, *parameters: object) -> list[tuple[object, ...]]:
+        if name == "integrity":
+            return [("row 3 missing from index jobs_ready",)]
+        if name == "broken_references":
+            return [("attempts", "jobs", 4)]
+        return self._store.query(name, *parameters)
+
+
+def test_a_file_that_is_damaged(rd: Redrive) -> None:
+    found = examine(Damaged(rd), is_deep=True)  # type: ignore[arg-type]  # asks nothing else of it
+
+    assert about(found, "integrity") == [
+        ("problem", "the database is damaged: row 3 missing from index jobs_ready"),
+        ("problem", "4 rows of attempts belong to no row of jobs"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "words"),
+    [(100, "problem", "only 100 B are free"), (300 * 1024**2, "ok", "300 MiB are free")],
+)
+def test_a_disk_that_is_nearly_full(
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch, free: int, level: str, words: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(1, 1, free))
+
+    ((found, sentence),) = about(examine(rd.store), "disk")
+
+    assert found == level
+    assert words in sentence
+
+
+def test_limits_are_for_the_caller_to_set(rd: Redrive) -> None:
+    tight = Limits(size_max=1, log_max=-1, free_min=0)
+
+    found = examine(rd.store, limits=tight)
+
+    assert [level for level, _ in about(found, "size")] == ["warn", "warn"]
+
+
+def test_less_room_than_the_database_has(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(1, 1, 1_000))
+
+    ((level, sentence),) = about(examine(rd.store, limits=Limits(free_min=10)), "disk")
+
+    assert (level, sentence) == ("warn", "1e+03 B are free, less than the database has")
+
+
+def test_a_network_file_system(rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_file, "_mounts", lambda: f"server:/x {tmp_path} nfs4 rw 0 0\nbad line\n")
+
+    found = about(examine(rd.store), "database")
+
+    assert found[0][0] == "problem"
+    assert "(nfs4)" in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/a b/x.db", "cifs"),
+        ("/srv/x.db", "ext4"),
+        ("/srvx/x.db", "xfs"),
+        ("/home/x.db", "xfs"),
+    ],
+)
+def test_the_longest_mount_point_above_a_file_counts(path: str, kind: str) -> None:
+    mounts = "d1 / xfs rw 0 0\nd2 /srv ext4 rw 0 0\nd3 /srv/a\\040b cifs rw 0 0\n"
+
+    assert file_system_of(Path(path), mounts) == kind
+    assert file_system_of(Path(path), "") is None
+
+
+def test_a_memory_store_has_no_file_to_look_at() -> None:
+    with connect(":memory:") as rd:
+        found = examine(rd.store, is_deep=True)
+
+    assert about(found, "disk") == []
+    assert not has_problems(found)
+
+
+def test_a_database_that_is_not_there_is_told_without_making_it(tmp_path: Path) -> None:
+    found = unopened(tmp_path / "none.db")
+
+    assert found is not None
+    assert found.level == "problem"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_mounts_are_not_told_nothing_is_said_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+
+    assert check_file._mounts() == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "0.5 s"), (59, "59 s"), (90, "1.5 min"), (7_200, "2 h"), (172_800, "2 d"), (-7_200, "-2 h")],
+)
+def test_ages_are_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(12, "12 B"), (2_048, "2 KiB"), (5 * 1024**3, "5 GiB"), (3 * 1024**4, "3 TiB")]
+)
+def test_sizes_are_told_in_the_unit_that_fits(count: int, text: str) -> None:
+    assert size(count) == text
+    assert findings.jobs(1_234) == "1,234 jobs"
