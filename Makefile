@@ -99,6 +99,11 @@ COUNT ?= 200
 sim: setup-dev ## Run COUNT seeds of the simulation, from SEED on
 	@$(PY) -m tests.simulation $(SEED) $(COUNT)
 
+SECONDS ?= 600
+.PHONY: soak
+soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (600)
+	@$(PY) -m tests.faults.soak --seconds $(SECONDS)
+
 .PHONY: requirements
 requirements: setup-dev ## Print which requirement is proved by which tests
 	@$(PY) -m tools.requirements -- -q -n $(JOBS)

@@ -77,8 +77,8 @@ class Sweep:
 
     def pipelines(self, clock: VirtualClock) -> tuple[Pipeline, Pipeline]:
         """A flow of two stages, the second behind a breaker whose dependency is down at first, and one for children."""
-        back_at = clock.wall() + 4
-        breaker = Breaker("api", consecutive=2, open_for=2)
+        back_at = clock.wall() + 3
+        breaker = Breaker("api", consecutive=2, open_for=1.5)
 
         def heard(event: Event) -> None:
             self.heard.append(event.job_id)

@@ -73,6 +73,7 @@ class Slots:
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self._in_use: Counter[LaneId] = Counter()
+        self._unwanted: set[JobId] = set()
         self._orphans = 0
         self.ended = 0
         """How many stages have ended here so far."""
@@ -107,10 +108,14 @@ class Slots:
         for job in self._ready:
             self._in_use[job.lane] -= 1
         self._ready.clear()
+        self._unwanted.clear()
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
         """Cancel jobs that somebody asked to cancel; a function on a thread is told, and ends when it looks."""
+        waiting = {job.id for job in self._ready}
         for job in jobs:
+            if job in waiting:
+                self._unwanted.add(job)
             dispatch, task = self._running.get(job), self._tasks.get(job)
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
@@ -150,6 +155,9 @@ class Slots:
     def _start(self, job: Claimed) -> None:
         lane = self._lanes[job.lane]
         dispatch = self._runner.begin(job, lane)
+        if job.id in self._unwanted:
+            self._unwanted.discard(job.id)
+            dispatch.context.is_cancelled = True
         self._running[job.id] = dispatch
         if dispatch.context.is_cancelled:
             self._begin(dispatch, self._cancelled(dispatch))

@@ -8,6 +8,7 @@ claimed before.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Container, Iterable
 from typing import Final
 
 import msgspec
@@ -43,27 +44,28 @@ class _Row(Struct, frozen=True, array_like=True):
 _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
 
-def claim(db: sqlite3.Connection, worker: str, want: Want, now: float, token: int) -> tuple[Claimed, ...]:
-    """Take what is wanted inside the caller's transaction, unless this token has taken it already."""
-    places = {lane: place for place, lane in enumerate(want.lanes)}
-    before = claimed(db, worker, token)
-    if before or want.limit <= 0:
-        return tuple(sorted(before, key=lambda job: places.get(job.lane, len(places))))
-    paused = {row[0] for row in db.execute(_SQL["paused"])}
+def claim(
+    db: sqlite3.Connection, worker: str, want: Want, paused: Container[LaneId], *, now: float, token: int
+) -> tuple[Claimed, ...]:
+    """Take what is wanted inside the caller's transaction; of the lanes in their order, and nothing of paused ones."""
     left = want.limit
     for lane in want.lanes:
         if lane in paused:
             continue
-        room = min(left, want.limits.get(lane, want.limit))
+        room = min(left, want.limits.get(lane, left))
         for priority in PRIORITIES:
             if room <= 0:
                 break
             taken = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, room)).rowcount
             room -= taken
             left -= taken
-    if left == want.limit:
-        return ()
-    return tuple(sorted(claimed(db, worker, token), key=lambda job: places[job.lane]))
+    return () if left == want.limit else in_order(want, claimed(db, worker, token))
+
+
+def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
+    """Return jobs in the order of the lanes that were wanted."""
+    places = {lane: place for place, lane in enumerate(want.lanes)}
+    return tuple(sorted(jobs, key=lambda job: places.get(job.lane, len(places))))
 
 
 def claimed(db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:

@@ -216,7 +216,8 @@ class Store(Protocol):
         """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
 
         A settlement is taken only while the job's lease token and dispatch still match; one that was taken before (the answer to an
-        earlier commit was lost) counts as done. Claimed jobs have their dispatch counted before the caller can run them. After a
+        earlier commit was lost) counts as done. A job whose stage is done may be claimed for its next one in the same step, if that
+        lane is wanted. Claimed jobs have their dispatch counted before the caller can run them. After a
         lost answer the same call is made again with the same token, and returns what that token had claimed already.
         """
         ...

@@ -10,11 +10,14 @@ same transaction, and only for rows that were still fenced.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import INLINE_MAX, Child, JobId, Letter, Row, Settlement
+from redrive.store.protocol import INLINE_MAX, Child, Claimed, JobId, LaneId, Letter, Row, Settlement, Want
 from redrive.store.queries import for_rows, statements_of
 
 _SQL: Final = statements_of("sqlite")
@@ -28,29 +31,93 @@ BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, Overfl
 Insert = Callable[[sqlite3.Connection, Child, float, JobId], object]
 
 
+class Onward:
+    """Which jobs may go straight on to their next stage, in the hands of the worker that has just done the last one.
+
+    It spares them the way through the queue: one row is written instead of two. They take the places that were wanted, so that
+    limits hold as for any other claim.
+    """
+
+    def __init__(self, want: Want, paused: Container[LaneId], *, token: int, now: float) -> None:
+        self._want = want
+        self._paused = paused
+        self._lanes = frozenset(want.lanes)
+        self._token = token
+        self._now = now
+        self.taken: dict[JobId, Claimed] = {}
+        self._in_lane: Counter[LaneId] = Counter()
+
+    def take(self, one: Settlement) -> Row | None:
+        """Return the row that keeps this job going; None when it has to queue."""
+        lane, want = one.lane, self._want
+        if lane not in self._lanes or lane in self._paused or len(self.taken) >= want.limit:
+            return None
+        if self._in_lane[lane] >= want.limits.get(lane, want.limit) or one.value is None:
+            return None
+        self._in_lane[lane] += 1
+        job = one.job
+        self.taken[job.id] = Claimed(
+            job.id,
+            self._token,
+            job.dispatch + 1,
+            lane,
+            1,
+            job.round,
+            0,
+            0,
+            0,
+            0,
+            job.expires_at,
+            None,
+            one.value,
+        )
+        return (job.id, job.token, job.dispatch, lane, *_inline(one, nowhere=0), self._now, self._token)
+
+    def unwanted(self, jobs: Iterable[JobId]) -> None:
+        """Take in that somebody asked to cancel these while their stage ran."""
+        for job in jobs:
+            if job in self.taken:
+                self.taken[job] = msgspec.structs.replace(self.taken[job], cancel_asked=1)
+
+    def drop(self, job: JobId) -> None:
+        """Take back a job whose row was not taken after all."""
+        if (claimed := self.taken.pop(job, None)) is not None:
+            self._in_lane[claimed.lane] -= 1
+
+    def rest(self) -> Want:
+        """Return what is still wanted."""
+        want = self._want
+        limits = {lane: limit - self._in_lane[lane] for lane, limit in want.limits.items()}
+        return Want(want.lanes, want.limit - len(self.taken), limits)
+
+
 def settle(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
 ) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
     """Settle a batch inside the caller's transaction; return the ids that were lost, and those whose row does not fit."""
     if not done:
         return (), ()
     db.execute("SAVEPOINT batch")
     try:
-        if _settle_at_once(db, worker, done, insert):
+        if _settle_at_once(db, worker, done, insert, onward):
             db.execute("RELEASE batch")
             return (), ()
     except BROKEN:
         pass
     db.execute("ROLLBACK TO batch")
     db.execute("RELEASE batch")
-    return _settle_one_by_one(db, worker, done, insert)
+    for one in done:
+        onward.drop(one.job.id)
+    return _settle_one_by_one(db, worker, done, insert, onward)
 
 
-def _settle_at_once(db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert) -> bool:
+def _settle_at_once(
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
+) -> bool:
     """Say whether every row was still fenced."""
     updates: dict[str, list[Row]] = {}
     for one in done:
-        statement, row = _update_of(one)
+        statement, row = _update_of(one, onward)
         updates.setdefault(statement, []).append(row)
     for statement, rows in updates.items():
         if execute_rows(db, statement, rows) != len(rows):
@@ -62,21 +129,24 @@ def _settle_at_once(db: sqlite3.Connection, worker: str, done: Sequence[Settleme
 
 
 def _settle_one_by_one(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
 ) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
     lost: list[JobId] = []
     broken: list[JobId] = []
     for one in done:
         db.execute("SAVEPOINT one")
         try:
-            statement, row = _update_of(one)
+            statement, row = _update_of(one, onward)
             if execute_rows(db, statement, [row]) == 1:
                 execute_rows(db, "insert_attempt", [_attempt_of(one, worker)])
                 _write_beside(db, one, insert)
-            elif db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
-                lost.append(one.job.id)
+            else:
+                onward.drop(one.job.id)
+                if db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
+                    lost.append(one.job.id)
         except BROKEN:
             db.execute("ROLLBACK TO one")
+            onward.drop(one.job.id)
             broken.append(one.job.id)
         db.execute("RELEASE one")
     return tuple(lost), tuple(broken)
@@ -106,7 +176,7 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         insert(db, child, one.ended_at, job.id)
 
 
-def _update_of(one: Settlement) -> tuple[str, Row]:
+def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
     """Return the name of the update for this settlement, and its row."""
     job = one.job
     fence = (job.id, job.token, job.dispatch)
@@ -119,6 +189,8 @@ def _update_of(one: Settlement) -> tuple[str, Row]:
             return "cancel", (*fence, one.ended_at)
         case _:
             if one.outcome == "ok":
+                if (row := onward.take(one)) is not None:
+                    return "go_on", row
                 return "advance", (*fence, one.lane, *_inline(one, nowhere=0), one.run_at)
             counts = (one.attempt, one.snoozes, one.codes, one.outcome, one.suspects, one.crashes)
             return "requeue", (*fence, one.run_at, *counts)

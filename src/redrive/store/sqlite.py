@@ -21,12 +21,13 @@ from typing import Final, cast
 import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreUnavailableError
-from redrive.store.claiming import PRIORITIES, claim, claimed
+from redrive.store.claiming import PRIORITIES, claim, claimed, in_order
 from redrive.store.migrations import newest, pending
 from redrive.store.protocol import (
     INLINE_MAX,
     About,
     Child,
+    Claimed,
     Exchange,
     JobId,
     LaneId,
@@ -41,10 +42,13 @@ from redrive.store.protocol import (
     Want,
 )
 from redrive.store.queries import statements_of
-from redrive.store.settling import settle
+from redrive.store.settling import Onward, settle
 
 SCHEMA_VERSION: Final = newest("sqlite")
 BUSY_SECONDS: Final = 30.0
+ONWARD: Final = 1 << 39
+"""Set in the tokens of jobs that go straight on to their next stage; the tokens of commits stay below it."""
+NOTHING: Final = Want((), 0)
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _NOBODY: Final = About()
@@ -130,10 +134,19 @@ class SqliteStore:
         if not done and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
         with self._writing() as db:
-            lost, broken = settle(db, worker, done, self._insert_child)
+            before = self._claimed_before(db, worker, token)
             is_known = db.execute(_SQL["is_known"], (worker,)).fetchone() is not None
-            claimed = claim(db, worker, want, now, token) if is_known else ()
-        return Exchange(lost=lost, broken=broken, claimed=claimed, is_known=is_known)
+            paused = {row[0] for row in db.execute(_SQL["paused"])}
+            may_claim = is_known and not before
+            onward = Onward(want if may_claim else NOTHING, paused, token=token | ONWARD, now=now)
+            lost, broken = settle(db, worker, done, self._insert_child, onward)
+            if onward.taken:
+                onward.unwanted(row[0] for row in db.execute(_SQL["cancel_asked"], (worker,)))
+            jobs = before or (
+                *onward.taken.values(),
+                *claim(db, worker, onward.rest(), paused, now=now, token=token),
+            )
+        return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=is_known)
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""
@@ -202,12 +215,16 @@ class SqliteStore:
         with self._reading() as db:
             return db.execute(sql, parameters).fetchall()
 
+    def _claimed_before(self, db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:
+        """Return what this token has taken already, when the answer to it was lost."""
+        return claimed(db, worker, token) + claimed(db, worker, token | ONWARD)
+
     def _is_worth_a_commit(self, worker: str, want: Want, now: float, token: int) -> bool:
         """Say whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
         with self._reading() as db:
             if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
                 return True
-            if claimed(db, worker, token):
+            if self._claimed_before(db, worker, token):
                 return True
             if want.limit <= 0:
                 return False

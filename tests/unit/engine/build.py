@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, stage
+from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
 from redrive.engine.leases import Leases
 from redrive.engine.threads import StageThreads
 from redrive.engine.worker import Ending, Means, Worker
@@ -23,7 +23,7 @@ from tests.inline import InlineHands, NoProcesses, at_once, inline_means
 
 T = TypeVar("T")
 
-STUCK_SECONDS = 6.0
+STUCK_SECONDS = 20.0
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
 ONCE = RetryPolicy(1)
 
@@ -139,7 +139,3 @@ def attempts(store: SqliteStore, columns: str = "outcome") -> list[tuple[object,
 
 def letters(store: SqliteStore, columns: str = "code") -> list[tuple[object, ...]]:
     return store.read(f"SELECT {columns} FROM dead_letters ORDER BY id")
-
-
-def connected(store: SqliteStore) -> Redrive:
-    return Redrive(store)

@@ -162,6 +162,29 @@ def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_goes_on(
 
 
 @pytest.mark.usefixtures("clock")
+def test_an_error_of_our_own_at_the_end_of_a_sync_stage_is_a_failure_of_its_attempt(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled_at_once = Runner.settled_at_once
+
+    def broken(self: Runner, dispatch: Dispatch, ended: bytes | Exception) -> object:
+        if isinstance(ended, bytes):
+            raise ZeroDivisionError("our own")
+        return settled_at_once(self, dispatch, ended)
+
+    monkeypatch.setattr(Runner, "settled_at_once", broken)
+
+    async def scene() -> None:
+        pipeline = one_stage(lambda number: number, name="plain", retry=ONCE)
+        rd.submit(pipeline, 1)
+        async with working(worker_on(store, pipeline)):
+            await until(lambda: rd.counts().get("failed"))
+
+    bounded(scene())
+    assert "our own" in str(jobs(store, "error_message"))
+
+
+@pytest.mark.usefixtures("clock")
 def test_a_process_that_cannot_even_be_started_is_a_failure_of_the_attempt(
     store: SqliteStore, rd: Redrive
 ) -> None:

@@ -182,13 +182,26 @@ def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(tmp_path: Pat
     assert bounded(scene()) == "queued"
 
 
+def test_waiting_on_a_loop_ends_after_its_timeout_too(filed: Redrive) -> None:
+    async def scene() -> None:
+        with virtual_time():
+            async with connect(filed.store._path) as rd:  # type: ignore[attr-defined]
+                job = await rd.submit(SHOP, 7)
+                with pytest.raises(WaitTimeoutError, match="queued"):
+                    await job.wait(30)
+                with pytest.raises(WaitTimeoutError):
+                    await job.result(30)
+
+    bounded(scene())
+
+
 def test_many_who_wait_for_jobs_do_not_keep_others_from_asking(filed: Redrive) -> None:
     async def scene() -> list[str]:
         async with connect(filed.store._path) as rd:  # type: ignore[attr-defined]
             job = await rd.submit(SHOP, 7)
             waiting = [asyncio.ensure_future(job.wait()) for _ in range(64)]
             try:
-                async with asyncio.timeout(3):
+                async with asyncio.timeout(10):
                     assert await rd.counts() == {"queued": 1}
             finally:
                 filed.cancel(job.id)

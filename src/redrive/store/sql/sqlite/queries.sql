@@ -96,6 +96,13 @@ UPDATE jobs SET status = 'queued', lane_id = v.column4, input = v.column5, input
     snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
+-- name: go_on
+-- row: id, lease_token, dispatch, lane_id, input, input_from, run_at, new lease_token
+UPDATE jobs SET lane_id = v.column4, input = v.column5, input_from = v.column6, run_at = v.column7, lease_token = v.column8,
+    dispatch = jobs.dispatch + 1, last_attempt_at = v.column7, attempt = 1, snoozes = 0, codes = NULL, suspect_count = 0,
+    crash_count = 0, progress = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
+
 -- name: requeue
 -- row: id, lease_token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count
 UPDATE jobs SET status = 'queued', run_at = v.column4, attempt = v.column5, snoozes = v.column6, codes = v.column7,
