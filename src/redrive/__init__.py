@@ -7,7 +7,8 @@ Where things are:
     rules/     what each client library's errors mean, one small file per library
     store/     where jobs live
     engine/    the imperative shell: clocks, the classifier, guard, pipelines, the worker, the connection
-    testing/   virtual time for your tests
+    ops/       what operators do: look, pause, check, prune, back up
+    testing/   virtual time, pipelines without a store, injected faults, the conformance suite of stores
     cli/       the `redrive` command
 
 Everything a user needs is a name of this package; the documented submodules are `redrive.errors` and `redrive.testing`.

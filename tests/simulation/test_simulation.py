@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 
 import pytest
@@ -59,9 +59,11 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
 
 
 def answered_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    async def hopeful(self: Worker, question: Callable[[], object]) -> object:
+    async def hopeful(
+        self: Worker, question: Callable[[], object], asked: Awaitable[object] | None = None
+    ) -> object:
         try:
-            return await self._ask(question)
+            return await (self._ask(question) if asked is None else asked)
         except StoreUnavailableError:
             return None
 

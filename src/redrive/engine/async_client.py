@@ -63,6 +63,14 @@ class AsyncJob:
         await self.wait(timeout)
         return await asyncio.to_thread(self._job.result, 0)
 
+    async def attempts(self) -> list[dict[str, object]]:
+        """Return every attempt of this job; see `Job.attempts`."""
+        return await asyncio.to_thread(self._job.attempts)
+
+    async def events(self) -> list[dict[str, object]]:
+        """Return every arrow this job has gone along; see `Job.events`."""
+        return await asyncio.to_thread(self._job.events)
+
 
 class AsyncRedrive:
     """A connection to a store for async code; `async with redrive.connect(...)` gives one."""

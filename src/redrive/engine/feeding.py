@@ -62,11 +62,13 @@ async def drive_run(
     driver = Driver(
         store, pipeline, run, options, clock=clock, concurrency=how.concurrency, on_progress=on_progress
     )
-    await serve(store, [pipeline], how, beside=lambda worker, ask: driver.drive(items, worker, ask))
-    report = book.report(run)
-    if report.status == RunStatus.PAUSED:
-        # What was in a stage when the run was paused has come back since.
-        book.pause_items(run)
+    try:
+        await serve(store, [pipeline], how, beside=lambda worker, ask: driver.drive(items, worker, ask))
+    finally:
+        report = book.report(run)
+        if report.status == RunStatus.PAUSED:
+            # What was in a stage when the run was paused has come back since.
+            book.pause_items(run)
     if report.status == RunStatus.ABORTED:
         rate = report.dead / max(1, report.succeeded + report.dead)
         raise FailureBudgetExceededError(run=run, sentence=report.reason or "", rate=rate, report=report)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -20,7 +21,9 @@ from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Slots
 from redrive.store.protocol import Claimed, Exchange, LaneId, Settlement, Store, Want
 
-LANE_SHIFT = 40
+COMMIT_MAX: Final = 512
+"""Outcomes, and claims, of one commit. When very many stages end at once, the first places are filled again all the sooner."""
+LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; above stands the lane whose probe a token claims."""
 
 
@@ -54,8 +57,8 @@ class Journal:
         return not self._done
 
     def take(self) -> tuple[list[Settlement], int]:
-        """Return what is to be committed now, and the token of the commit."""
-        done, self._done = self._done, []
+        """Return what is to be committed now, the oldest first, and the token of the commit."""
+        done, self._done = self._done[:COMMIT_MAX], self._done[COMMIT_MAX:]
         return done, next(self._tokens)
 
     def drop(self) -> None:

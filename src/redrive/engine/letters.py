@@ -55,8 +55,8 @@ def as_failure(exc: BaseException) -> Exception:
         return exc
     what = f"called sys.exit({exc.code!r})" if isinstance(exc, SystemExit) else f"raised {type(exc).__name__}"
     failure = RuntimeError(f"the stage {what}")
-    failure.__cause__ = exc
-    return failure
+    # Not its cause: what stands there is an ending of programs, and would be classified as one.
+    return failure.with_traceback(exc.__traceback__)
 
 
 def safe_message(failure: Failure, job: Claimed) -> str:

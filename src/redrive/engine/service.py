@@ -10,8 +10,9 @@ import asyncio
 import os
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from redrive.engine.clock import fresh_name
@@ -29,7 +30,8 @@ from redrive.engine.threads import StageThreads, StoreThread
 from redrive.engine.worker import Ending, Means, Worker
 from redrive.store.protocol import About, Settlement, Store
 
-WATCH_SECONDS = 0.02
+TURN_SECONDS = 0.0005
+WATCH_SECONDS = 0.01
 """How often an idle worker looks whether anybody has changed the store."""
 
 
@@ -66,6 +68,7 @@ async def serve(
 
     async with AsyncExitStack() as stack:
         stack.enter_context(jobs_in_log_records())
+        stack.enter_context(_short_turns())
         given = await open_resources(stack, pipelines)
         means = _means(stack, options)
         worker = Worker(
@@ -90,6 +93,17 @@ async def serve(
         if beside is None:
             return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
         return await _run_with(worker, beside(worker, means.ask_store))
+
+
+@contextmanager
+def _short_turns() -> Generator[None]:
+    """Let threads take turns more often: the store's thread needs the interpreter for a moment between any two statements."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, TURN_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _means(stack: AsyncExitStack, options: Options) -> Means:

@@ -97,11 +97,15 @@ class Slots:
         return self._in_use[lane]
 
     def put(self, jobs: Iterable[Claimed]) -> None:
-        """Take claimed jobs, and start as many as there are free places."""
+        """Take claimed jobs; `fill` starts them."""
         for job in jobs:
             self._ready.append(job)
             self._in_use[job.lane] += 1
-        self._fill()
+
+    def fill(self) -> None:
+        """Start as many of the waiting jobs as there are free places."""
+        while self._ready and len(self._running) + self._orphans < self._concurrency:
+            self._start(self._ready.popleft())
 
     def drop_waiting(self) -> None:
         """Forget the jobs that were not started; their lease goes back with the worker's."""
@@ -148,10 +152,6 @@ class Slots:
         self._running.clear()
         return [dispatch for dispatch in cut_off if not dispatch.is_ending]
 
-    def _fill(self) -> None:
-        while self._ready and len(self._running) + self._orphans < self._concurrency:
-            self._start(self._ready.popleft())
-
     def _start(self, job: Claimed) -> None:
         lane = self._lanes[job.lane]
         dispatch = self._runner.begin(job, lane)
@@ -194,7 +194,7 @@ class Slots:
             if not dispatch.is_abandoned:
                 self._in_use[dispatch.job.lane] -= 1
             self.ended += 1
-            self._fill()
+            self.fill()
 
     async def _run(self, dispatch: Dispatch) -> None:
         try:
@@ -229,7 +229,7 @@ class Slots:
             self._orphans -= 1
             if dispatch.is_abandoned:
                 self._in_use[dispatch.job.lane] -= 1
-            self._fill()
+            self.fill()
             self._on_room()
             return
         try:

@@ -120,10 +120,10 @@ class StoreThread:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="redrive-store")
 
-    async def ask(self, question: Callable[[], object]) -> object:
-        """Ask the store."""
+    def ask(self, question: Callable[[], object]) -> asyncio.Future[object]:
+        """Ask the store; it is at work when this returns, and the future brings its answer."""
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, context.run, question)
+        return asyncio.get_running_loop().run_in_executor(self._thread, context.run, question)
 
     def close(self) -> None:
         """Wait for the last answer, and end the thread."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
-from redrive.engine.journal import Journal
+from redrive.engine.journal import COMMIT_MAX, Journal
 from redrive.engine.outcomes import Dispatch, Lane, settle_cut_off
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.resources import Given, resources_for
@@ -208,28 +208,34 @@ class Worker:
         for dispatch in cut_off:
             dispatch.ended_at = now
             self._journal.add(settle_cut_off(dispatch))
-        done, token = self._journal.take()
         try:
-            if done:
-                await self._ask(
-                    lambda: self._store.exchange(self._name, done, Want((), 0), now=now, token=token)
-                )
+            while not self._journal.is_empty:
+                done, token = self._journal.take()
+                exchange = functools.partial(self._store.exchange, now=now, token=token)
+                await self._ask(functools.partial(exchange, self._name, done, Want((), 0)))
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
             logger.warning("worker %s: its leases are left to end by themselves: %s", self._name, error)
 
     async def _exchange(self) -> bool:
         """Commit what is done and start what comes next; say whether there was anything."""
-        room = 0 if self._stops else max(0, self.slots.room(self._ahead))
+        room = 0 if self._stops else min(max(0, self.slots.room(self._ahead)), COMMIT_MAX)
         if self._journal.is_empty and not room:
+            self.slots.fill()
             return False
         done, token = self._journal.take()
-        answer = await self._insist(lambda: self._commit(done, room, token))
+        commit = functools.partial(self._commit, done, room, token)
+        # The store is at work already while the jobs that the last commit brought are started.
+        asked = self._means.ask_store(commit)
+        self.slots.fill()
+        answer = await self._insist(commit, asked)
         if answer is None:
             return True
         self.committed_at = self._runtime.clock.monotonic()
-        # As many stages as ended from one commit to the next may wait here, so that places are refilled while a commit goes on.
-        self._ahead = min(self._concurrency, self.slots.ended - self._ended)
+        # As many stages as ended from one commit to the next may wait here, so that places are refilled while a commit goes on;
+        # a short commit in between must not make it forget how many that can be.
+        ended = max(self.slots.ended - self._ended, self._ahead * 3 // 4)
+        self._ahead = min(self._concurrency, ended)
         self._ended = self.slots.ended
         if not answer.is_known:
             self._die()
@@ -253,11 +259,15 @@ class Worker:
         want = self._journal.want(self.slots, room, now)
         return self._journal.commit(self._name, done, want, now=now, token=token)
 
-    async def _insist(self, question: Callable[[], T]) -> T | None:
-        """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile."""
-        while not self._is_dead and self._stops <= 1:
+    async def _insist(self, question: Callable[[], T], asked: Awaitable[object] | None = None) -> T | None:
+        """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile.
+
+        `asked` is the question on its way already.
+        """
+        while asked is not None or (not self._is_dead and self._stops <= 1):
             try:
-                return await self._ask(question)
+                first, asked = asked, None
+                return await self._ask(question) if first is None else cast("T", await first)
             except StoreUnavailableError as error:
                 logger.warning(
                     "worker %s: the store did not answer and is asked again: %s", self._name, error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Container, Iterable
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -17,14 +18,14 @@ from msgspec import Raw, Struct
 from redrive.store.protocol import Claimed, JobId, LaneId, Want
 from redrive.store.queries import statements_of
 
-PRIORITIES: Final = range(10)
-
 _SQL: Final = statements_of("sqlite")
 
 
 class _Row(Struct, frozen=True, array_like=True):
     """A claimed job as its row says it; a large input is found under the dispatch whose output it is."""
 
+    priority: int
+    run_at: float
     id: JobId
     token: int
     dispatch: int
@@ -41,6 +42,7 @@ class _Row(Struct, frozen=True, array_like=True):
     input_from: int | None = None
 
 
+_TURN: Final = attrgetter("priority", "run_at", "id")
 _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
 
@@ -53,12 +55,8 @@ def claim(
         if lane in paused:
             continue
         room = min(left, want.limits.get(lane, left))
-        for priority in PRIORITIES:
-            if room <= 0:
-                break
-            taken = db.execute(_SQL["claim"], (token, worker, now, now, lane, priority, now, room)).rowcount
-            room -= taken
-            left -= taken
+        if room > 0:
+            left -= db.execute(_SQL["claim"], (token, worker, now, lane, room)).rowcount
     return () if left == want.limit else in_order(want, claimed(db, worker, token))
 
 
@@ -68,16 +66,17 @@ def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
     return tuple(sorted(jobs, key=lambda job: places.get(job.lane, len(places))))
 
 
-def claimed(db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:
-    """Return what a worker holds under a token: of each lane the urgent first, then those that were due earlier."""
-    (text,) = db.execute(_SQL["claimed"], (worker, token)).fetchone()
+def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None = None) -> tuple[Claimed, ...]:
+    """Return what a worker holds under a token, or under either of two: the urgent first, then those that were due earlier."""
+    (text,) = db.execute(_SQL["claimed"], (worker, token, other)).fetchone()
     if text is None:
         return ()
     try:
-        return tuple([_claimed_of(db, row) for row in _DECODE(f"[{text}]")])
+        rows = sorted(_DECODE(f"[{text}]"), key=_TURN)
+        return tuple([_claimed_of(db, row) for row in rows])
     except msgspec.DecodeError:
         # One value is no JSON, whoever put it there: its job has to fail by itself, and must not keep the others waiting.
-        return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token))])
+        return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token, other))])
 
 
 def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:

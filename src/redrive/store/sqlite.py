@@ -14,14 +14,13 @@ import sqlite3
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import product
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreUnavailableError
-from redrive.store.claiming import PRIORITIES, claim, claimed, in_order
+from redrive.store.claiming import claim, claimed, in_order
 from redrive.store.migrations import newest, pending
 from redrive.store.protocol import (
     INLINE_MAX,
@@ -162,10 +161,10 @@ class SqliteStore:
         """See `Store.outlook`."""
         due: dict[LaneId, float] = {}
         with self._reading() as db:
-            for lane, priority in product(lanes, PRIORITIES):
-                (at,) = db.execute(_SQL["next_due_at"], (lane, priority)).fetchone()
+            for lane in lanes:
+                (at,) = db.execute(_SQL["next_due_at"], (lane,)).fetchone()
                 if at is not None:
-                    due[lane] = min(at, due.get(lane, at))
+                    due[lane] = at
             held = sum(db.execute(_SQL["held"], (lane,)).fetchone()[0] for lane in lanes)
             paused = frozenset(LaneId(row[0]) for row in db.execute(_SQL["paused"]))
         return Outlook(due=due, held=held, paused=paused)
@@ -217,7 +216,7 @@ class SqliteStore:
 
     def _claimed_before(self, db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:
         """Return what this token has taken already, when the answer to it was lost."""
-        return claimed(db, worker, token) + claimed(db, worker, token | ONWARD)
+        return claimed(db, worker, token, token | ONWARD)
 
     def _is_worth_a_commit(self, worker: str, want: Want, now: float, token: int) -> bool:
         """Say whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
@@ -230,7 +229,7 @@ class SqliteStore:
                 return False
             paused = {row[0] for row in db.execute(_SQL["paused"])}
             lanes = [lane for lane in want.lanes if lane not in paused and want.limits.get(lane, 1) > 0]
-            due = (db.execute(_SQL["next_due_at"], pair).fetchone()[0] for pair in product(lanes, PRIORITIES))
+            due = (db.execute(_SQL["next_due_at"], (lane,)).fetchone()[0] for lane in lanes)
             return any(at is not None and at <= now for at in due)
 
     def _migrate(self) -> None:

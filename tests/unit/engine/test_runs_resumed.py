@@ -161,7 +161,7 @@ def test_items_of_a_paused_run_wait_for_somebody_and_say_so(
         if is_broken:
             raise LookupError("gone")
 
-    slow = one_stage(_always_later, retry=RetryPolicy(50, Backoff.fixed(1_000_000)))
+    slow = one_stage(_always_later, retry=RetryPolicy(2, Backoff.fixed(1_000)))
     with pytest.raises(LookupError):
         filed.run(slow, source(is_broken=True))
 
@@ -172,13 +172,18 @@ def test_items_of_a_paused_run_wait_for_somebody_and_say_so(
     assert filed.work([slow], until_idle=True, hold_max=0) == "held"
 
 
-def test_items_that_were_in_a_stage_when_their_run_is_paused_wait_as_well(filed: Redrive) -> None:
-    is_paused = threading.Event()
+@pytest.mark.parametrize("by", ["budget", "source"])
+def test_items_that_were_in_a_stage_when_their_run_is_paused_wait_as_well(
+    filed: Redrive, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(feeding, "BATCH", 1)
+    is_going, is_paused = threading.Event(), threading.Event()
     finished: list[int] = []
 
     def first(number: int) -> int:
         if number:
             raise PermissionError(13, "denied")
+        is_going.set()
         assert is_paused.wait(10)
         return number
 
@@ -188,8 +193,19 @@ def test_items_that_were_in_a_stage_when_their_run_is_paused_wait_as_well(filed:
 
     pipeline = Pipeline("shop", [stage(first), stage(name="second")(finished.append)])
     budget = FailureBudget(max_rate=0.1, check_every=5, on_exceeded="pause")
-    report = filed.run(pipeline, range(6), failure_budget=budget, on_progress=look)
-    assert (report.status, report.open) == ("paused", 1)
+
+    def source() -> Iterator[int]:
+        yield from range(6)
+        assert is_going.wait(10)
+        raise LookupError("gone")
+
+    if by == "budget":
+        filed.run(pipeline, range(6), failure_budget=budget, on_progress=look)
+    else:
+        with pytest.raises(LookupError):
+            filed.run(pipeline, source(), failure_budget=None, on_progress=look)
+    (report,) = filed.runs.latest()
+    assert report.status == "paused"
 
     assert filed.work([pipeline], until_idle=True) == "held"
     assert finished == []

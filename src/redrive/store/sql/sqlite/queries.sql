@@ -55,28 +55,45 @@ WHERE worker_id = ? AND status = 'processing';
 SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 
 -- name: claim
-UPDATE jobs SET status = 'processing', lease_token = ?, worker_id = ?, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, ?), last_attempt_at = ?
+-- One probe of the index per priority: those that are not due yet are never looked at, however many there are.
+UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
+    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
 WHERE id IN (
-    SELECT id FROM jobs WHERE lane_id = ? AND status = 'queued' AND priority = ? AND run_at <= ?
-    ORDER BY run_at, id LIMIT ?
+    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 0 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 1 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 2 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 3 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 4 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 5 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 6 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 7 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 8 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 9 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    LIMIT ?5
 );
 
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
-SELECT group_concat(
-    '[' || id || ',' || lease_token || ',' || dispatch || ',' || lane_id || ',' || attempt || ',' || round || ',' || snoozes
-    || ',' || suspect_count || ',' || crash_count || ',' || cancel_asked || ',' || coalesce(expires_at, 'null') || ','
-    || coalesce(CAST(codes AS TEXT), 'null') || ','
-    || CASE WHEN input IS NOT NULL THEN CAST(input AS TEXT) WHEN input_from = 0 AND payload IS NOT NULL THEN CAST(payload AS TEXT)
-    ELSE 'null,' || input_from END || ']')
-FROM (SELECT * FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY priority, run_at, id);
+SELECT group_concat(format('[%d,%!.17g,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s]', priority, run_at, id, lease_token, dispatch, lane_id,
+    attempt, round, snoozes, suspect_count, crash_count, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
+    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null,' || input_from END))
+FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
 
 -- name: claimed_rows
 SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, cancel_asked, expires_at, codes,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
     ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
-FROM jobs WHERE worker_id = ? AND status = 'processing' AND lease_token = ? ORDER BY priority, run_at, id;
+FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
 
 -- name: large_value
 SELECT value FROM job_values WHERE job_id = ? AND dispatch = ?;
@@ -139,7 +156,18 @@ INSERT INTO outbox (lane_id, job_id, dispatch, due_at) VALUES (?, ?, ?, ?);
 SELECT 1 FROM attempts WHERE job_id = ? AND dispatch = ? AND outcome <> 'crashed';
 
 -- name: next_due_at
-SELECT min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' AND priority = ?;
+SELECT min(at) FROM (
+    SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 0
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 1
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 2
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 3
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 4
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 5
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 6
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 7
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 8
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 9
+);
 
 -- name: held
 SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = ?;

@@ -101,6 +101,7 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_ready ON jobs (lane_id, priority, run_at, id) WHERE status = 'queued';
 CREATE INDEX jobs_leased ON jobs (worker_id, lease_token) WHERE status = 'processing';
 CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND cancel_asked = 1;
+CREATE INDEX jobs_failed ON jobs (id) WHERE status = 'failed';
 CREATE UNIQUE INDEX jobs_key ON jobs (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete');
 CREATE UNIQUE INDEX jobs_of_run ON jobs (run_id, ordinal) WHERE run_id IS NOT NULL;
 
