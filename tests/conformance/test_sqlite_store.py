@@ -103,9 +103,7 @@ def test_the_database_itself_keeps_the_invariants(store: SqliteStore, path: Path
 
 
 def test_the_claim_is_an_index_search_never_a_scan_or_a_sort(store: SqliteStore) -> None:
-    plan = store.read(
-        "EXPLAIN QUERY PLAN " + statements_of("sqlite")["claim"], (1, "w1", NOW, 1, 10)
-    )
+    plan = store.read("EXPLAIN QUERY PLAN " + statements_of("sqlite")["claim"], (1, "w1", NOW, 1, 10))
     steps = " | ".join(str(row[-1]) for row in plan)
 
     assert "SEARCH jobs USING INDEX jobs_ready (lane_id=? AND priority=? AND run_at<?)" in steps

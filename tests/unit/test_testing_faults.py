@@ -247,8 +247,8 @@ def test_marks_are_claimed_once_and_counted(where: str, tmp_path: Path) -> None:
 
 
 def test_a_fault_for_a_stage_that_does_not_exist_names_those_that_do() -> None:
-    with pytest.raises(ConfigurationError, match=r"reveiw.*Its stages: fetch, review\."):
-        run_inline(flow, 1, faults=Faults().crash("reveiw"))
+    with pytest.raises(ConfigurationError, match=r"reviiew.*Its stages: fetch, review\."):
+        run_inline(flow, 1, faults=Faults().crash("reviiew"))
 
 
 def test_a_code_that_does_not_exist_names_those_that_do() -> None:

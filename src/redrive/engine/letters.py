@@ -49,14 +49,20 @@ class Trouble:
         return "".join(traceback.format_exception(self.exc)), frames_of(self.exc)
 
 
+class StageEndingError(RuntimeError):
+    """A stage tried to end the program. What it raised is no cause of this error: it would be classified as what it is."""
+
+    def __init__(self, message: str, ending: BaseException) -> None:
+        super().__init__(message)
+        self.ending = ending
+
+
 def as_failure(exc: BaseException) -> Exception:
     """Return what a stage raised as an ordinary failure: a stage that ends the program has failed, and the worker goes on."""
     if isinstance(exc, Exception):
         return exc
     what = f"called sys.exit({exc.code!r})" if isinstance(exc, SystemExit) else f"raised {type(exc).__name__}"
-    failure = RuntimeError(f"the stage {what}")
-    # Not its cause: what stands there is an ending of programs, and would be classified as one.
-    return failure.with_traceback(exc.__traceback__)
+    return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
 
 
 def safe_message(failure: Failure, job: Claimed) -> str:

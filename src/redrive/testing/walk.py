@@ -20,6 +20,7 @@ import msgspec
 from redrive.core.breaker import Breaker
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT
+from redrive.engine.letters import StageEndingError
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.pipeline import Event, Pipeline
 from redrive.engine.resources import Given, open_resources
@@ -210,8 +211,8 @@ async def _at_once(question: Callable[[], object]) -> object:
 
 def _beneath(ended: bytes | Exception) -> BaseException | None:
     """Return what a stage raised that a worker would take for a failure, and a test means: a crash, its own end, an interrupt."""
-    cause = ended.__cause__ if isinstance(ended, Exception) else None
-    return None if isinstance(cause, Exception | SystemExit | asyncio.CancelledError) else cause
+    ending = ended.ending if isinstance(ended, StageEndingError) else None
+    return None if isinstance(ending, SystemExit | asyncio.CancelledError) else ending
 
 
 def _first(payload: bytes, lane: LaneId) -> Claimed:

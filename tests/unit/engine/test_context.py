@@ -330,7 +330,7 @@ def test_what_a_stage_says_about_its_progress_never_stops_the_heartbeat(
         going = asyncio.Event()
 
         async def read(_number: int, ctx: Context) -> None:
-            ctx.progress(1, text="caf\udce9.txt")
+            ctx.progress(1, text="na\udcefve.txt")
             going.set()
             await asyncio.Event().wait()
 
@@ -342,4 +342,4 @@ def test_what_a_stage_says_about_its_progress_never_stops_the_heartbeat(
             leases_of(store, clock, worker).beat(worker.name)
 
     bounded(scene())
-    assert str(store.read("SELECT progress FROM jobs")[0][0]).startswith("1 caf")
+    assert str(store.read("SELECT progress FROM jobs")[0][0]).startswith("1 na")

@@ -17,7 +17,7 @@ from redrive.core.redact.judgement import secret_of
 from redrive.core.redact.marks import MARK, Marks
 from redrive.core.redact.named import Named
 from redrive.core.redact.names import NAME_CHARACTERS, Telling, telling
-from redrive.core.redact.plain import PLAIN, judged_plainly
+from redrive.core.redact.plain import NOTHING_PLAIN, PLAIN, judged_plainly
 from redrive.core.redact.repeats import REPEATS_FROM, Judged, Repeats
 from redrive.core.redact.spans import Span, bare_span, whole_span
 from redrive.core.redact.values import is_guarded
@@ -25,6 +25,9 @@ from redrive.core.redact.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
 
 NAME_MAX: Final = 64
 """A name is read this far to the left of its stem."""
+
+TAIL_MAX: Final = 48
+"""And this far to the right of where its stem starts."""
 
 QUERY_VALUE_MIN: Final = 8
 """A query parameter such as `key` or `code` is a secret from this length on."""
@@ -38,6 +41,7 @@ _STEMS: Final = tuple(
 )
 # Names of other scripts, in lower case; most texts hold none of their letters.
 _FOREIGN: Final = re.compile("|".join(sorted(FOREIGN_PASSWORDS | FOREIGN_SECRETS, key=len, reverse=True)))
+_QUERY_SIGNS: Final = ("?", "&")
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
 # Most uncertain names are followed by something short; this look costs less than a judgement.
 _LONG_AHEAD: Final = re.compile(
@@ -46,18 +50,33 @@ _LONG_AHEAD: Final = re.compile(
 # What only stands next to a name must look random, which takes such a run.
 _RUN_AHEAD: Final = re.compile(r"(?:[bBuUrRfF]{1,2}(?=\W))?(?:&#0?39;|&quot;|\W){0,20}[\w+/=.~:-]{16}")
 _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)")
+# The same from the stem on, for the common carriers: most names of a second round are passed over by this.
+_HIDDEN_NEXT: Final = re.compile(
+    rf"[\w-]{{0,48}}+(?:[\"'`]?[ ]?[=:][ ]?|[\"'],[ ]?|[ ](?:(?:is|was|set to)[ ])?)\\?[\"']?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)"
+    rf"|[\w-]{{0,48}}+>[{MARK}]<"
+)
+_TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
+# Words that only the word before them, or their place in a query string, makes telling.
+_SHORT_NAMES: Final = frozenset({"key", "keys", "code", "pass"})
+_SHORT: Final = 4
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 
 def redact_assignments(text: str, marks: Marks) -> str:
     """Put a mark in place of every literal value whose name announces a secret."""
     hits = _hits(text)
+    if not hits:
+        return text
+    hidden = None if text.isascii() else _HIDDEN_NEXT.match
     judge = Repeats(text, _judge).judge if len(hits) >= REPEATS_FROM else partial(_judge, text)
     pieces: list[str] = []
     done = 0
     looked_at = 0
     for hit in hits:
         if hit < looked_at:
+            continue
+        if hidden and (passed := hidden(text, hit)):
+            looked_at = passed.end()
             continue
         judged = judge(max(done, hit - NAME_MAX), hit)
         if judged is None:
@@ -77,15 +96,42 @@ def redact_assignments(text: str, marks: Marks) -> str:
 def _judge(text: str, floor: int, hit: int) -> Judged | None:
     """Say what stands around a stem; None when nothing that could be a name does."""
     plain = PLAIN.match(text, hit)
-    judged = None if plain is None else judged_plainly(text, floor, hit, plain)
-    if judged is not None:
-        return judged
-    after = AFTER_NAME.match(text, hit)
+    if plain is None:
+        tail = _TAIL.match(text, hit)
+        end = tail.end() if tail else hit
+        if end - hit > TAIL_MAX:
+            # No stem is looked at until the end of this run is near enough to be the end of a name.
+            return Judged(end - TAIL_MAX, hit, None)
+    else:
+        end = plain.end(1)
+        if plain.lastindex != NOTHING_PLAIN and (judged := judged_plainly(text, floor, hit, plain)):
+            return judged
+    start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
+    before = text[start - 1 : start]
+    if before == "%" and text.startswith(("%5B", "%5b"), start - 1):
+        start += 2
+        before = text[start - 1]
+    if before == "/" and text.startswith(">", end):
+        # The end of an element.
+        return Judged(end, end, None)
+    name = text[start:end]
+    said = _said(text, floor, start, name, before)
+    after = None if said is None and before not in _QUERY_SIGNS else AFTER_NAME.match(text, hit)
     if after is None:
-        return None
-    # A value that is a mark as a whole was hidden before; most names of a second round are followed by one.
-    found = None if _HIDDEN.match(text, after.end()) else _secret_at(text, floor, hit, after)
-    return Judged(after.end("tail"), after.end(), found)
+        return Judged(end, end, None)
+    # A value that is a mark as a whole was hidden before.
+    is_hidden = _HIDDEN.match(text, after.end()) is not None
+    found = None if is_hidden else _secret_at(text, start, name, said, after)
+    return Judged(end, after.end(), found)
+
+
+def _said(text: str, floor: int, start: int, name: str, before: str) -> Telling | None:
+    """Return what the name that starts at `start` says about its value."""
+    if before == " " and len(name) <= _SHORT and name.lower() in _SHORT_NAMES:
+        # In running text the words of a name are set apart: `API key: ...`.
+        word = text[floor : start - 1].rpartition(" ")[2]
+        return telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
+    return telling(name.strip("-."))
 
 
 def _hits(text: str) -> list[int]:
@@ -106,23 +152,16 @@ def _hits(text: str) -> list[int]:
     return hits
 
 
-def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[Span, str] | None:
-    """Return the secret that follows the name around `hit`, with its kind."""
-    start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
-    if text.startswith(("%5B", "%5b"), start - 1):
-        start += 2
-    name = text[start : after.end("tail")]
+def _secret_at(
+    text: str, start: int, name: str, said: Telling | None, after: re.Match[str]
+) -> tuple[Span, str] | None:
+    """Return the secret that follows the name at `start`, with its kind."""
     before = text[start - 1 : start]
     carrier = carrier_of(after, before, name)
     if carrier is None:
         return None
-    if before in ("?", "&") and name in _QUERY_NAMES and carrier is Carrier.ASSIGNED:
+    if before in _QUERY_SIGNS and name in _QUERY_NAMES and carrier is Carrier.ASSIGNED:
         return _query_value(text, after.end())
-    said = telling(name.strip("-."))
-    if before == " " and name.lower() in ("key", "keys", "code", "pass"):
-        # In running text the words of a name are set apart: `API key: ...`.
-        word = text[floor : start - 1].rpartition(" ")[2]
-        said = telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
     if said is None or _is_reference(text, start, before, after.end()):
         return None
     if not said.certain and carrier is Carrier.NEXT_TO and name.lower().endswith("key"):
@@ -130,7 +169,7 @@ def _secret_at(text: str, floor: int, hit: int, after: re.Match[str]) -> tuple[S
         return None
     if _is_too_short(text, after.end(), carrier, said):
         return None
-    return secret_of(Named(text, start, after, carrier, said))
+    return secret_of(Named(text, start, name, after, carrier, said))
 
 
 def _is_reference(text: str, start: int, before: str, value: int) -> bool:

@@ -7,6 +7,7 @@ What the children are called says nothing, so their values must look like passwo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -39,16 +40,23 @@ _PGPASS: Final = re.compile(
 def redact_blocks(text: str, marks: Marks) -> str:
     """Put a mark in place of the secrets that a block or a file of secrets holds."""
     if "ecrets" in text or "redentials" in text or "asswords" in text:
-        text = _YAML.sub(partial(_without_children, _YAML_CHILD, marks), text)
-        text = _JSON.sub(partial(_without_children, _JSON_CHILD, marks), text)
+        text = _YAML.sub(partial(_without_children, _YAML_CHILD, marks, {}), text)
+        text = _JSON.sub(partial(_without_children, _JSON_CHILD, marks, {}), text)
     is_told = ".pgpass" in text
     if is_told or ":5432:" in text or ":*:" in text:
-        text = _PGPASS.sub(partial(_without_password, marks, is_told=is_told), text)
+        is_secret = partial(_is_password, is_told=is_told)
+        text = _PGPASS.sub(partial(_without_password, marks, {}, is_secret), text)
     return text
 
 
-def _without_children(child: re.Pattern[str], marks: Marks, block: re.Match[str]) -> str:
-    return child.sub(partial(_without_child, marks), block[0])
+def _without_children(
+    child: re.Pattern[str], marks: Marks, seen: dict[str, str], block: re.Match[str]
+) -> str:
+    """Return a block without its secrets; the same block is read once."""
+    whole = block[0]
+    if whole not in seen:
+        seen[whole] = child.sub(partial(_without_child, marks), whole)
+    return seen[whole]
 
 
 def _without_child(marks: Marks, child: re.Match[str]) -> str:
@@ -63,10 +71,17 @@ def _is_secret(value: str) -> bool:
     return is_random(value) or is_guarded(value)
 
 
-def _without_password(marks: Marks, line: re.Match[str], *, is_told: bool) -> str:
+def _is_password(password: str, *, is_told: bool) -> bool:
+    return not is_inert(password) if is_told else is_guarded(password)
+
+
+def _without_password(
+    marks: Marks, seen: dict[str, bool], is_secret: Callable[[str], bool], line: re.Match[str]
+) -> str:
     password = line[1]
-    is_secret = not is_inert(password) if is_told else is_guarded(password)
-    return _marked(marks.redacted("password"), line, 1) if is_secret else line[0]
+    if password not in seen:
+        seen[password] = is_secret(password)
+    return _marked(marks.redacted("password"), line, 1) if seen[password] else line[0]
 
 
 def _marked(mark: str, found: re.Match[str], group: int) -> str:

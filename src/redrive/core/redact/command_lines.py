@@ -37,38 +37,40 @@ def _apart(letters: str) -> str:
     return rf"{_BEFORE}-{letters}{_GAP}({_WORD})"
 
 
-FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
-    # The letters a flag may start with, the commands that know it, and where the password stands.
-    ("uUpa", r"curl|wget|etcdctl|jenkins-cli(?:\.jar)?|https?|httpie|xh|hey", _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)"),
-    ("A", "ab", _BEFORE + _USER % "A"),
-    ("sd", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
-    ("E-c", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
-    ("p", r"(?:mysql|mariadb)[\w-]{0,24}", rf"{_BEFORE}-p({_WORD})"),
-    ("p", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
-    ("h", "rar", rf"{_BEFORE}-hp({_WORD})"),
+FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
+    # The letters a flag may start with, a piece of every command that knows it, those commands, and where the password stands.
+    ("uUpa", "curl wget etcdctl jenkins-cli http xh hey", r"curl|wget|etcdctl|jenkins-cli(?:\.jar)?|https?|httpie|xh|hey", _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)"),
+    ("A", "ab", "ab", _BEFORE + _USER % "A"),
+    ("sd", "skopeo", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
+    ("E-c", "curl", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
+    ("p", "mysql mariadb", r"(?:mysql|mariadb)[\w-]{0,24}", rf"{_BEFORE}-p({_WORD})"),
+    ("p", "7z rar", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
+    ("h", "rar", "rar", rf"{_BEFORE}-hp({_WORD})"),
     (
         "p",
+        "login sshpass mongo twine rabbitmqadmin cqlsh cypher-shell snowsql beeline rdesktop ncftp evil-winrm psexec crackmapexec"
+        " netexec nxc certutil security xmrig influx",
         f"{_COMMANDS_WITH_LOGIN}|{_COMMANDS_WITH_P}",
         _flag("p"),
     ),
-    ("p", "useradd|usermod", _apart("p")),
-    ("P", "sqlcmd|bcp|isql|tsql|zip|unzip|ipmitool|mosquitto_(?:pub|sub|rr)|ssh-keygen|security", _flag("P")),
-    ("N", "ssh-keygen", _flag("N")),
-    ("w", r"ldap\w{1,12}|vsql", _flag("w")),
-    ("s", "ldappasswd", _flag("s")),
-    ("a", "redis-cli", _apart("a")),
-    ("k", "openssl", _apart("k")),
-    ("k", r"gem(?= push)|dotnet(?= nuget)", _apart("k")),
-    ("cAX", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _apart("[cAX]")),
-    ("t", "influx", _apart("t")),
-    ("sdk", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
-    ("x", "sendemail|sendEmail", _apart("xp")),
-    ("uo", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
-    ("U", "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool", rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})"),
-    ("u", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
+    ("p", "useradd usermod", "useradd|usermod", _apart("p")),
+    ("P", "sql bcp zip ipmitool mosquitto_ ssh-keygen security", "sqlcmd|bcp|isql|tsql|zip|unzip|ipmitool|mosquitto_(?:pub|sub|rr)|ssh-keygen|security", _flag("P")),
+    ("N", "ssh-keygen", "ssh-keygen", _flag("N")),
+    ("w", "ldap vsql", r"ldap\w{1,12}|vsql", _flag("w")),
+    ("s", "ldappasswd", "ldappasswd", _flag("s")),
+    ("a", "redis-cli", "redis-cli", _apart("a")),
+    ("k", "openssl", "openssl", _apart("k")),
+    ("k", "gem dotnet", r"gem(?= push)|dotnet(?= nuget)", _apart("k")),
+    ("cAX", "snmp", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _apart("[cAX]")),
+    ("t", "influx", "influx", _apart("t")),
+    ("sdk", "keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
+    ("x", "sendemail sendEmail", "sendemail|sendEmail", _apart("xp")),
+    ("uo", "pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
+    ("U", "smb rpcclient net nmblookup", "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool", rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})"),
+    ("u", "lftp", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
     # `-b` takes the password as the last word; `-n` leaves out the file before the user.
-    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
-    ("bcnBmsdC", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})"),
+    ("bcnBmsdC", "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
+    ("bcnBmsdC", "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})"),
 )  # fmt: skip
 
 _DATABASE_USER: Final = r"(?<=[\s'\"=])[\w.$-]{1,64}/([^\s@/'\"]{1,128})(?=[@\s'\"]|\Z)"

@@ -28,8 +28,13 @@ _INSIDE: Final = re.compile(r"[\w-]")
 
 _BY_FLAG: Final = tuple(
     # No condition stands before the names, so that the search can skip by their first letters.
-    (frozenset(letters), re.compile(rf"(?:{commands})(?=[ \t\"']){_LINE}"), re.compile(flag))
-    for letters, commands, flag in FLAGS
+    (
+        frozenset(letters),
+        tuple(needles.split()),
+        re.compile(rf"(?:{commands})(?=[ \t\"']){_LINE}"),
+        re.compile(flag),
+    )
+    for letters, needles, commands, flag in FLAGS
 )
 _BY_NEEDLE: Final = tuple(
     (needle, re.compile(command + _LINE), re.compile(place)) for needle, command, place in PLACES
@@ -42,12 +47,12 @@ def redact_commands(text: str, marks: Marks) -> str:
     # A dash inside a word, as in most logs, starts no flag.
     if " -" in text or "'-" in text or '"-' in text:
         letters = frozenset(_FLAG.findall(text))
-        for flags, command, flag in _BY_FLAG:
-            if not flags.isdisjoint(letters):
-                text = command.sub(partial(_without_secrets, flag, marks), text)
+        for flags, needles, command, flag in _BY_FLAG:
+            if not flags.isdisjoint(letters) and any(map(text.__contains__, needles)):
+                text = command.sub(partial(_without_secrets, flag, marks, {}), text)
     for needle, command, place in _BY_NEEDLE:
         if needle in text:
-            text = command.sub(partial(_without_secrets, place, marks), text)
+            text = command.sub(partial(_without_secrets, place, marks, {}), text)
     if "|" in text or "<<<" in text:
         for needle, pipe in _BY_PIPE:
             if needle in text:
@@ -55,10 +60,16 @@ def redact_commands(text: str, marks: Marks) -> str:
     return text
 
 
-def _without_secrets(flag: re.Pattern[str], marks: Marks, line: re.Match[str]) -> str:
+def _without_secrets(
+    flag: re.Pattern[str], marks: Marks, seen: dict[str, str], line: re.Match[str]
+) -> str:
+    """Return the line of a command without its passwords; the same line is read once."""
+    whole = line[0]
     if _INSIDE.match(line.string, max(0, line.start() - 1), line.start()):
-        return line[0]
-    return flag.sub(partial(_without_secret, marks), line[0])
+        return whole
+    if whole not in seen:
+        seen[whole] = flag.sub(partial(_without_secret, marks), whole)
+    return seen[whole]
 
 
 def _without_secret(marks: Marks, found: re.Match[str]) -> str:

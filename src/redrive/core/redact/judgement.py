@@ -14,7 +14,7 @@ from redrive.core.redact.bare import bare_value
 from redrive.core.redact.carriers import Carrier
 from redrive.core.redact.lines import is_in_string
 from redrive.core.redact.named import Named
-from redrive.core.redact.names import telling
+from redrive.core.redact.names import is_telling
 from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span
 from redrive.core.redact.values import (
     is_expression,
@@ -31,6 +31,7 @@ _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"']\s{0,8}[)\]]")
 _CLOSED_KEY: Final = re.compile(r"[\"']\s{0,4}:")
 _COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
 _LISTED: Final = re.compile(r"\[\s{0,8}")
+_BRACKETS: Final = (")", "]", "}", ">")
 _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 
 
@@ -41,7 +42,8 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
         return block_span(text, position), said.kind
     if _closes_string(named):
         return None
-    if named.carrier is Carrier.ASSIGNED and (listed := _LISTED.match(text, position)):
+    is_listed = named.carrier is Carrier.ASSIGNED and text.startswith("[", position)
+    if is_listed and (listed := _LISTED.match(text, position)):
         return _listed_value(named, listed.end())
     span = quoted_span(text, position)
     if named.carrier is Carrier.PAIR and not _is_pair(named, span):
@@ -99,7 +101,8 @@ def _authorization(named: Named, span: Span | None) -> Span | None:
     if span.quoted:
         return span
     # The bracket that closes `{token}` or `${TOKEN}` ends a word without quotes.
-    return None if is_expression(value) or is_inert(value + text[span.end : span.end + 1]) else span
+    is_closed = text.startswith(_BRACKETS, span.end) and is_inert(value + text[span.end])
+    return None if is_closed or is_expression(value) else span
 
 
 def _is_quoted_secret(named: Named, value: str) -> bool:
@@ -121,6 +124,6 @@ def _is_field_name(named: Named, value: str) -> bool:
     """Tell whether a quoted word is the name of a field: in a list of names, or as the value of a constant."""
     if named.carrier is Carrier.PAIR or (named.said.kind == "cookie" and "cookie" in value.lower()):
         return True
-    return ("_" in value and telling(value) is not None) or (
+    return ("_" in value and is_telling(value)) or (
         named.said.kind == "secret" and value == named.name
     )

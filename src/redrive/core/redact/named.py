@@ -19,15 +19,11 @@ class Named(NamedTuple):
     text: str
     start: int
     """Where the name starts."""
+    name: str
     after: re.Match[str]
     """What stands between the name and the value."""
     carrier: Carrier
     said: Telling
-
-    @property
-    def name(self) -> str:
-        """The name itself."""
-        return self.text[self.start : self.after.end("tail")]
 
     @property
     def quote(self) -> str:

@@ -51,8 +51,16 @@ _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
     (words.UNCERTAIN, (), _UNCERTAIN),
     (frozenset({"pin"}), (), _PIN),
 )
+
+
+def _by_table(word: str) -> Telling | None:
+    """Return what the first row says that knows the word or its ending."""
+    return next((said for known, endings, said in _BY_WORD if word in known or word.endswith(endings)), None)
+
+
 # Every word that can be telling at all is one of these or ends in one of those: most words of most names are neither.
 _KNOWN: Final = frozenset({"key", "keys", "pass", "pw"}).union(*(known for known, _, _ in _BY_WORD))
+_BY_KNOWN: Final = {word: _by_table(word) for word in _KNOWN}
 _ENDINGS: Final = tuple(ending for _, endings, _ in _BY_WORD for ending in endings)
 _FOREIGN_PASSWORDS: Final = tuple(phrase.rpartition(" ")[2] for phrase in words.FOREIGN_PASSWORDS)
 _FOREIGN_SECRETS: Final = tuple(words.FOREIGN_SECRETS)
@@ -61,15 +69,28 @@ _PAIRED: Final = frozenset(pair.partition(" ")[2] for pair in words.SECRET_PAIRS
 
 def words_of(name: str) -> list[str]:
     """Return the lower-case words of a name in snake, kebab, camel or upper case; digits only separate."""
-    found: list[str] = _WORD.findall(name[-NAME_MAX:].translate(_UNACCENTED))
+    name = name[-NAME_MAX:]
+    found: list[str] = _WORD.findall(name if name.isascii() else name.translate(_UNACCENTED))
     return " ".join(found).lower().split()
 
 
 @lru_cache(maxsize=_CACHED_NAMES_MAX)
 def telling(name: str) -> Telling | None:
     """Return what `name` says about its value, or None when it is an ordinary name."""
+    return _said(name)
+
+
+def is_telling(value: str) -> bool:
+    """Tell whether a value is itself a telling name. Nothing is kept: values may be secrets, and crowd out the names."""
+    return _said(value) is not None
+
+
+def _said(name: str) -> Telling | None:
     if not name.isascii() and (foreign := _by_foreign_word(name.lower())):
         return foreign
+    if name.islower() and name.isalpha() and name.isascii():
+        # One plain word, as most values are that are tried as names.
+        return None if name in words.HARMLESS_TAILS else _by_last_word(name[-NAME_MAX:], "")
     parts = words_of(name)
     qualified = len(parts) > 1
     while len(parts) > 1 and parts[-1] in words.NEUTRAL_TAILS:
@@ -113,7 +134,7 @@ def _by_last_word(last: str, before: str) -> Telling | None:
         return _UNCERTAIN
     if last in _PAIRED and f"{before} {last}" in words.SECRET_PAIRS:
         return _SECRET
-    return next((said for known, endings, said in _BY_WORD if last in known or last.endswith(endings)), None)
+    return _BY_KNOWN[last] if last in _BY_KNOWN else _by_table(last)
 
 
 def _by_key(before: str) -> Telling | None:

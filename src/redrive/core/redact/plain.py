@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.core.redact.lines import in_source, is_in_string
 from redrive.core.redact.marks import MARK
-from redrive.core.redact.names import NAME_CHARACTERS, Telling, telling
+from redrive.core.redact.names import NAME_CHARACTERS, Telling, is_telling, telling
 from redrive.core.redact.repeats import Judged
 from redrive.core.redact.spans import Span
 from redrive.core.redact.values import RANDOM_MIN, is_random
@@ -24,23 +24,32 @@ CLEAR_MIN: Final = 7
 PLAIN: Final = re.compile(
     rf"""
     ([A-Za-z0-9_\-]{{0,48}}+)
-    (\\?["'])? ([ ]?[=:][ ]?) (\\?["'])?
-    (?: ([{MARK}])(?=[\s"'`,;&)\]}}\\]|\Z)
-      | ([A-Za-z0-9]{{1,200}}+) (?(4)(?=\4)|(?=\s(?!(?<=[ ])[=|])|\Z|[,;](?:\s|\Z))) )
+    (?:
+      (\\?["'])? ([ ]?[=:][ ]?) (\\?["'])?
+      (?: ([{MARK}])(?=[\s"'`,;&)\]}}\\]|\Z)
+        | ([A-Za-z0-9]{{1,200}}+) (?(4)(?=\4)|(?=\s(?!(?<=[ ])[=|])|\Z|[,;](?:\s|\Z))) )
+      | (?![\w\u0e00-\u0e7f\-])
+    )
     """,
     re.VERBOSE,
 )
 """Tried at a stem: the rest of the name, its closing quote, the separator, the opening quote, a mark or a plain value.
 
-What follows the value must end it, and must not make a type of it as in `key: str = x`.
+What follows the value must end it, and must not make a type of it as in `key: str = x`. Where nothing of the kind follows,
+only the rest of the name is matched.
 """
+
+NOTHING_PLAIN: Final = 1
+"""The last group of a match that is only the rest of a name."""
 
 _CLOSE, _SEPARATOR, _OPEN, _HIDDEN, _VALUE = 2, 3, 4, 5, 6
 # A query parameter, and what may be a resource such as `arn:...:secret:`, have rules of their own.
 _ODD_BEFORE: Final = frozenset("?&:")
+_TALLIES: Final = ("pass", "PASS")
 _SHORT_NAME: Final = 5
 _KINDS: Final = frozenset({"password", "secret"})
 _INNER_DIGIT: Final = re.compile("[0-9][A-Za-z0-9]")
+_SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
 _LINE_ENDS: Final = ("", "\n", "\r")
 
 
@@ -54,9 +63,9 @@ def judged_plainly(text: str, floor: int, hit: int, plain: re.Match[str]) -> Jud
     before = text[start - 1 : start]
     # A short word after a space may belong to the word before it, as in `API key: ...`; a test run says how many `pass`.
     is_short = before == " " and looked_at - start <= _SHORT_NAME
-    if is_short or before in _ODD_BEFORE or text[start:looked_at] in ("pass", "PASS"):
-        return None
     name = text[start:looked_at]
+    if is_short or before in _ODD_BEFORE or name in _TALLIES:
+        return None
     said = telling(name.strip("-."))
     if said is None:
         return Judged(looked_at, value, None)
@@ -83,14 +92,15 @@ def _is_secret(plain: re.Match[str], said: Telling, name: str, start: int) -> bo
         return False
     if _INNER_DIGIT.search(value):
         # No variable, type or word of a sentence has a digit before its last place. A number of a parser may.
-        return True if len(value) >= CLEAR_MIN else None
+        is_clear = len(value) >= CLEAR_MIN or said.kind == "password" or plain[_OPEN] is not None
+        return True if is_clear else _SMALL.fullmatch(value) is None
     return _is_secret_word(plain, name, start)
 
 
 def _is_secret_word(plain: re.Match[str], name: str, start: int) -> bool | None:
     """Decide for letters, with or without a last digit, that a certain name announces."""
     text, value, end = plain.string, plain[_VALUE], plain.end()
-    if value.isdigit() or not value.strip("xX") or telling(value) is not None:
+    if value.isdigit() or not value.strip("xX") or is_telling(value):
         return None
     if plain[_OPEN]:
         return None if value == name else True

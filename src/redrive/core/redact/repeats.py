@@ -48,10 +48,23 @@ Judge = Callable[[str, int, int], Judged | None]
 """Judges the name around a hit: text, how far back the name may reach, hit."""
 
 
+class _Window:
+    """A window that was judged, and the one that followed it."""
+
+    __slots__ = ("floor", "followed_by", "hit", "judged", "text")
+
+    def __init__(self, text: str, floor: int, hit: int, judged: Judged | None) -> None:
+        self.text = text
+        self.floor = floor
+        self.hit = hit
+        self.judged = judged
+        self.followed_by: _Window | None = None
+
+
 class Repeats:
     """A judge that remembers, for one text."""
 
-    __slots__ = ("_apart", "_judge", "_pause", "_seen", "_text", "_unseen")
+    __slots__ = ("_apart", "_judge", "_last", "_pause", "_seen", "_text", "_unseen")
 
     def __init__(self, text: str, judge: Judge) -> None:
         self._text = text
@@ -59,7 +72,8 @@ class Repeats:
         self._unseen = 0
         self._apart = 0
         self._pause = UNREPEATED
-        self._seen: dict[tuple[str, int, int], Judged | None] = {}
+        self._seen: dict[tuple[str, int, int], _Window] = {}
+        self._last = _Window("", 0, 0, None)
 
     def judge(self, floor: int, hit: int) -> Judged | None:
         """Return what the judge says about this hit, in positions of the whole text."""
@@ -70,20 +84,36 @@ class Repeats:
             self._apart = self._pause
             self._pause = min(self._pause * 2, UNREPEATED_MAX)
             self._unseen = 0
-        low = max(0, hit - BACK)
+        low = hit - BACK if hit > BACK else 0
+        seen = self._last.followed_by
+        # What followed this window before mostly follows it again: to compare costs less than to cut out and look up.
+        if (
+            seen is None
+            or seen.floor != floor - low
+            or seen.hit != hit - low
+            or not self._text.startswith(seen.text, low)
+        ):
+            seen = self._looked_up(low, floor, hit)
+            if seen is None:
+                return self._judge(self._text, floor, hit)
+            self._last.followed_by = seen
+        self._last = seen
+        return None if seen.judged is None else _moved(seen.judged, low)
+
+    def _looked_up(self, low: int, floor: int, hit: int) -> _Window | None:
+        """Return the window around a hit, judged now or before; None when the window is too narrow to judge in."""
         window = self._text[low : hit + AHEAD]
         key = (window, floor - low, hit - low)
         if key in self._seen:
             self._unseen = 0
             self._pause = UNREPEATED
-            judged = self._seen[key]
-        else:
-            self._unseen += 1
-            judged = self._judge(window, floor - low, hit - low)
-            if judged is not None and self._is_cut(window, judged, hit + AHEAD):
-                return self._judge(self._text, floor, hit)
-            self._seen[key] = judged
-        return None if judged is None else _moved(judged, low)
+            return self._seen[key]
+        self._unseen += 1
+        judged = self._judge(window, floor - low, hit - low)
+        if judged is not None and self._is_cut(window, judged, hit + AHEAD):
+            return None
+        seen = self._seen[key] = _Window(window, floor - low, hit - low, judged)
+        return seen
 
     def _is_cut(self, window: str, judged: Judged, end: int) -> bool:
         """Tell whether the end of the window, rather than of the text, may have decided."""

@@ -48,15 +48,20 @@ def redact_urls(text: str, marks: Marks) -> str:
     if "://" not in text:
         return text
     pieces: list[str] = []
+    seen: dict[str, int | None] = {}
     done = 0
     at = text.find("://")
     while at >= 0:
         start = at + 3
-        span = _secret_span(text, start)
-        if span is not None:
-            pieces += (text[done : span[0]], marks.redacted("url-credentials"))
-            done = span[1]
-            start = done
+        end = _userinfo_end(text, start)
+        if end is not None:
+            userinfo = text[start:end]
+            if userinfo not in seen:
+                seen[userinfo] = _secret_in(userinfo)
+            secret = seen[userinfo]
+            if secret is not None:
+                pieces += (text[done : start + secret], marks.redacted("url-credentials"))
+                start = done = end
         at = text.find("://", start)
     pieces.append(text[done:])
     return "".join(pieces)
@@ -65,12 +70,19 @@ def redact_urls(text: str, marks: Marks) -> str:
 def _redact_bare(text: str, marks: Marks) -> str:
     """Put marks in place of passwords in addresses without a scheme: `user:password@host:5432/name`."""
     pieces: list[str] = []
+    seen: dict[str, bool] = {}
     done = 0
     for found in _HOST_AND_PORT.finditer(text):
         at = found.start()
-        word = _LAST_WORD.search(text[max(done, at - BARE_MAX) : at][::-1])
+        if ":" not in (before := text[max(done, at - BARE_MAX) : at]):
+            continue
+        word = _LAST_WORD.search(before[::-1])
         user, colon, password = word[0][::-1].partition(":") if word else ("", "", "")
-        if user and colon and is_guarded(password) and not _VERSION.match(password):
+        if not user or not colon:
+            continue
+        if password not in seen:
+            seen[password] = is_guarded(password) and not _VERSION.match(password)
+        if seen[password]:
             pieces += (text[done : at - len(password)], marks.redacted("url-credentials"))
             done = at
     if not pieces:
@@ -84,8 +96,8 @@ def _encoded(found: re.Match[str], marks: Marks) -> str:
     return found[0][:start] + marks.redacted("url-credentials") + found[0][end:]
 
 
-def _secret_span(text: str, start: int) -> tuple[int, int] | None:
-    """Return where the secret of the URL stands whose user information would start at `start`."""
+def _userinfo_end(text: str, start: int) -> int | None:
+    """Return where the user information ends that would start at `start`; None when there is none worth a look."""
     limit = start + USERINFO_MAX
     at = text.find("@", start, limit)
     if at < 0 or _PROPERTIES.match(text, start, limit):
@@ -99,10 +111,15 @@ def _secret_span(text: str, start: int) -> tuple[int, int] | None:
     end = found.end() - 1
     if text[end - 1] >= FIRST_MARK and text[end - 2] == ":":
         return None  # Hidden in an earlier round, as most passwords of a second one are.
-    user, colon, password = text[start:end].partition(":")
+    return end
+
+
+def _secret_in(userinfo: str) -> int | None:
+    """Return where the secret starts that ends user information; None when there is none."""
+    user, colon, password = userinfo.partition(":")
     if colon:
         # A random user name, as in older Sentry addresses, is half of the secret.
-        secret = start if len(user) >= RANDOM_MIN and is_random(user) else end - len(password)
-        return None if is_inert(password) else (secret, end)
+        secret = 0 if len(user) >= RANDOM_MIN and is_random(user) else len(user) + 1
+        return None if is_inert(password) else secret
     is_token = len(user) >= LONE_USER_MIN or is_random(user)
-    return (start, end) if is_token and not is_inert(user) else None
+    return 0 if is_token and not is_inert(user) else None

@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.core.redact import vocabulary as words
 from redrive.core.redact.marks import MARK
-from redrive.core.redact.names import telling
+from redrive.core.redact.names import is_telling
 
 LOOKED_AT_MAX: Final = 256
 """Longer values are judged by their first characters."""
@@ -23,6 +23,11 @@ RANDOM_MIN: Final = 16
 NAME_MIN: Final = 4
 """A shorter value is not taken for the name of a header, a parameter or a file."""
 
+GUARDED_MIN: Final = 6
+"""A shorter word in running text is not taken for a password."""
+
+UUID_LENGTH: Final = 36
+
 CROSSES_MIN: Final = 3
 """So many letters x in a row mask a value."""
 
@@ -32,6 +37,7 @@ RANDOM_MAX: Final = 96
 _NOTHING: Final = re.compile(
     rf"(?>(?:[{MARK}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
 )
+_STANDING: Final = frozenset("xXyYRCIFp")
 _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
     r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
@@ -66,6 +72,7 @@ _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
 _LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
+_DIGIT: Final = re.compile("[0-9]")
 _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
@@ -77,7 +84,9 @@ def is_inert(value: str) -> bool:
     if looked_at.isalnum():
         # Without a sign, only a row of crosses stands for nothing.
         return len(looked_at) >= CROSSES_MIN and not looked_at.strip("xX")
-    if _NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at):
+    # What begins like a word can only stand for something in the few ways that begin with these letters.
+    may_stand = not looked_at[:1].isalnum() or looked_at[0] in _STANDING or ":" in looked_at
+    if may_stand and (_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at)):
         return True
     return len(looked_at) >= NAME_MIN and _names_something(looked_at)
 
@@ -86,23 +95,27 @@ def _names_something(value: str) -> bool:
     """Tell whether a value is no secret but the name of one: a header, a bound parameter of SQL, or a file."""
     if value[:1] in ("/", ".", "~") or value[1:2] == ":":
         return bool(_FILE.fullmatch(value)) and not any(_is_mixed(piece) for piece in _PIECES.findall(value))
+    if "-" not in value and value[0] not in ":@":
+        return False
     is_name = _HEADER_NAME.fullmatch(value) or _BOUND.fullmatch(value)
-    return bool(is_name) and telling(value) is not None
+    return bool(is_name) and is_telling(value)
 
 
 def is_expression(value: str) -> bool:
     """Tell whether an unquoted value is code that names a value: `self.token`, `get()`, `environ["X"]`."""
     looked_at = value[:LOOKED_AT_MAX]
-    called = _CALLED.match(looked_at)
-    if called:
-        return len(called[0]) < RANDOM_MIN or not _is_mixed(called[0])
-    if _DOTTED.fullmatch(looked_at):
-        return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
+    if not looked_at.isalnum():
+        # Only a value with a sign in it can be a call or a path of names.
+        called = _CALLED.match(looked_at)
+        if called:
+            return len(called[0]) < RANDOM_MIN or not _is_mixed(called[0])
+        if _DOTTED.fullmatch(looked_at):
+            return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
     # A bare name such as `password` or `new_token` on the right-hand side is a variable.
     is_name = _IDENTIFIER.fullmatch(looked_at) or (
         "_" in looked_at and looked_at.isidentifier() and not _NUMBERED.search(looked_at)
     )
-    return bool(is_name) and telling(looked_at) is not None and not is_random(looked_at)
+    return bool(is_name) and is_telling(looked_at) and not is_random(looked_at)
 
 
 def is_identifier(value: str) -> bool:
@@ -127,16 +140,20 @@ def is_verdict(value: str) -> bool:
 def is_guarded(value: str) -> bool:
     """Tell whether a word in running text looks like a password: six characters, letters mixed with digits or signs."""
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
-    if (
-        len(looked_at) < 6
-        or looked_at.lower().partition("-")[0] in words.HASH_WORDS
-        or _UUID.fullmatch(looked_at)
-    ):
+    if len(looked_at) < GUARDED_MIN or looked_at.isdigit():
+        return False
+    if looked_at.lower().partition("-")[0] in words.HASH_WORDS or _is_uuid(looked_at):
         return False
     if not any(map(str.isalpha, looked_at)):
         return False
-    is_odd = any(map(str.isdigit, looked_at)) or _ODD.search(looked_at) is not None
+    if looked_at.isalpha():
+        return False
+    is_odd = _ODD.search(looked_at) is not None or any(map(str.isdigit, looked_at))
     return is_odd or _DASHED_WORDS.fullmatch(looked_at) is not None
+
+
+def _is_uuid(value: str) -> bool:
+    return len(value) == UUID_LENGTH and _UUID.fullmatch(value) is not None
 
 
 def is_pin(value: str) -> bool:
@@ -149,17 +166,26 @@ def is_random(value: str) -> bool:
     looked_at = value[:RANDOM_MAX].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
         return False
-    if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at) or "://" in looked_at:
+    if looked_at.isalpha():
         return False
-    if looked_at.lower().startswith(_LABELS) or ("." in looked_at and _NAMED_FILE.search(looked_at)):
+    if _is_uuid(looked_at) or _ULID.fullmatch(looked_at):
+        return False
+    if not looked_at.isalnum() and _is_labelled(looked_at):
         return False
     if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
         return True
     return any(map(_is_mixed, _PIECES.findall(looked_at)))
 
 
+def _is_labelled(value: str) -> bool:
+    """Tell whether a value says what it is: an address, a digest, a path or a file."""
+    if "://" in value or value.lower().startswith(_LABELS):
+        return True
+    return "." in value and _NAMED_FILE.search(value) is not None
+
+
 def _is_mixed(piece: str) -> bool:
     """Tell whether letters of both cases and digits alternate as they do in random text."""
-    if len(piece) < 10 or not any(map(str.isdigit, piece)):
+    if len(piece) < 10 or not _DIGIT.search(piece):
         return False
     return len(_SHIFTS.findall(piece)) * 5 >= len(piece)
