@@ -27,6 +27,8 @@ class InlineHands:
 class NoProcesses:
     """Has no processes to offer."""
 
+    places = 1
+
     def can_run(self, _lane: Lane) -> bool:
         return False
 

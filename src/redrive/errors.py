@@ -274,6 +274,23 @@ class StoreUnavailableError(StoreError):
         )
 
 
+class StoreRefusedError(StoreError):
+    """The database refused what it was asked, and would again: a constraint, a closed connection, a mistake of ours."""
+
+    code = "store-refused"
+
+    def __init__(
+        self,
+        *,
+        database: str,
+        cause: str,
+        hint: str = "If nothing was done to the store from outside, this is a bug of redrive: please report it.",
+    ) -> None:
+        self.database = database
+        self.cause = cause
+        super().__init__(f"the database {database} refused it: {cause}", hint=hint)
+
+
 class StoreDamagedError(StoreError):
     """The database file is damaged, or is no database; nothing is written to it any more."""
 

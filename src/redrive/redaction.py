@@ -24,6 +24,8 @@ _SECRET: Final = placeholder("secret")
 
 SEEN_MAX: Final = 1_000
 SEEN_LENGTH_MAX: Final = 2_048
+FORMS_MAX: Final = 2_000
+"""Of so many literals every form is looked for, percent-encoded and in base64; of further ones the plain form."""
 MARGIN: Final = 4
 """No form of a literal, base64 included, is shorter than the literal by more than this; a longer one cannot stand in a text."""
 
@@ -60,11 +62,7 @@ def redact(text: str, payload: Mapping[str, str] | None = None) -> str:
             rule="redact takes a str",
             fix="decode bytes first, or pass structures to redact_mapping",
         )
-    near = (
-        {}
-        if payload is None
-        else {each: mark for each, mark in payload.items() if len(each) <= len(text) + MARGIN}
-    )
+    near = _near(payload or {}, text)
     known = _now_known()
     if near or len(text) > SEEN_LENGTH_MAX:
         return redact_with(text, (known.literals, Literals(near)) if near else (known.literals,))
@@ -76,10 +74,21 @@ def redact(text: str, payload: Mapping[str, str] | None = None) -> str:
     return clean
 
 
+def _near(payload: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return the literals that can stand in a text; of very many, those of the later ones that stand in it as they are."""
+    near: dict[str, str] = {}
+    for place, (literal, mark) in enumerate(payload.items()):
+        if len(literal) <= len(text) + MARGIN and (place < FORMS_MAX or literal in text):
+            near[literal] = mark
+    return near
+
+
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
     """Return a structure of the same shape as `value` without secrets; `value` itself is not changed."""
-    literals = (_now_known().literals, Literals(payload)) if payload else (_now_known().literals,)
-    return Walk(lambda text: redact_with(text, literals)).value(value)
+    if not payload:
+        literals = (_now_known().literals,)
+        return Walk(lambda text: redact_with(text, literals)).value(value)
+    return Walk(lambda text: redact(text, payload)).value(value)
 
 
 def register_secret(value: str) -> None:

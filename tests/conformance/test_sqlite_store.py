@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreUnavailableError
+from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
 from redrive.store.protocol import Want
 from redrive.store.queries import statements_of
 from redrive.store.sqlite import SCHEMA_VERSION, SqliteStore
@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_store(tmp_path: Path, p
 def test_a_failed_statement_leaves_nothing_of_its_batch(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
 
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreRefusedError):
         store.submit([new(lane), new(lane, priority=99)], NOW)
 
     assert statuses(store) == {}

@@ -32,6 +32,7 @@ ERRORS: list[RedriveError] = [
         where="fetch (input)", kind="JSON", problem="Expected `int`, got `str` - at `$.n`"
     ),
     errors.StoreUnavailableError(database="x.db", cause="locked"),
+    errors.StoreRefusedError(database="x.db", cause="UNIQUE"),
     errors.StoreDamagedError(database="x.db", cause="malformed"),
     errors.SchemaMismatchError(database="x.db", found=2, known=1),
     errors.IllegalTransitionError(subject="job", source="failed", verb="claim", allowed=("replay",)),

@@ -146,7 +146,7 @@ def test_a_probe_that_finds_no_job_is_given_back(store: SqliteStore, clock: Virt
 
     shared.flush(clock.wall())
     state = shared.standing(OPEN).state
-    assert (state.phase, state.probe) == (Phase.HALF_OPEN, None)
+    assert (state.phase, state.probe) == (Phase.OPEN, None)
 
 
 def test_a_probe_is_taken_once_and_ends_by_what_it_found(store: SqliteStore, clock: VirtualClock) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from redrive.core.budget import FailureBudget, RunThresholds
@@ -130,8 +131,11 @@ class AsyncRedrive:
         hold_max: timedelta | float = 0.0,
         health: tuple[str, int] | None = None,
     ) -> Ending:
-        """Work on the caller's own loop; see `Redrive.work`. Cancelling it gives back what is running."""
-        options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)
+        """Work on the caller's own loop; see `Redrive.work`. Cancel it to stop: what is running is given back."""
+        options = replace(
+            work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health),
+            takes_signals=False,
+        )
         return await serve(self._inner.store, pipelines, options)
 
     async def run(
@@ -148,7 +152,9 @@ class AsyncRedrive:
     ) -> RunReport:
         """Send every item through a pipeline; see `Redrive.run`."""
         options = run_options(failure_budget, thresholds, hold_max)
-        how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
+        how = replace(
+            work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None), takes_signals=False
+        )
         return await drive_run(
             self._inner.store,
             pipeline,

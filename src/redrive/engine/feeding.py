@@ -102,6 +102,8 @@ class Driver:
         self._seen: Tally | None = None
         self._finished = 0
         self._looked = asyncio.Event()
+        self._is_full = False
+        """True while the source waits for earlier items to end."""
 
     async def drive(self, source: Source, worker: Worker, ask_store: Elsewhere) -> None:
         """Feed the run and watch over it until it has ended or was stopped."""
@@ -126,7 +128,7 @@ class Driver:
         except BaseException as error:
             # Whatever stopped it, the source included: the run can be resumed.
             if not isinstance(error, asyncio.CancelledError | RunError):
-                await self._pause(f"the source failed with {type(error).__name__}")
+                await self._pause(f"it was interrupted by {type(error).__name__}")
             raise
         finally:
             await _cancelled(feeding)
@@ -153,7 +155,7 @@ class Driver:
             budget = self._options.budget
             is_pause = budget is not None and budget.on_exceeded == "pause"
             return functools.partial(self._pause if is_pause else self._abort, exceeded.sentence)
-        if not is_fed or await worker.held_for() < max(self._options.hold_max, 1e-9):
+        if not (is_fed or self._is_full) or await worker.held_for() < max(self._options.hold_max, 1e-9):
             return None
         sentence = f"all that is left has been held for {self._options.hold_max:g} s"
         return functools.partial(self._end, RunStatus.PAUSED, sentence)
@@ -187,8 +189,10 @@ class Driver:
                 await self._compare(jobs[:old])
             if jobs[old:]:
                 while self._submitted - self._finished >= self._window:
+                    self._is_full = True
                     self._looked.clear()
                     await self._looked.wait()
+                self._is_full = False
                 await self._submit(jobs[old:])
             self._submitted += len(jobs)
         if self._submitted < known:

@@ -17,8 +17,9 @@ from typing import Final, cast
 
 from redrive.engine.clock import Clock
 from redrive.engine.jobs import instant_of
+from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
-from redrive.engine.pipeline import Event
+from redrive.engine.pipeline import Event, Hook
 from redrive.engine.runner import Elsewhere
 from redrive.errors import StoreUnavailableError
 from redrive.redaction import redact
@@ -26,7 +27,9 @@ from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
 
 logger = logging.getLogger("redrive.hooks")
 
-BATCH: Final = 100
+BATCH: Final = 20
+HOOK_SECONDS: Final = 30.0
+"""How long a hook may take."""
 HIDDEN_SECONDS: Final = 60.0
 """How long a notice is hidden from others while its hook is told, and how long a hook that raised is left alone."""
 LOOK_SECONDS: Final = 30.0
@@ -105,9 +108,8 @@ class Hooks:
             hook = lane.pipeline.hooks.get(event.kind)
             try:
                 if hook is not None:
-                    answer = await self._call(functools.partial(hook, event))
-                    if inspect.isawaitable(answer):
-                        await answer
+                    async with asyncio.timeout(HOOK_SECONDS):
+                        await self._told(hook, event)
             except Exception as error:  # noqa: BLE001 - a hook must not change anything.
                 logger.warning(
                     "hook on_%s of job %s raised %s", event.kind, event.job_id, redact(repr(error))
@@ -116,8 +118,24 @@ class Hooks:
                 drops.append(Step("drop_notice", (row[0],)))
         await self._ask(lambda: self._store.apply(*drops))
 
+    async def _told(self, hook: Hook, event: Event) -> None:
+        """Call one hook; whatever it raises, an ending of the program included, comes back as an ordinary error."""
+        answer = await self._call(functools.partial(_caught, hook, event))
+        if isinstance(answer, BaseException):
+            raise as_failure(answer)
+        if inspect.isawaitable(answer):
+            await answer
+
     async def _ask(self, question: Callable[[], list[Row] | list[list[Row]] | None]) -> list[Row]:
         return cast("list[Row]", await self._ask_store(question))
+
+
+def _caught(hook: Hook, event: Event) -> object:
+    """Call a hook on its thread. What it raises is returned: some of it, StopIteration for one, cannot cross to the loop."""
+    try:
+        return hook(event)
+    except BaseException as error:  # noqa: BLE001 - a hook must not change anything.
+        return error
 
 
 def _event_of(lane: Lane, row: Row) -> Event:

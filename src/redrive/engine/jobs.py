@@ -21,6 +21,7 @@ from redrive.store.protocol import JobId, Row, Store
 LOOK_FIRST: Final = 0.002
 LOOK_MOST: Final = 0.1
 """Between two looks at a job that is waited for, in seconds; each pause is twice the last."""
+ID_END: Final = 1 << 63
 ENDED: Final = frozenset({"complete", "failed", "cancelled"})
 
 
@@ -73,7 +74,7 @@ class Job:
     @property
     def facts(self) -> JobFacts:
         """The job as it is now; raises JobNotFoundError."""
-        rows = self._store.query("job", JobId(self.id))
+        rows = self._store.query("job", JobId(self.id)) if 0 < self.id < ID_END else []
         if not rows:
             raise JobNotFoundError(job_id=self.id)
         return facts_of(rows[0])

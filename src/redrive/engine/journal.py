@@ -9,6 +9,7 @@ places: while the store does not answer, nothing new is claimed.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -61,6 +62,10 @@ class Journal:
         done, self._done = self._done[:COMMIT_MAX], self._done[COMMIT_MAX:]
         return done, next(self._tokens)
 
+    def put_back(self, done: list[Settlement]) -> None:
+        """Take back what could not be committed."""
+        self._done = done + self._done
+
     def drop(self) -> None:
         """Forget what was not committed: it belongs to a life that is over."""
         self._done = []
@@ -73,9 +78,11 @@ class Journal:
         """Say what this worker can take: nothing of held lanes, and of some lanes only so many."""
         limits: dict[LaneId, int] = {}
         for lane in self._lanes.values():
-            concurrency = lane.stage.concurrency
-            if concurrency is not None:
-                limits[lane.id] = max(0, concurrency - slots.in_use(lane.id))
+            most = [lane.stage.concurrency] if lane.stage.concurrency is not None else []
+            if lane.stage.is_process:
+                most.append(slots.process_places)
+            if most:
+                limits[lane.id] = max(0, min(most) - slots.in_use(lane.id))
         for breaker, lanes in self._behind.items():
             left = self._breakers.starts_left(breaker, now)
             if left < room:
@@ -98,10 +105,10 @@ class Journal:
             breaker = self._lanes[job.lane].stage.breaker
             if breaker is not None:
                 self._breakers.count_start(breaker)
-        self._probe_fast(claimed, worker, now, token)
+        probed = self._probe_fast(claimed, worker, now, token)
         for lane in self.order:
             if len(claimed) < want.limit and want.limits.get(lane, 1) > 0:
-                claimed += self._probe(worker, self._lanes[lane], now, token)
+                claimed += self._probe(worker, self._lanes[lane], probed, now=now, token=token)
         return msgspec.structs.replace(answer, claimed=tuple(claimed))
 
     def again(self, broken: Exchange, done: list[Settlement]) -> None:
@@ -114,8 +121,11 @@ class Journal:
         """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
         return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
 
-    def _probe_fast(self, claimed: list[Claimed], worker: str, now: float, token: int) -> None:
-        """Send one of the claimed jobs as the probe of each fail-fast breaker that is not closed; the others are refused."""
+    def _probe_fast(self, claimed: list[Claimed], worker: str, now: float, token: int) -> set[str]:
+        """Send one of the claimed jobs as the probe of each fail-fast breaker that is not closed; the others are refused.
+
+        Return the breakers that need no other probe from this commit.
+        """
         asked: set[str] = set()
         for job in claimed:
             breaker = self._lanes[job.lane].stage.breaker
@@ -125,16 +135,20 @@ class Journal:
             probe = f"{worker}:{token}"
             if self._breakers.take_probe(breaker, now, probe):
                 self._runner.expect_probe(job.id, probe)
+        return asked
 
-    def _probe(self, worker: str, lane: Lane, now: float, token: int) -> tuple[Claimed, ...]:
+    def _probe(
+        self, worker: str, lane: Lane, probed: set[str], *, now: float, token: int
+    ) -> tuple[Claimed, ...]:
         """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.
 
-        Its tokens follow from the commit's own, so that a commit that is made again finds the probe it took before.
+        Its tokens follow from the commit's own and the lane, so that a commit that is made again finds the probe it took before,
+        and no other lane of the breaker takes it for its own.
         """
         breaker = lane.stage.breaker
-        if breaker is None or self._breakers.is_closed(breaker):
+        if breaker is None or breaker.name in probed or not self._is_time_for(breaker, lane.id, now):
             return ()
-        probe = f"{worker}:{token}"
+        probe = f"{worker}:{token}:{lane.id}"
         if not self._breakers.take_probe(breaker, now, probe):
             return ()
         want = Want((lane.id,), 1)
@@ -144,5 +158,13 @@ class Journal:
         if not claimed:
             self._breakers.end_probe(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:
+            probed.add(breaker.name)
             self._runner.expect_probe(job.id, probe)
         return claimed
+
+    def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
+        """Say whether a probe may go out and there is a job for it; only looked at, because asking for a probe is a change."""
+        if self._breakers.is_closed(breaker) or self._breakers.opens_in(now, math.inf, only=breaker) > 0.01:
+            return False
+        outlook = self._store.outlook((lane,))
+        return lane not in outlook.paused and outlook.due.get(lane, math.inf) <= now

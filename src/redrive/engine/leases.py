@@ -114,4 +114,8 @@ class Heart:
 
     def _run(self) -> None:
         while not self._is_over.wait(self._pause):
-            self._leases.beat(self._name_of())
+            try:
+                self._leases.beat(self._name_of())
+            except Exception:
+                # Without a beat the lease would end, and a living worker would lose its jobs.
+                logger.exception("a heartbeat failed; the next one follows")

@@ -30,7 +30,6 @@ MESSAGE_MAX: Final = 2_048
 
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be taken for it."""
-LITERALS_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +66,29 @@ def as_failure(exc: BaseException) -> Exception:
 
 def safe_message(failure: Failure, job: Claimed) -> str:
     """Return what the failure says, fit to be written down."""
-    return redact(storable(failure.message), payload=literals_in(job.input))[:MESSAGE_MAX]
+    return redact(storable(failure.message), payload=literals_of(job))[:MESSAGE_MAX]
 
 
 def safe_text(text: str, job: Claimed) -> str:
     """Return a short text a stage said, fit to be written down; cut last, because half a secret is not known for one."""
-    return redact(storable(text), payload=literals_in(job.input))[:NOTE_MAX]
+    return redact(storable(text), payload=literals_of(job))[:NOTE_MAX]
 
 
 def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
     """Return a stage's notes as JSON, fit to be written down; None without any."""
     if not notes:
         return None
-    literals = literals_in(job.input)
-    told = {storable(name)[:NOTE_MAX]: storable(text) for name, text in notes.items()}
+    literals = literals_of(job)
+    told = {redact(storable(name), payload=literals): storable(text) for name, text in notes.items()}
     clean = cast("dict[str, object]", redact_mapping(told, payload=literals))
-    return msgspec.json.encode({name: str(text)[:NOTE_MAX] for name, text in clean.items()}).decode()
+    return msgspec.json.encode(
+        {name[:NOTE_MAX]: str(text)[:NOTE_MAX] for name, text in clean.items()}
+    ).decode()
 
 
 def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, notes: str | None) -> Letter:
     """Return the dead letter for the last failure of a job."""
-    literals = literals_in(job.input)
+    literals = literals_of(job)
     failure = trouble.failure
     stack, frames = trouble.told()
     context = {
@@ -113,15 +114,21 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
     )
 
 
+def literals_of(job: Claimed) -> dict[str, str]:
+    """Map every longer string of a job's payload and of its stage's input to a mark that says where it stood."""
+    found = literals_in(job.input)
+    return found if job.payload is None else {**literals_in(job.payload), **found}
+
+
 def literals_in(encoded: bytes) -> dict[str, str]:
-    """Map every longer string of an input to a mark that says where it stood."""
+    """Map every longer string of a value to a mark that says where it stood."""
     try:
         value: object = msgspec.json.decode(encoded)
     except msgspec.DecodeError:
         return {}
     literals: dict[str, str] = {}
     waiting: list[tuple[str, object]] = [("$", value)]
-    while waiting and len(literals) < LITERALS_MAX:
+    while waiting:
         path, current = waiting.pop()
         if isinstance(current, str):
             if len(current) >= LITERAL_MIN:

@@ -47,6 +47,10 @@ class Dispatch:
     """True when the function has returned and its outcome is being settled; from now on nothing may stop it."""
     is_abandoned: bool = False
     """True when it overran and was settled while its thread runs on."""
+    is_apart: bool = False
+    """True when it runs in another process."""
+    is_left_behind: bool = False
+    """True when its task did not end although it was cancelled; it holds its place until it does."""
     is_settled: bool = False
     """True when its outcome is on its way to the store; what the function still does then counts no more."""
 

@@ -76,7 +76,8 @@ class Processes:
     """The processes of one worker; none is started before it is needed."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.places = min(limit, os.cpu_count() or 1)
+        """So many stages run at once in processes; more would only wait there."""
         self._shared: ProcessPoolExecutor | None = None
         self._alone: list[ProcessPoolExecutor] = []
         self._turns = asyncio.Semaphore(ALONE_MAX)
@@ -95,7 +96,7 @@ class Processes:
         """Run a stage in a process; raises LostProcessError when that died."""
         order = _ENCODE(_order_of(dispatch))
         if not is_alone:
-            pool = self._shared = self._shared or _pool(min(self._limit, os.cpu_count() or 1))
+            pool = self._shared = self._shared or _pool(self.places)
             try:
                 return _taken(dispatch, await _submit(pool, order))
             except BrokenProcessPool:
@@ -111,6 +112,9 @@ class Processes:
             except BrokenProcessPool:
                 pool.shutdown(wait=False)
                 raise LostProcessError(None) from None
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             self._alone.append(pool)
         return _taken(dispatch, report)
 
@@ -158,12 +162,14 @@ def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
     return report.output or b"null"
 
 
-# --- In the other process -------------------------------------------------------------------------------------------------------
+# From here on in the other process.
 
 
 def _settle_in(path: list[str]) -> None:
     sys.path[:] = path
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Signals to the whole group are the worker's business; this process ends with it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

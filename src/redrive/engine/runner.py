@@ -127,7 +127,9 @@ class Runner:
             if task is None or task.cancelling():
                 raise
             return as_failure(exc)
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+        except GeneratorExit:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
             return as_failure(exc)
 
     def settled_at_once(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
@@ -167,6 +169,23 @@ class Runner:
         """Return the settlement of a job whose process died; it comes back, and if it ran alone, that counts against it."""
         dispatch.ended_at = self._now()
         return settle_crash(dispatch, is_alone=is_alone)
+
+    def broken_off(self, dispatch: Dispatch, error: BaseException | None) -> Settlement:
+        """Return the settlement of a run whose own settling broke: by a rule of the user's, or before it had begun."""
+        dispatch.ended_at = self._now()
+        self.drop_probe(dispatch.job, dispatch.lane)
+        if dispatch.context.is_cancelled:
+            return settle_cancelled(dispatch, "cancelled on request")
+        exc = as_failure(error or asyncio.CancelledError())
+        # The user's own rules may be what broke.
+        failure = Classifier().classify(exc, stage=dispatch.lane.stage.name)
+        return settle_failure(dispatch, Trouble(failure, exc), self._runtime.chance.random())
+
+    def drop_probe(self, job: Claimed, lane: Lane) -> None:
+        """Give back, with the next commit, the probe of a job that will not be run."""
+        breaker, probe = lane.stage.breaker, self._probes.pop(job.id, None)
+        if breaker is not None and probe is not None:
+            self._breakers.release_later(breaker, probe)
 
     async def let_go(self, dispatch: Dispatch) -> None:
         """Give back the probe of a run that will never be settled."""

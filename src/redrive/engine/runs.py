@@ -71,15 +71,14 @@ class RunBook:
     def report(self, run: int) -> RunReport:
         """Return how a run stands; raises RunError when there is none."""
         row = self._row(run)
-        counted = {str(status): cast("int", jobs) for status, jobs in self._store.query("run_tally", run)}
         return RunReport(
             id=run,
             pipeline=str(row[1]),
             status=str(row[2]),
             total=cast("int", row[8]),
-            succeeded=counted.get("complete", 0),
-            dead=counted.get("failed", 0),
-            cancelled=counted.get("cancelled", 0),
+            succeeded=cast("int", row[9]),
+            dead=cast("int", row[10]),
+            cancelled=cast("int", row[11]),
             reason=cast("str | None", row[4]),
         )
 
@@ -117,8 +116,8 @@ class RunBook:
         self._store.apply(Step("pause_run", (run,)))
 
     def cancel_items(self, run: RunId, now: float, limit: int) -> None:
-        """Cancel queued items of a run, so many at a time."""
-        self._store.apply(Step("cancel_run", (now, run, limit)))
+        """Cancel queued items of a run, so many at a time; those in a stage are told, and go no further."""
+        self._store.apply(Step("cancel_run", (now, run, limit)), Step("ask_to_cancel_run", (run,)))
 
     def fed(self, run: RunId) -> None:
         """Write down that the source has given its last item."""

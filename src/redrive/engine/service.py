@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from redrive.engine.clock import fresh_name
 from redrive.engine.health import Health, health_port
@@ -30,8 +31,8 @@ from redrive.engine.threads import StageThreads, StoreThread
 from redrive.engine.worker import Ending, Means, Worker
 from redrive.store.protocol import About, Settlement, Store
 
-TURN_SECONDS = 0.0005
-WATCH_SECONDS = 0.01
+TURN_SECONDS: Final = 0.0005
+WATCH_SECONDS: Final = 0.01
 """How often an idle worker looks whether anybody has changed the store."""
 
 
@@ -44,6 +45,8 @@ class Options:
     until_idle: bool = False
     hold_max: float = 0.0
     health: tuple[str, int] | None = None
+    takes_signals: bool = True
+    """Whether SIGTERM and SIGINT stop it; on a loop that belongs to somebody else, signals do too."""
 
 
 Beside = Callable[[Worker, Elsewhere], Awaitable[None]]
@@ -88,7 +91,8 @@ async def serve(
         ticker = Ticker(store, clock, ask_store=means.ask_store)
         side = [asyncio.ensure_future(hooks.run()), asyncio.ensure_future(ticker.run())]
         stack.push_async_callback(_end, side)
-        _stop_on_signals(stack, worker)
+        if options.takes_signals:
+            _stop_on_signals(stack, worker)
         stack.push_async_callback(hooks.flush)
         if beside is None:
             return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)

@@ -43,6 +43,7 @@ class SharedBreakers:
                 )
         self._states = dict.fromkeys(self._breakers, BreakerState())
         self._tallies: dict[str, list[int]] = {name: [0, 0] for name in self._breakers}
+        self._dropped: list[tuple[Breaker, str]] = []
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
 
     def standing(self, breaker: Breaker) -> Standing:
@@ -53,12 +54,13 @@ class SharedBreakers:
         """Say whether calls may go out freely."""
         return self._states[breaker.name].phase is Phase.CLOSED
 
-    def opens_in(self, now: float, otherwise: float) -> float:
+    def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
         waits = [
             at - now
             for name, state in self._states.items()
             if state.phase is not Phase.CLOSED
+            and (only is None or only.name == name)
             and (at := step.opens_at(self._breakers[name], state)) is not None
         ]
         return max(min(waits, default=otherwise), 0.01)
@@ -84,8 +86,16 @@ class SharedBreakers:
         if evidence is not Evidence.NOTHING:
             self._tallies[breaker.name][evidence is Evidence.DOWN] += 1
 
+    def release_later(self, breaker: Breaker, token: str) -> None:
+        """Remember that a probe was dropped without a finding, for the next `flush`."""
+        self._dropped.append((breaker, token))
+
     def flush(self, now: float) -> None:
         """Write down what was found since the last time, and see what others wrote; what cannot be written waits for the next."""
+        while self._dropped:
+            breaker, token = self._dropped[-1]
+            self.end_probe(breaker, now, token, Evidence.NOTHING)
+            self._dropped.pop()
         for name, tally in self._tallies.items():
             breaker = self._breakers[name]
             ok, failed = tally

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from redrive.engine.letters import Trouble, safe_text
 from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.runner import Runner
+from redrive.engine.runner import GRACE_SECONDS, Runner
 from redrive.engine.threads import Hands
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Progress, Settlement
@@ -33,6 +33,11 @@ class Apart(Protocol):
 
     def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | Trouble]:
         """Run a stage in a process; raises LostProcessError when that died."""
+        ...
+
+    @property
+    def places(self) -> int:
+        """How many stages run at once in processes."""
         ...
 
     def can_run(self, lane: Lane) -> bool:
@@ -74,6 +79,7 @@ class Slots:
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self._in_use: Counter[LaneId] = Counter()
         self._unwanted: set[JobId] = set()
+        self._is_letting_go = False
         self._orphans = 0
         self.ended = 0
         """How many stages have ended here so far."""
@@ -92,6 +98,11 @@ class Slots:
         """Return how many more jobs can be taken, `ahead` of which would have to wait for a place."""
         return self._concurrency + ahead - len(self._running) - len(self._ready) - self._orphans
 
+    @property
+    def process_places(self) -> int:
+        """How many stages run at once in processes."""
+        return self._apart.places
+
     def in_use(self, lane: LaneId) -> int:
         """Return how many jobs of a lane are here, waiting ones included."""
         return self._in_use[lane]
@@ -107,12 +118,15 @@ class Slots:
         while self._ready and len(self._running) + self._orphans < self._concurrency:
             self._start(self._ready.popleft())
 
-    def drop_waiting(self) -> None:
-        """Forget the jobs that were not started; their lease goes back with the worker's."""
-        for job in self._ready:
+    def drop_waiting(self) -> list[Claimed]:
+        """Forget the jobs that were not started, and return them."""
+        dropped = list(self._ready)
+        for job in dropped:
             self._in_use[job.lane] -= 1
+            self._runner.drop_probe(job, self._lanes[job.lane])
         self._ready.clear()
         self._unwanted.clear()
+        return dropped
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
         """Cancel jobs that somebody asked to cancel; a function on a thread is told, and ends when it looks."""
@@ -124,7 +138,8 @@ class Slots:
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
             dispatch.context.is_cancelled = True
-            if task is not None and not dispatch.is_ending:
+            # What runs in another process cannot be stopped; it is told, and its outcome is settled when it comes.
+            if task is not None and not dispatch.is_ending and not dispatch.is_apart:
                 task.cancel()
 
     def progress(self) -> list[Progress]:
@@ -140,16 +155,26 @@ class Slots:
         """Drop everything, and return what was running. What is on a thread runs on and holds its place, but does not count."""
         self.drop_waiting()
         cut_off = list(self._running.values())
-        tasks = dict(self._tasks)
-        for task in tasks.values():
+        tasks = list(self._tasks.values())
+        self._is_letting_go = True
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        if tasks:
+            _, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+            if stubborn:
+                logger.warning(
+                    "%d stages do not end although they were cancelled; they are left behind", len(stubborn)
+                )
+        self._is_letting_go = False
         for dispatch in self._running.values():
             dispatch.is_settled = True
+            dispatch.is_left_behind = dispatch.job.id in self._tasks
             self._orphans += 1
+            self._runner.drop_probe(dispatch.job, dispatch.lane)
             if not dispatch.is_abandoned:
                 self._in_use[dispatch.job.lane] -= 1
         self._running.clear()
+        self._tasks.clear()
         return [dispatch for dispatch in cut_off if not dispatch.is_ending]
 
     def _start(self, job: Claimed) -> None:
@@ -160,10 +185,13 @@ class Slots:
             dispatch.context.is_cancelled = True
         self._running[job.id] = dispatch
         if dispatch.context.is_cancelled:
+            dispatch.is_ending = True
             self._begin(dispatch, self._cancelled(dispatch))
         elif (refusal := self._runner.refusal(dispatch)) is not None:
+            dispatch.is_ending = True
             self._begin(dispatch, self._settle(dispatch, refusal))
         elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._apart.can_run(lane):
+            dispatch.is_apart = True
             self._begin(dispatch, self._run_apart(dispatch))
         elif lane.stage.is_async:
             self._begin(dispatch, self._run(dispatch))
@@ -180,12 +208,25 @@ class Slots:
         task.add_done_callback(functools.partial(self._ended, dispatch))
 
     def _ended(self, dispatch: Dispatch, task: asyncio.Task[None]) -> None:
-        """Tidy up after a task; one that broke for a reason of our own must not vanish in silence."""
+        """Tidy up after a task; one that broke before it settled its job must not leave it behind."""
         if self._tasks.get(dispatch.job.id) is task:
             del self._tasks[dispatch.job.id]
+        error = None if task.cancelled() else task.exception()
+        if self._running.get(dispatch.job.id) is dispatch and not (
+            dispatch.is_settled or self._is_letting_go
+        ):
+            try:
+                self._settled(dispatch, self._runner.broken_off(dispatch, error))
+            except Exception:
+                logger.exception("job %s could not be settled and stays leased", dispatch.job.id)
+        elif (
+            dispatch.is_settled
+            and self._running.get(dispatch.job.id) is not dispatch
+            and dispatch.is_left_behind
+        ):
+            self._orphans -= 1
+            self._on_room()
         self._free(dispatch)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("job %s could not be settled and stays leased", dispatch.job.id, exc_info=error)
 
     def _free(self, dispatch: Dispatch) -> None:
         # The same job may be here again by now, with its next stage.
@@ -239,6 +280,7 @@ class Slots:
         if at_once is not None:
             self._settled(dispatch, at_once)
             return
+        dispatch.is_ending = True
         self._begin(dispatch, self._settle(dispatch, ended))
 
     def _abandon(self, dispatch: Dispatch) -> None:

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+logger = logging.getLogger("redrive.worker")
 
 T = TypeVar("T")
+
+RETRY_SECONDS: Final = 1.0
 
 
 class Hands(Protocol):
@@ -70,10 +75,19 @@ class StageThreads:
             elif self._threads < self._limit:
                 self._is_waking = True
                 self._threads += 1
-                context = self._context.copy()
-                threading.Thread(
-                    target=context.run, args=(self._serve,), name="redrive-stage", daemon=True
-                ).start()
+                try:
+                    self._new_thread()
+                except RuntimeError as error:
+                    # The system gives no more threads: those that are there go on, and without any it is asked again.
+                    self._is_waking = False
+                    self._threads -= 1
+                    logger.warning("no more threads for stages than %d: %s", self._threads, error)
+                    if not self._threads:
+                        self._loop.call_soon_threadsafe(self._loop.call_later, RETRY_SECONDS, self._wake)
+
+    def _new_thread(self) -> None:
+        context = self._context.copy()
+        threading.Thread(target=context.run, args=(self._serve,), name="redrive-stage", daemon=True).start()
 
     def _serve(self) -> None:
         self._is_waking = False
@@ -111,7 +125,10 @@ class StageThreads:
         self._is_telling = False
         while self._ended:
             done, result = self._ended.popleft()
-            done(result)
+            try:
+                done(result)
+            except Exception:
+                logger.exception("the outcome of a stage could not be taken in")
 
 
 class StoreThread:

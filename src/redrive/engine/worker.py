@@ -27,7 +27,19 @@ from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Apart, Slots
 from redrive.engine.threads import Hands
 from redrive.errors import StoreError, StoreUnavailableError
-from redrive.store.protocol import About, Exchange, JobId, LaneId, Outlook, Progress, Settlement, Store, Want
+from redrive.store.protocol import (
+    About,
+    Claimed,
+    Exchange,
+    JobId,
+    LaneId,
+    Outlook,
+    Progress,
+    Settlement,
+    Step,
+    Store,
+    Want,
+)
 
 logger = logging.getLogger("redrive.worker")
 
@@ -102,16 +114,15 @@ class Worker:
         self._ended = 0
         self._stamp: object = None
         self._stops = 0
+        self._unstarted: list[Claimed] = []
         self._is_dead = False
         self._error: StoreError | None = None
         self._held_since: float | None = None
-        self.committed_at = self._runtime.clock.monotonic()
-        """When the store last answered."""
 
     def stop(self) -> None:
         """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go."""
         self._stops += 1
-        self.slots.drop_waiting()
+        self._unstarted += self.slots.drop_waiting()
         self._wake.set()
 
     async def run(self, *, until_idle: bool = False, hold_max: float = float("inf")) -> Ending:
@@ -199,8 +210,10 @@ class Worker:
         await self._introduce()
 
     async def _introduce(self) -> None:
-        start = functools.partial(self._store.start_worker, self._name, self._now(), self._lease, self._about)
-        await self._insist(start)
+        # The time is read for each try: after an outage a lease that began before it would have ended already.
+        await self._insist(
+            lambda: self._store.start_worker(self._name, self._now(), self._lease, self._about)
+        )
 
     async def _say_goodbye(self, cut_off: list[Dispatch]) -> None:
         """Give back what is left, and put on record what was cut off; without an answer, others will when the lease has ended."""
@@ -209,6 +222,7 @@ class Worker:
             dispatch.ended_at = now
             self._journal.add(settle_cut_off(dispatch))
         try:
+            await self._ask(functools.partial(self.breakers.flush, now))
             while not self._journal.is_empty:
                 done, token = self._journal.take()
                 exchange = functools.partial(self._store.exchange, now=now, token=token)
@@ -219,6 +233,8 @@ class Worker:
 
     async def _exchange(self) -> bool:
         """Commit what is done and start what comes next; say whether there was anything."""
+        if self._unstarted:
+            await self._give_back()
         room = 0 if self._stops else min(max(0, self.slots.room(self._ahead)), COMMIT_MAX)
         if self._journal.is_empty and not room:
             self.slots.fill()
@@ -230,8 +246,9 @@ class Worker:
         self.slots.fill()
         answer = await self._insist(commit, asked)
         if answer is None:
+            if not self._is_dead:
+                self._journal.put_back(done)
             return True
-        self.committed_at = self._runtime.clock.monotonic()
         # As many stages as ended from one commit to the next may wait here, so that places are refilled while a commit goes on;
         # a short commit in between must not make it forget how many that can be.
         ended = max(self.slots.ended - self._ended, self._ahead * 3 // 4)
@@ -242,12 +259,22 @@ class Worker:
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         self._journal.again(answer, done)
-        self.slots.put(answer.claimed)
+        if self._stops:
+            # It was told to stop while this commit was on its way.
+            self._unstarted += answer.claimed
+        else:
+            self.slots.put(answer.claimed)
         if any(settled.outcome != "hold" for settled in done):
             self._held_since = None
         if self._on_commit is not None and done:
             self._on_commit(done)
         return bool(done or answer.claimed)
+
+    async def _give_back(self) -> None:
+        """Give back what was claimed and will not be started, at once: others may have room for it."""
+        jobs, self._unstarted = self._unstarted, []
+        steps = [Step("give_back_one", (job.id, job.token, job.dispatch)) for job in jobs]
+        await self._insist(functools.partial(self._store.apply, *steps))
 
     def _commit(self, done: list[Settlement], room: int, token: int) -> Exchange:
         """Settle and claim; the wish list is made anew each time, because breakers may have changed."""

@@ -38,6 +38,7 @@ RULES: Final[RuleTable] = {
     "StoreUnavailableError": taxonomy.UPSTREAM_NOT_READY,
     "SchemaMismatchError": taxonomy.CONFIG_INVALID,
     "StoreDamagedError": taxonomy.CONFIG_INVALID,
+    "StoreRefusedError": taxonomy.BUG_CODE,
     "StoreError": taxonomy.BUG_CODE,
     "ConfigurationError": taxonomy.CONFIG_INVALID,
     "IllegalTransitionError": taxonomy.BUG_CODE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Container, Iterable
 from operator import attrgetter
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -38,6 +38,7 @@ class _Row(Struct, frozen=True, array_like=True):
     cancel_asked: int
     expires_at: float | None
     codes: Raw
+    payload: Raw
     input: Raw
     input_from: int | None = None
 
@@ -80,10 +81,11 @@ def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None =
 
 
 def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
-    value = bytes(row.input)
+    value, payload = bytes(row.input), _some(row.payload)
     if row.input_from is not None:
-        found = db.execute(_SQL["large_value"], (row.id, row.input_from)).fetchone()
-        value = b"" if found is None else found[0]
+        value = _large(db, row.id, row.input_from)
+        if row.input_from:
+            payload = _large(db, row.id, 0) or None
     return Claimed(
         row.id,
         row.token,
@@ -96,6 +98,16 @@ def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
         row.crashes,
         row.cancel_asked,
         row.expires_at,
-        None if (codes := bytes(row.codes)) == b"null" else codes,
+        _some(row.codes),
         value,
+        payload,
     )
+
+
+def _some(raw: Raw) -> bytes | None:
+    return None if (value := bytes(raw)) == b"null" else value
+
+
+def _large(db: sqlite3.Connection, job: JobId, dispatch: int) -> bytes:
+    found = db.execute(_SQL["large_value"], (job, dispatch)).fetchone()
+    return b"" if found is None else cast("bytes", found[0])

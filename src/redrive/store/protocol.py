@@ -83,6 +83,8 @@ class Claimed(Struct, frozen=True):
     codes: bytes | None
     """How many attempts of this round failed with each code, as JSON; None while none did."""
     input: bytes
+    payload: bytes | None = None
+    """What the job was submitted with; None when that is the input itself."""
 
 
 class Letter(Struct, frozen=True, kw_only=True):

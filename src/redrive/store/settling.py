@@ -57,19 +57,20 @@ class Onward:
         self._in_lane[lane] += 1
         job = one.job
         self.taken[job.id] = Claimed(
-            job.id,
-            self._token,
-            job.dispatch + 1,
-            lane,
-            1,
-            job.round,
-            0,
-            0,
-            0,
-            0,
-            job.expires_at,
-            None,
-            one.value,
+            id=job.id,
+            token=self._token,
+            dispatch=job.dispatch + 1,
+            lane=lane,
+            attempt=1,
+            round=job.round,
+            snoozes=0,
+            suspects=0,
+            crashes=0,
+            cancel_asked=0,
+            expires_at=job.expires_at,
+            codes=None,
+            input=one.value,
+            payload=job.input if job.payload is None else job.payload,
         )
         return (job.id, job.token, job.dispatch, lane, *_inline(one, nowhere=0), self._now, self._token)
 
@@ -193,7 +194,7 @@ def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
                     return "go_on", row
                 return "advance", (*fence, one.lane, *_inline(one, nowhere=0), one.run_at)
             counts = (one.attempt, one.snoozes, one.codes, one.outcome, one.suspects, one.crashes)
-            return "requeue", (*fence, one.run_at, *counts)
+            return "requeue", (*fence, one.run_at, *counts, one.ended_at)
 
 
 def _inline(one: Settlement, *, nowhere: int | None) -> tuple[bytes | None, int | None]:

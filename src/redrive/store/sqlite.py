@@ -19,7 +19,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreUnavailableError
+from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
 from redrive.store.claiming import claim, claimed, in_order
 from redrive.store.migrations import newest, pending
 from redrive.store.protocol import (
@@ -48,6 +48,8 @@ BUSY_SECONDS: Final = 30.0
 ONWARD: Final = 1 << 39
 """Set in the tokens of jobs that go straight on to their next stage; the tokens of commits stay below it."""
 NOTHING: Final = Want((), 0)
+REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
+"""What will not go better the next time."""
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _NOBODY: Final = About()
@@ -63,6 +65,7 @@ class SqliteStore:
         self._is_file = self._path != ":memory:"
         self._lock_file: int | None = None
         self._pipelines: dict[LaneId, str] = {}
+        self._process = os.getpid()
         with self._mapped():
             if self._is_file:
                 if Path(self._path).is_dir():
@@ -329,9 +332,17 @@ class SqliteStore:
     @contextmanager
     def _mapped(self) -> Generator[None]:
         """Turn the errors of the driver and of the file system into the store's."""
+        if os.getpid() != self._process:
+            raise StoreRefusedError(
+                database=self._path,
+                cause="it was opened before this process was forked",
+                hint="Connect after the fork.",
+            )
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:
+            if isinstance(error, REFUSED):
+                raise StoreRefusedError(database=self._path, cause=str(error)) from error
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
                 raise StoreDamagedError(database=self._path, cause=str(error)) from error
             raise StoreUnavailableError(database=self._path, cause=str(error)) from error

@@ -30,7 +30,7 @@ from redrive.testing import VirtualClock
 from tests.inline import InlineHands, at_once
 
 from . import stages_apart
-from .build import attempts, bounded, jobs, letters, one_stage, work, worker_on
+from .build import attempts, bounded, jobs, letters, one_stage, turns, work, worker_on
 from .stages_apart import ASKING, CRUNCHING, DEADLY, SHARED
 
 HERE = stages_apart.__name__
@@ -210,7 +210,7 @@ def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_
 
     assert ended.wait(10)
     assert sys.path[-1] == "/somewhere/else"
-    assert ignored == [signal.SIGINT]
+    assert ignored == [signal.SIGINT, signal.SIGTERM]
 
 
 def test_in_the_other_process_a_signal_is_told_as_a_wish() -> None:
@@ -254,6 +254,8 @@ def test_in_the_other_process_a_stage_knows_its_deadline_too(
 
 class Fake:
     """Processes that are none."""
+
+    places = 4
 
     def can_run(self, _lane: Lane) -> bool:
         return True
@@ -304,7 +306,12 @@ def test_a_job_that_runs_apart_can_be_cancelled_and_let_go(
         worker = worker_on(store, pipeline, means=means)
         task = asyncio.ensure_future(worker.run(until_idle=True))
         await going.wait()
+        rd.cancel(1)
         worker.slots.cancel([1])  # type: ignore[list-item]
+        await turns()
+        assert jobs(store) == [("processing",)]
+        worker.stop()
+        worker.stop()
         await task
 
     bounded(scene())

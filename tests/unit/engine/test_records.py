@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.letters import LITERALS_MAX, literals_in
+from redrive.engine.letters import literals_in
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 
@@ -138,8 +138,36 @@ def test_literals_are_the_longer_strings_of_an_input_by_place_and_only_so_many()
         "also long enough": "<payload:$.1[1]>",
     }
     assert literals_in(b"no JSON") == {}
-    many = msgspec.json.encode([f"a long string {number}" for number in range(LITERALS_MAX + 100)])
-    assert len(literals_in(many)) == LITERALS_MAX
+    many = msgspec.json.encode([f"a long string {number}" for number in range(5_000)])
+    assert len(literals_in(many)) == 5_000
+
+
+def test_however_many_strings_a_payload_holds_none_of_them_is_told(store: SqliteStore, rd: Redrive) -> None:
+    def complain(names: list[str]) -> None:
+        raise ValueError(f"bad records: {names[0]} and {names[-1]}")
+
+    pipeline = one_stage(complain)
+    rd.submit(pipeline, [f"name of person {number:05}" for number in range(5_000)])
+    work(store, pipeline)
+
+    assert "name of person" not in str(letters(store, "message, stack"))
+
+
+def test_what_stood_in_the_payload_is_not_told_by_a_later_stage_either(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    def first(payload: dict[str, str]) -> int:
+        return len(payload)
+
+    def second(_size: int) -> None:
+        raise PermissionError(13, "login failed for ada.lovelace.the.first")
+
+    pipeline = Pipeline("two", [stage(first), stage(second)])
+    rd.submit(pipeline, {"login": "ada.lovelace.the.first"})
+    work(store, pipeline)
+
+    assert "lovelace" not in str(letters(store, "message, stack"))
+    assert "lovelace" not in str(jobs(store, "error_message"))
 
 
 def test_a_dead_letter_says_when_it_failed_first_and_last(

@@ -95,7 +95,7 @@ def test_an_item_that_is_no_json_stops_the_run_by_name_and_it_can_be_resumed_wit
         filed.run(COURT, [1, object(), 3])
 
     (report,) = filed.runs.latest()
-    assert (report.status, report.reason) == ("paused", "the source failed with SerializationError")
+    assert (report.status, report.reason) == ("paused", "it was interrupted by SerializationError")
     assert filed.run(COURT, [1, 2, 3], resume=report.id).status == "completed"
 
 
@@ -228,7 +228,7 @@ def test_a_source_that_raises_leaves_a_run_that_can_be_resumed(filed: Redrive) -
     with pytest.raises(ConnectionResetError, match="the source is gone"):
         filed.run(COURT, source(is_broken=True))
     (report,) = filed.runs.latest()
-    assert (report.status, report.reason) == ("paused", "the source failed with ConnectionResetError")
+    assert (report.status, report.reason) == ("paused", "it was interrupted by ConnectionResetError")
 
     again = filed.run(COURT, source(is_broken=False), resume=report.id)
     assert (again.status, again.total, again.succeeded) == ("completed", 8, 8)

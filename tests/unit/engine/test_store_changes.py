@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive.core.lifecycle import JobState
-from redrive.errors import StoreUnavailableError
+from redrive.errors import StoreRefusedError
 from redrive.store.protocol import Child, Claimed, Progress, Step, Want
 from redrive.store.sqlite import SqliteStore
 from redrive.testing.conformance.build import (
@@ -70,7 +70,7 @@ def test_a_step_may_expect_to_touch_nothing(store: SqliteStore) -> None:
 def test_a_change_that_breaks_an_invariant_is_an_error_of_the_store_and_leaves_nothing(
     store: SqliteStore,
 ) -> None:
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreRefusedError):
         store.apply(
             log("before"), Step("submit_tick", (1, 99, NOW, "k", b"1", NOW)), Step("log", (None,) * 5)
         )
@@ -214,7 +214,7 @@ def test_an_ordinal_of_a_run_is_there_once(store: SqliteStore) -> None:
     store.apply(Step("add_run", ("shop", b"{}", NOW)))
     store.submit([job(lane, run=1, ordinal=0)], NOW)
 
-    with pytest.raises(StoreUnavailableError):
+    with pytest.raises(StoreRefusedError):
         store.submit([job(lane, run=1, ordinal=0)], NOW)
 
 

@@ -26,6 +26,7 @@ UNITS = [
     *("password|", "|password|a9b8c7|", "password for a: ", "password (", "password ..", 'password" {\n default = "', "secrets:\n a: b9c8d7E\n", "secrets:\n", "  secrets:\n", '"secrets": {'),
     *("пароль: ", "пароль", "비밀번호는 ", "pin=", "sid=", "a:5432:b:c:d9e8f7\n", ":5432:", "*:*:", ".pgpass:", "a:b9c8d7@h:22 ", "@h:22", "de89 ", "de89", "ab 12 34 56 c ", "nino "),
     *(" -p", " -u a:", "mysql -p ", "echo a | ", "echo a|sudo -S ", "htpasswd -b a ", "docker login ", "--password-stdin", "net use ", " config ", "/bot1", "echo a:b | chpasswd ", "a2b3" * 13 + "-"),
+    *("password=<<A\n", "\tTRUE\t/", "a\tTRUE\t/\tTRUE\t1\tb\tc9\n", "ConvertTo-SecureString a "),
     *(" ", "\n", "a.", "a" * 79 + "\n", "É", "\u0130", "\U000f0000", "2024-01-01 12:00:00 ", "123e4567-e89b-12d3-a456-426614174000 ", "token=" + "A" * 50 + " "),
 ]  # fmt: skip
 

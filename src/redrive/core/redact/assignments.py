@@ -53,7 +53,7 @@ _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z
 # The same from the stem on, for the common carriers: most names of a second round are passed over by this.
 _HIDDEN_NEXT: Final = re.compile(
     rf"[\w-]{{0,48}}+(?:[\"'`]?[ ]?[=:][ ]?|[\"'],[ ]?|[ ](?:(?:is|was|set to)[ ])?)\\?[\"']?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)"
-    rf"|[\w-]{{0,48}}+>[{MARK}]<"
+    rf"|[\w-]{{0,48}}+(?:>[{MARK}]<|:[ ]?[|>][+-]?\n[ \t]{{1,40}}[{MARK}](?=\Z|\n(?![ \t])))"
 )
 _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
 # Words that only the word before them, or their place in a query string, makes telling.
@@ -79,8 +79,6 @@ def redact_assignments(text: str, marks: Marks) -> str:
             looked_at = passed.end()
             continue
         judged = judge(max(done, hit - NAME_MAX), hit)
-        if judged is None:
-            continue
         looked_at = judged.looked_at
         if judged.found is None:
             continue
@@ -93,8 +91,8 @@ def redact_assignments(text: str, marks: Marks) -> str:
     return "".join(pieces)
 
 
-def _judge(text: str, floor: int, hit: int) -> Judged | None:
-    """Say what stands around a stem; None when nothing that could be a name does."""
+def _judge(text: str, floor: int, hit: int) -> Judged:
+    """Say what stands around a stem."""
     plain = PLAIN.match(text, hit)
     if plain is None:
         tail = _TAIL.match(text, hit)

@@ -22,7 +22,7 @@ from redrive.core.redact.values import (
     is_prose,
     is_random,
 )
-from redrive.core.redact.vocabulary import PASSWORDS
+from redrive.core.redact.vocabulary import PASSWORDS, PROSE_WORDS
 
 PARSED_MAX: Final = 24
 """How far before a name a word may stand that a parser says."""
@@ -104,8 +104,7 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
         return _is_plain_setting(named, span, value)
     if named.carrier is Carrier.FLAG:
         # Two spaces and a sentence after a flag are its help.
-        is_help = len(named.after["space"]) > 1 and value.isalpha() and _NEXT_WORD.match(text, span.end)
-        return not (value.startswith("--") or is_help)
+        return not (value.startswith("--") or _is_help(named, span, value))
     if value[0] == "{" and following == "}" and named.said.kind == "password":
         # ODBC puts a password with odd signs in braces; a template holds a plain name.
         return is_guarded(value)
@@ -115,6 +114,14 @@ def _is_bare_secret(named: Named, span: Span, value: str) -> bool:
         return is_random(value) or not in_source(text, named.start) or any(sign.isdigit() for sign in value)
     is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
     return not (is_code or _is_word_of_sentence(named, span, value) or in_source(text, named.start))
+
+
+def _is_help(named: Named, span: Span, value: str) -> bool:
+    """Tell whether a flag is spoken of: two spaces and a sentence, as in its help, or a word and one of every sentence."""
+    following = _NEXT_WORD.match(named.text, span.end) if value.isalpha() else None
+    if following is None:
+        return False
+    return len(named.after["space"]) > 1 or following[0][1:] in PROSE_WORDS
 
 
 def _is_plain_setting(named: Named, span: Span, value: str) -> bool:

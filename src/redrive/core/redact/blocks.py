@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets whose name stands further up: the children of a `secrets:` block, and the lines of a `.pgpass` file.
+"""Secrets whose name stands elsewhere: the children of a `secrets:` block, lines of `.pgpass` and of a file of cookies.
 
 What the children are called says nothing, so their values must look like passwords, and names, hosts and files stay.
 """
@@ -36,12 +36,19 @@ _PGPASS: Final = re.compile(
     re.MULTILINE,
 )
 
+# What browsers and curl keep: domain, subdomains, path, secure, expiry, name and value, set apart by tabs.
+_COOKIES: Final = re.compile(
+    r"\t(?:TRUE|FALSE)\t/[^\t\n]{0,256}\t(?:TRUE|FALSE)\t[0-9]{1,20}\t[^\t\n]{1,128}\t([^\t\n]{1,4096}+)"
+)
+
 
 def redact_blocks(text: str, marks: Marks) -> str:
     """Put a mark in place of the secrets that a block or a file of secrets holds."""
     if "ecrets" in text or "redentials" in text or "asswords" in text:
         text = _YAML.sub(partial(_without_children, _YAML_CHILD, marks, {}), text)
         text = _JSON.sub(partial(_without_children, _JSON_CHILD, marks, {}), text)
+    if "\tTRUE\t" in text or "\tFALSE\t" in text:
+        text = _COOKIES.sub(partial(_without_cookie, marks), text)
     is_told = ".pgpass" in text
     if is_told or ":5432:" in text or ":*:" in text:
         is_secret = partial(_is_password, is_told=is_told)
@@ -82,6 +89,10 @@ def _without_password(
     if password not in seen:
         seen[password] = is_secret(password)
     return _marked(marks.redacted("password"), line, 1) if seen[password] else line[0]
+
+
+def _without_cookie(marks: Marks, line: re.Match[str]) -> str:
+    return line[0] if is_inert(line[1]) else _marked(marks.redacted("cookie"), line, 1)
 
 
 def _marked(mark: str, found: re.Match[str], group: int) -> str:

@@ -39,7 +39,12 @@ def _apart(letters: str) -> str:
 
 FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     # The letters a flag may start with, a piece of every command that knows it, those commands, and where the password stands.
-    ("uUpa", "curl wget etcdctl jenkins-cli http xh hey", r"curl|wget|etcdctl|jenkins-cli(?:\.jar)?|https?|httpie|xh|hey", _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)"),
+    (
+        "uUpa",
+        "curl wget etcdctl jenkins-cli http xh hey",
+        r"curl|wget|etcdctl|jenkins-cli(?:\.jar)?|https?|httpie|xh|hey",
+        _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)",
+    ),
     ("A", "ab", "ab", _BEFORE + _USER % "A"),
     ("sd", "skopeo", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
     ("E-c", "curl", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
@@ -48,13 +53,20 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("h", "rar", "rar", rf"{_BEFORE}-hp({_WORD})"),
     (
         "p",
-        "login sshpass mongo twine rabbitmqadmin cqlsh cypher-shell snowsql beeline rdesktop ncftp evil-winrm psexec crackmapexec"
-        " netexec nxc certutil security xmrig influx",
+        (
+            "login sshpass mongo twine rabbitmqadmin cqlsh cypher-shell snowsql beeline rdesktop ncftp evil-winrm psexec"
+            " crackmapexec netexec nxc certutil security xmrig influx"
+        ),
         f"{_COMMANDS_WITH_LOGIN}|{_COMMANDS_WITH_P}",
         _flag("p"),
     ),
     ("p", "useradd usermod", "useradd|usermod", _apart("p")),
-    ("P", "sql bcp zip ipmitool mosquitto_ ssh-keygen security", "sqlcmd|bcp|isql|tsql|zip|unzip|ipmitool|mosquitto_(?:pub|sub|rr)|ssh-keygen|security", _flag("P")),
+    (
+        "P",
+        "sql bcp zip ipmitool mosquitto_ ssh-keygen security",
+        "sqlcmd|bcp|isql|tsql|zip|unzip|ipmitool|mosquitto_(?:pub|sub|rr)|ssh-keygen|security",
+        _flag("P"),
+    ),
     ("N", "ssh-keygen", "ssh-keygen", _flag("N")),
     ("w", "ldap vsql", r"ldap\w{1,12}|vsql", _flag("w")),
     ("s", "ldappasswd", "ldappasswd", _flag("s")),
@@ -66,11 +78,21 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("sdk", "keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
     ("x", "sendemail sendEmail", "sendemail|sendEmail", _apart("xp")),
     ("uo", "pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
-    ("U", "smb rpcclient net nmblookup", "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool", rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})"),
+    (
+        "U",
+        "smb rpcclient net nmblookup",
+        "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool",
+        rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})",
+    ),
     ("u", "lftp", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
     # `-b` takes the password as the last word; `-n` leaves out the file before the user.
     ("bcnBmsdC", "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
-    ("bcnBmsdC", "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})"),
+    (
+        "bcnBmsdC",
+        "passwd",
+        "htpasswd|mosquitto_passwd",
+        rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})",
+    ),
 )  # fmt: skip
 
 _DATABASE_USER: Final = r"(?<=[\s'\"=])[\w.$-]{1,64}/([^\s@/'\"]{1,128})(?=[@\s'\"]|\Z)"
@@ -96,6 +118,7 @@ PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     (" login ", r"\b(?:cargo|vault) login\b", rf"login (?![-\w]{{1,32}}=)({_WORD})"),
     ("mc alias set", r"\bmc alias set\b", rf"set \S{{1,64}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
     ("from-literal", r"--from-literal\b", rf"literal[ =]['\"]?[\w.-]{{1,64}}=({_WORD})"),
+    ("SecureString", r"\bConvertTo-SecureString\b", rf"SecureString (?:-String )?(?![-(]|['\"]?\$)({_WORD})"),
     ("-server ", r"\b(?:snmp|tacacs|radius)-server\b", rf"-server (?:community|key)(?: [07])? ({_WORD})"),
 )  # fmt: skip
 

@@ -56,19 +56,24 @@ def redact_commands(text: str, marks: Marks) -> str:
     if "|" in text or "<<<" in text:
         for needle, pipe in _BY_PIPE:
             if needle in text:
-                text = pipe.sub(partial(_without_secret, marks), text)
+                text = pipe.sub(partial(_without_said, marks, {}), text)
     return text
 
 
-def _without_secrets(
-    flag: re.Pattern[str], marks: Marks, seen: dict[str, str], line: re.Match[str]
-) -> str:
+def _without_secrets(flag: re.Pattern[str], marks: Marks, seen: dict[str, str], line: re.Match[str]) -> str:
     """Return the line of a command without its passwords; the same line is read once."""
     whole = line[0]
     if _INSIDE.match(line.string, max(0, line.start() - 1), line.start()):
         return whole
     if whole not in seen:
         seen[whole] = flag.sub(partial(_without_secret, marks), whole)
+    return seen[whole]
+
+
+def _without_said(marks: Marks, seen: dict[str, str], found: re.Match[str]) -> str:
+    whole = found[0]
+    if whole not in seen:
+        seen[whole] = _without_secret(marks, found)
     return seen[whole]
 
 

@@ -15,7 +15,15 @@ from redrive.core.redact.carriers import Carrier
 from redrive.core.redact.lines import is_in_string
 from redrive.core.redact.named import Named
 from redrive.core.redact.names import is_telling
-from redrive.core.redact.spans import Span, authorization_span, bare_span, block_span, line_span, quoted_span
+from redrive.core.redact.spans import (
+    Span,
+    authorization_span,
+    bare_span,
+    block_span,
+    heredoc_span,
+    line_span,
+    quoted_span,
+)
 from redrive.core.redact.values import (
     is_expression,
     is_guarded,
@@ -46,6 +54,8 @@ def secret_of(named: Named) -> tuple[Span, str] | None:
     if is_listed and (listed := _LISTED.match(text, position)):
         return _listed_value(named, listed.end())
     span = quoted_span(text, position)
+    if span is None and named.carrier is Carrier.ASSIGNED and text.startswith("<<", position):
+        span = heredoc_span(text, position)
     if named.carrier is Carrier.PAIR and not _is_pair(named, span):
         return None
     if span is not None and "\n" in named.after[0] and _CLOSED_KEY.match(text, span.end):
@@ -124,6 +134,4 @@ def _is_field_name(named: Named, value: str) -> bool:
     """Tell whether a quoted word is the name of a field: in a list of names, or as the value of a constant."""
     if named.carrier is Carrier.PAIR or (named.said.kind == "cookie" and "cookie" in value.lower()):
         return True
-    return ("_" in value and is_telling(value)) or (
-        named.said.kind == "secret" and value == named.name
-    )
+    return ("_" in value and is_telling(value)) or (named.said.kind == "secret" and value == named.name)

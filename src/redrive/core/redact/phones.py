@@ -43,7 +43,8 @@ _STOCK: Final = re.compile(
     r"\b(?:sku|part|item|isbn|serial|invoice|model|article)[ #:=_.-]{0,3}(?:no|number|nr)?[ #:=.-]{0,3}$"
 )
 _TOLD: Final = re.compile(
-    r"(?:wa\.me/|\bph:? |phone|tel|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
+    r"(?:wa\.me/|\bph:? |phone|(?<![a-z])tel(?!l)|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)"
+    r"\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
     r"[\"']?(?:no\.?|number)?(?:(?:me |us )?(?:at|on|to))?[:= ]{0,3}[\"']?$"
 )
 

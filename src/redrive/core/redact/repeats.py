@@ -44,7 +44,7 @@ class Judged(NamedTuple):
     found: tuple[Span, str] | None
 
 
-Judge = Callable[[str, int, int], Judged | None]
+Judge = Callable[[str, int, int], Judged]
 """Judges the name around a hit: text, how far back the name may reach, hit."""
 
 
@@ -53,7 +53,7 @@ class _Window:
 
     __slots__ = ("floor", "followed_by", "hit", "judged", "text")
 
-    def __init__(self, text: str, floor: int, hit: int, judged: Judged | None) -> None:
+    def __init__(self, text: str, floor: int, hit: int, judged: Judged) -> None:
         self.text = text
         self.floor = floor
         self.hit = hit
@@ -73,9 +73,9 @@ class Repeats:
         self._apart = 0
         self._pause = UNREPEATED
         self._seen: dict[tuple[str, int, int], _Window] = {}
-        self._last = _Window("", 0, 0, None)
+        self._last = _Window("", 0, 0, Judged(0, 0, None))
 
-    def judge(self, floor: int, hit: int) -> Judged | None:
+    def judge(self, floor: int, hit: int) -> Judged:
         """Return what the judge says about this hit, in positions of the whole text."""
         if self._apart:
             self._apart -= 1
@@ -98,7 +98,7 @@ class Repeats:
                 return self._judge(self._text, floor, hit)
             self._last.followed_by = seen
         self._last = seen
-        return None if seen.judged is None else _moved(seen.judged, low)
+        return _moved(seen.judged, low)
 
     def _looked_up(self, low: int, floor: int, hit: int) -> _Window | None:
         """Return the window around a hit, judged now or before; None when the window is too narrow to judge in."""
@@ -110,7 +110,7 @@ class Repeats:
             return self._seen[key]
         self._unseen += 1
         judged = self._judge(window, floor - low, hit - low)
-        if judged is not None and self._is_cut(window, judged, hit + AHEAD):
+        if self._is_cut(window, judged, hit + AHEAD):
             return None
         seen = self._seen[key] = _Window(window, floor - low, hit - low, judged)
         return seen

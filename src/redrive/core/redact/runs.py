@@ -21,6 +21,8 @@ _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghij
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
 _LONG_RUN: Final = b"x" * RUN_MIN
 _DIGIT: Final = re.compile("[0-9]")
+# `self.client.send`: no token without a digit is all lower case and points, but those of Vault and Doppler.
+_NAMES_IN_CODE: Final = re.compile(r"(?!hv[sbr]\.|dp\.)[a-z.]++\Z")
 
 # The alternatives stand side by side, without groups, so that the engine can skip each by its first character.
 _ANY: Final = "(?:" + "|".join(alternative for _, row in ROWS for alternative in row) + ")"
@@ -51,8 +53,10 @@ def redact_tokens(text: str, marks: Marks) -> str:
         end = shape.find(b" ", run)
         end = len(text) if end < 0 else end
         # Without a digit only a token at the very start is worth a look: most such runs are names in code.
-        seek = tokens.search if _DIGIT.search(text, run, end) else tokens.match
-        found = seek(text, run, end)
+        if _NAMES_IN_CODE.match(text, run, end):
+            found = None
+        else:
+            found = (tokens.search if _DIGIT.search(text, run, end) else tokens.match)(text, run, end)
         while found:
             pieces += (text[done : found.start()], marks.redacted(_kind_of(text, found.start(), end)))
             done = found.end()

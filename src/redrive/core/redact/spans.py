@@ -22,6 +22,9 @@ BARE_MAX: Final = 256
 LINE_MAX: Final = 2048
 """As much of a header line is read before it is judged."""
 
+HEREDOC_MAX: Final = 480
+"""The end of a here document is looked for in this many characters; longer secrets have shapes of their own."""
+
 _OPENING: Final = re.compile(r"[bBuUrRfFN@]{0,2}(\\{0,15}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)")
 _BARE: Final = re.compile(
     r"(?>(?:[^\s\"'`<>&;,(){}\[\]\\|%]++"
@@ -37,6 +40,10 @@ _SINGLE_WORD_SCHEMES: Final = frozenset(
 )
 _CREDENTIAL: Final = re.compile(r"[^\s\"'<>,;\\)\]}]++")
 _LINE_REST: Final = re.compile(rf"[^\n\r\\{MARK}]*+(?>(?:(?:\\(?![nr])|[{MARK}])[^\n\r\\{MARK}]*+)*)")
+_HEREDOC: Final = re.compile(
+    r"<<[-~]?[\"']?([A-Za-z_]{1,24})[\"']?[ \t]{0,8}\r?\n[ \t]{0,40}+"
+    r"((?>[^\n]++(?:\n(?![ \t]{0,40}\1\b)[^\n]*+)*))\n[ \t]{0,40}\1\b"
+)
 _BLOCK_LINE: Final = re.compile(r"[ \t]++[^\n]*+(?:\n|\Z)")
 
 
@@ -115,6 +122,12 @@ def authorization_span(text: str, span: Span, quote: str) -> Span:
         return line_span(text, start, quote)
     word = _CREDENTIAL.match(text, start, limit)
     return Span(start, word.end() if word else start, quoted=False)
+
+
+def heredoc_span(text: str, start: int) -> Span | None:
+    """Return the lines between `<<EOT` at `start` and the line that closes them; None when none does soon."""
+    found = _HEREDOC.match(text, start, start + HEREDOC_MAX)
+    return None if found is None else Span(found.start(2), found.end(2), quoted=True)
 
 
 def block_span(text: str, start: int) -> Span:

@@ -74,9 +74,9 @@ def _redact_bare(text: str, marks: Marks) -> str:
     done = 0
     for found in _HOST_AND_PORT.finditer(text):
         at = found.start()
-        if ":" not in (before := text[max(done, at - BARE_MAX) : at]):
-            continue
-        word = _LAST_WORD.search(before[::-1])
+        if text[at - 1 : at] >= FIRST_MARK:
+            continue  # Hidden before.
+        word = _LAST_WORD.search(text[max(done, at - BARE_MAX) : at][::-1])
         user, colon, password = word[0][::-1].partition(":") if word else ("", "", "")
         if not user or not colon:
             continue
@@ -100,7 +100,7 @@ def _userinfo_end(text: str, start: int) -> int | None:
     """Return where the user information ends that would start at `start`; None when there is none worth a look."""
     limit = start + USERINFO_MAX
     at = text.find("@", start, limit)
-    if at < 0 or _PROPERTIES.match(text, start, limit):
+    if at < 0 or (text.find(";", start, at) >= 0 and _PROPERTIES.match(text, start, limit)):
         return None
     found = _USERINFO.match(text, start, limit)
     if found is None:

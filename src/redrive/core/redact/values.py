@@ -37,12 +37,14 @@ RANDOM_MAX: Final = 96
 _NOTHING: Final = re.compile(
     rf"(?>(?:[{MARK}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
 )
-_STANDING: Final = frozenset("xXyYRCIFp")
+_STANDING: Final = frozenset("xXyYRCIFHp")
 _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
     r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
     r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
     r"|(?:env|file|fd|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
+    # After `?q=password` the log of a web server goes on.
+    r"|HTTP/[0-9.]{1,3}"
 )
 # The name of a header, such as `X-Api-Key`, and a file: a root that systems have, or an extension, and no random piece.
 _HEADER_NAME: Final = re.compile(r"[A-Z][A-Za-z]*(?:-[A-Z][A-Za-z]*)+")
@@ -70,6 +72,7 @@ _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
 _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 # The secret key of AWS has forty signs; slashes may cut it into short pieces.
 _FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
 _LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
 _DIGIT: Final = re.compile("[0-9]")
@@ -144,9 +147,7 @@ def is_guarded(value: str) -> bool:
         return False
     if looked_at.lower().partition("-")[0] in words.HASH_WORDS or _is_uuid(looked_at):
         return False
-    if not any(map(str.isalpha, looked_at)):
-        return False
-    if looked_at.isalpha():
+    if looked_at.isalpha() or not any(map(str.isalpha, looked_at)):
         return False
     is_odd = _ODD.search(looked_at) is not None or any(map(str.isdigit, looked_at))
     return is_odd or _DASHED_WORDS.fullmatch(looked_at) is not None
@@ -166,11 +167,12 @@ def is_random(value: str) -> bool:
     looked_at = value[:RANDOM_MAX].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
         return False
-    if looked_at.isalpha():
-        return False
+    if looked_at[0] == "/" and value.rstrip().endswith("="):
+        # A path does not end in the padding of base64.
+        return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
     if _is_uuid(looked_at) or _ULID.fullmatch(looked_at):
         return False
-    if not looked_at.isalnum() and _is_labelled(looked_at):
+    if looked_at.isalpha() or (not looked_at.isalnum() and _is_labelled(looked_at)):
         return False
     if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
         return True

@@ -30,7 +30,7 @@ UPDATE jobs SET status = 'cancelled', finished_at = ?, waiting = NULL WHERE id I
     SELECT id FROM jobs WHERE run_id = ? AND status = 'queued' LIMIT ?);
 
 -- name: ask_to_cancel_run
-UPDATE jobs SET cancel_asked = 1 WHERE run_id = ? AND status = 'processing';
+UPDATE jobs SET cancel_asked = 1 WHERE run_id = ? AND status = 'processing' AND cancel_asked = 0;
 
 -- name: pause_run
 UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ? AND status = 'queued' AND run_at < 1e12;
@@ -52,7 +52,8 @@ DELETE FROM schedules WHERE name = ?;
 
 -- name: submit_tick
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, payload, created_at)
-SELECT lanes.pipeline, lanes.id, 'queued', ?2, ?3, ?4, ?5, ?6 FROM lanes WHERE lanes.id = ?1;
+SELECT lanes.pipeline, lanes.id, 'queued', ?2, ?3, ?4, ?5, ?6 FROM lanes WHERE lanes.id = ?1
+ON CONFLICT DO NOTHING;
 
 -- name: take_notice
 UPDATE outbox SET due_at = ?, tries = tries + 1 WHERE id = ? AND tries = ?;

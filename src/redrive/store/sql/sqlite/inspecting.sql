@@ -67,7 +67,11 @@ SELECT id, host, process, pipelines, concurrency, started_at, expires_at,
 SELECT name, state FROM breakers ORDER BY name;
 
 -- name: run
-SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items FROM runs WHERE id = ?;
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items,
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled')
+FROM runs WHERE id = ?;
 
 -- name: runs
 SELECT id FROM runs ORDER BY id DESC LIMIT ?;
@@ -78,9 +82,6 @@ SELECT status, sum(jobs) FROM tallies WHERE run_id = ? GROUP BY status;
 -- name: run_payloads
 SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
 FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
-
--- name: run_waiting
-SELECT count(*), sum(waiting = 'hold') FROM jobs WHERE run_id = ? AND status = 'queued';
 
 -- name: letters_of_job
 SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason, first_failure_at, last_failure_at

@@ -33,8 +33,14 @@ SELECT id FROM jobs WHERE worker_id = ? AND status = 'processing' AND cancel_ask
 UPDATE jobs SET progress = ? WHERE id = ? AND worker_id = ? AND status = 'processing' AND dispatch = ?;
 
 -- name: give_back
-UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL, waiting = NULL
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN last_attempt_at END, lease_token = NULL, worker_id = NULL, waiting = NULL
 WHERE worker_id = ? AND status = 'processing';
+
+-- name: give_back_one
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN last_attempt_at END, lease_token = NULL, worker_id = NULL, waiting = NULL
+WHERE id = ? AND lease_token = ? AND dispatch = ?;
 
 -- name: forget_worker
 DELETE FROM workers WHERE id = ?;
@@ -48,7 +54,9 @@ SELECT id, dispatch, lane_id, round, attempt, worker_id, last_attempt_at, ?, 'cr
 FROM jobs WHERE worker_id = ? AND status = 'processing';
 
 -- name: reclaim
-UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL, waiting = 'crashed', suspect_count = suspect_count + 1
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN last_attempt_at END, lease_token = NULL, worker_id = NULL,
+    waiting = CASE WHEN cancel_asked THEN NULL ELSE 'crashed' END, suspect_count = suspect_count + 1
 WHERE worker_id = ? AND status = 'processing';
 
 -- name: paused
@@ -84,8 +92,9 @@ WHERE id IN (
 
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
-SELECT group_concat(format('[%d,%!.17g,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s]', priority, run_at, id, lease_token, dispatch, lane_id,
+SELECT group_concat(format('[%d,%!.17g,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at, id, lease_token, dispatch, lane_id,
     attempt, round, snoozes, suspect_count, crash_count, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
+    CASE WHEN input IS NULL THEN 'null' ELSE coalesce(payload, 'null') END,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null,' || input_from END))
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
 
@@ -109,7 +118,8 @@ FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.col
 
 -- name: advance
 -- row: id, lease_token, dispatch, lane_id, input, input_from, run_at
-UPDATE jobs SET status = 'queued', lane_id = v.column4, input = v.column5, input_from = v.column6, run_at = v.column7, attempt = 1,
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN v.column7 END, lane_id = v.column4, input = v.column5, input_from = v.column6, run_at = v.column7, attempt = 1,
     snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
@@ -121,8 +131,9 @@ UPDATE jobs SET lane_id = v.column4, input = v.column5, input_from = v.column6, 
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: requeue
--- row: id, lease_token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count
-UPDATE jobs SET status = 'queued', run_at = v.column4, attempt = v.column5, snoozes = v.column6, codes = v.column7,
+-- row: id, lease_token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count, ended_at
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN v.column11 END, run_at = v.column4, attempt = v.column5, snoozes = v.column6, codes = v.column7,
     waiting = v.column8, suspect_count = v.column9, crash_count = v.column10, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 

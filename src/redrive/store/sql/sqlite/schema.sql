@@ -3,11 +3,6 @@
 -- an error only when failed, exactly one open dead letter for a failed job. Rows that are written for every job carry no foreign keys:
 -- they are written in the same transaction as the job they belong to, and only pruning deletes, all of a job at once.
 
-CREATE TABLE meta (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
 CREATE TABLE lanes (
     id INTEGER PRIMARY KEY,
     pipeline TEXT NOT NULL,
@@ -169,6 +164,7 @@ CREATE TABLE outbox (
 ) STRICT;
 
 CREATE INDEX outbox_due ON outbox (lane_id, due_at);
+CREATE INDEX outbox_of_job ON outbox (job_id);
 
 -- Jobs submitted again and again, once per tick over all workers.
 CREATE TABLE schedules (
