@@ -86,8 +86,9 @@ def as_nobody(here: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
         check=False,
+        # Coverage is not measured there: that user may not write its file either.
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")},
             "COLUMNS": "200",
             "NO_COLOR": "1",
             "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",

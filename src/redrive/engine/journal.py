@@ -146,9 +146,11 @@ class Journal:
         and no other lane of the breaker takes it for its own.
         """
         breaker = lane.stage.breaker
-        if breaker is None or breaker.name in probed or not self._is_time_for(breaker, lane.id, now):
-            return ()
         probe = f"{worker}:{token}:{lane.id}"
+        if breaker is None or breaker.name in probed:
+            return ()
+        if not (self._breakers.is_probing(breaker, probe) or self._is_time_for(breaker, lane.id, now)):
+            return ()
         if not self._breakers.take_probe(breaker, now, probe):
             return ()
         want = Want((lane.id,), 1)

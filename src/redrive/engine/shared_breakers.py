@@ -54,6 +54,11 @@ class SharedBreakers:
         """Say whether calls may go out freely."""
         return self._states[breaker.name].phase is Phase.CLOSED
 
+    def is_probing(self, breaker: Breaker, token: str) -> bool:
+        """Say whether this probe is out, so that a commit that is made again goes on with it."""
+        probe = self._states[breaker.name].probe
+        return probe is not None and probe.token == token
+
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
         waits = [

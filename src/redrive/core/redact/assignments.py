@@ -104,6 +104,9 @@ def _judge(text: str, floor: int, hit: int) -> Judged:
         end = plain.end(1)
         if plain.lastindex != NOTHING_PLAIN and (judged := judged_plainly(text, floor, hit, plain)):
             return judged
+    after = AFTER_NAME.match(text, hit)
+    if after is None:
+        return Judged(end, end, None)
     start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
     before = text[start - 1 : start]
     if before == "%" and text.startswith(("%5B", "%5b"), start - 1):
@@ -114,8 +117,7 @@ def _judge(text: str, floor: int, hit: int) -> Judged:
         return Judged(end, end, None)
     name = text[start:end]
     said = _said(text, floor, start, name, before)
-    after = None if said is None and before not in _QUERY_SIGNS else AFTER_NAME.match(text, hit)
-    if after is None:
+    if said is None and before not in _QUERY_SIGNS:
         return Judged(end, end, None)
     # A value that is a mark as a whole was hidden before.
     is_hidden = _HIDDEN.match(text, after.end()) is not None
