@@ -198,13 +198,13 @@ CREATE TABLE tallies (
     PRIMARY KEY (run_id, lane_id, status)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER jobs_finished AFTER UPDATE OF status ON jobs WHEN NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL
+CREATE TRIGGER jobs_finished AFTER UPDATE OF finished_at ON jobs WHEN NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL
 BEGIN
     INSERT INTO tallies (run_id, lane_id, status, jobs) VALUES (coalesce(NEW.run_id, 0), NEW.lane_id, NEW.status, 1)
     ON CONFLICT DO UPDATE SET jobs = jobs + 1;
 END;
 
-CREATE TRIGGER jobs_reopened AFTER UPDATE OF status ON jobs WHEN NEW.finished_at IS NULL AND OLD.finished_at IS NOT NULL
+CREATE TRIGGER jobs_reopened AFTER UPDATE OF finished_at ON jobs WHEN NEW.finished_at IS NULL AND OLD.finished_at IS NOT NULL
 BEGIN
     UPDATE tallies SET jobs = jobs - 1
     WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
