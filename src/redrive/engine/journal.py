@@ -80,7 +80,7 @@ class Journal:
         for lane in self._lanes.values():
             most = [lane.stage.concurrency] if lane.stage.concurrency is not None else []
             if lane.stage.is_process:
-                most.append(slots.process_places)
+                most.append(slots.places_apart)
             if most:
                 limits[lane.id] = max(0, min(most) - slots.in_use(lane.id))
         for breaker, lanes in self._behind.items():

@@ -149,7 +149,9 @@ class Runner:
         if isinstance(ended, bytes):
             await self._tell_breaker(dispatch, Evidence.ALIVE)
             return settle_success(dispatch, ended)
-        trouble = self._late(dispatch, ended) if isinstance(ended, Trouble) else self.trouble(dispatch, ended)
+        trouble = (
+            self._late(dispatch, ended) if isinstance(ended, Trouble) else self._trouble(dispatch, ended)
+        )
         breaker, standing = dispatch.lane.stage.breaker, None
         if breaker is not None:
             # A wish of the stage, or what happened without asking the dependency, says nothing about it.
@@ -159,14 +161,15 @@ class Runner:
             standing = self._breakers.standing(breaker)
         return settle_failure(dispatch, trouble, self._runtime.chance.random(), standing)
 
-    async def cancelled(self, dispatch: Dispatch) -> Settlement:
+    def cancelled(self, dispatch: Dispatch) -> Settlement:
         """Return the settlement of a job that was cancelled by somebody; its run says nothing about the dependency."""
-        await self.let_go(dispatch)
+        self.drop_probe(dispatch.job, dispatch.lane)
         dispatch.ended_at = self._now()
         return settle_cancelled(dispatch, "cancelled on request")
 
     def crashed(self, dispatch: Dispatch, *, is_alone: bool) -> Settlement:
         """Return the settlement of a job whose process died; it comes back, and if it ran alone, that counts against it."""
+        self.drop_probe(dispatch.job, dispatch.lane)
         dispatch.ended_at = self._now()
         return settle_crash(dispatch, is_alone=is_alone)
 
@@ -187,11 +190,7 @@ class Runner:
         if breaker is not None and probe is not None:
             self._breakers.release_later(breaker, probe)
 
-    async def let_go(self, dispatch: Dispatch) -> None:
-        """Give back the probe of a run that will never be settled."""
-        await self._tell_breaker(dispatch, Evidence.NOTHING)
-
-    def trouble(self, dispatch: Dispatch, exc: Exception) -> Trouble:
+    def _trouble(self, dispatch: Dispatch, exc: Exception) -> Trouble:
         """Classify what a stage raised; a late error is a timeout, whatever it says."""
         stage = dispatch.lane.stage
         if (
@@ -218,7 +217,7 @@ class Runner:
         error = SerializationError(where=where, kind="row", problem="the store refused it")
         dispatch = self.begin(settled.job, lane)
         dispatch.started_at, dispatch.ended_at = settled.started_at, settled.ended_at
-        return settle_failure(dispatch, self.trouble(dispatch, error), self._runtime.chance.random())
+        return settle_failure(dispatch, self._trouble(dispatch, error), self._runtime.chance.random())
 
     async def _tell_breaker(self, dispatch: Dispatch, evidence: Evidence) -> None:
         """Tell the stage's breaker what a run found; a failure at once, so that it may open before the next claim."""

@@ -99,7 +99,7 @@ class Slots:
         return self._concurrency + ahead - len(self._running) - len(self._ready) - self._orphans
 
     @property
-    def process_places(self) -> int:
+    def places_apart(self) -> int:
         """How many stages run at once in processes."""
         return self._apart.places
 
@@ -242,7 +242,7 @@ class Slots:
             ended = await self._runner.acall(dispatch)
         except asyncio.CancelledError:
             if not dispatch.context.is_cancelled:
-                await self._runner.let_go(dispatch)
+                self._runner.drop_probe(dispatch.job, dispatch.lane)
                 raise
             await self._cancelled(dispatch)
             return
@@ -255,7 +255,7 @@ class Slots:
 
     async def _cancelled(self, dispatch: Dispatch) -> None:
         dispatch.is_ending = True
-        self._settled(dispatch, await self._runner.cancelled(dispatch))
+        self._settled(dispatch, self._runner.cancelled(dispatch))
 
     def _settled(self, dispatch: Dispatch, settled: Settlement) -> None:
         dispatch.is_settled = True
@@ -301,7 +301,6 @@ class Slots:
         except LostProcessError as died:
             crashes = job.crashes + (1 if is_alone else 0)
             if crashes < lane.pipeline.crash_max:
-                await self._runner.let_go(dispatch)
                 self._settled(dispatch, self._runner.crashed(dispatch, is_alone=is_alone))
                 return
             ended = WorkerCrashError(stage=lane.stage.name, exit_code=died.exit_code, crashes=crashes)
@@ -309,7 +308,7 @@ class Slots:
             ended = exc
         except asyncio.CancelledError:
             if not dispatch.context.is_cancelled:
-                await self._runner.let_go(dispatch)
+                self._runner.drop_probe(dispatch.job, dispatch.lane)
                 raise
             await self._cancelled(dispatch)
             return

@@ -18,9 +18,9 @@ from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.journal import COMMIT_MAX, Journal
-from redrive.engine.outcomes import Dispatch, Lane, settle_cut_off
+from redrive.engine.outcomes import Dispatch, settle_cut_off
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.resources import Given, resources_for
+from redrive.engine.resources import Given, lanes_of
 from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
@@ -32,7 +32,6 @@ from redrive.store.protocol import (
     Claimed,
     Exchange,
     JobId,
-    LaneId,
     Outlook,
     Progress,
     Settlement,
@@ -385,17 +384,3 @@ class Worker:
 
     def _now(self) -> float:
         return self._runtime.clock.wall()
-
-
-def lanes_of(
-    store: Store, pipelines: Sequence[Pipeline], resources: Given = MappingProxyType({})
-) -> dict[LaneId, Lane]:
-    """Return the lanes of some pipelines; stages get the resources they ask for by type."""
-    lanes: dict[LaneId, Lane] = {}
-    for pipeline in pipelines:
-        given = resources.get(pipeline.name, ())
-        ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
-        for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
-            following = ids[place + 1] if place + 1 < len(ids) else None
-            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
-    return lanes

@@ -23,12 +23,12 @@ from redrive.engine.classifier import DEFAULT
 from redrive.engine.letters import StageEndingError
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.pipeline import Event, Pipeline
-from redrive.engine.resources import Given, open_resources
+from redrive.engine.resources import Given, lanes_of, open_resources
 from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import Runtime
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import SUSPECT_MIN
-from redrive.engine.worker import POLL_SECONDS, lanes_of
+from redrive.engine.worker import POLL_SECONDS
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction import redact
 from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store
@@ -153,7 +153,6 @@ class _Walk:
             is_alone = job.suspects >= SUSPECT_MIN
             crashes = job.crashes + int(is_alone)
             if crashes < crash_max:
-                await self._runner.let_go(dispatch)
                 return self._runner.crashed(dispatch, is_alone=is_alone)
             ended = WorkerCrashError(stage=dispatch.lane.stage.name, exit_code=None, crashes=crashes)
         if isinstance(ended, Exception):

@@ -14,7 +14,7 @@ import pytest
 from redrive import Backoff, Breaker, Context, Event, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine import hooks as module
 from redrive.engine.hooks import BATCH, HIDDEN_SECONDS, Hooks
-from redrive.engine.worker import lanes_of
+from redrive.engine.resources import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
