@@ -237,3 +237,9 @@ def test_a_token_may_be_told_by_a_digit_that_stands_after_it() -> None:
     text = "qn_token_vAoovucApiKeyprivate-key810"
 
     assert redact_text(text) == "<redacted:token>-key810"
+
+
+def test_what_follows_the_end_of_an_element_is_not_its_value() -> None:
+    assert redact_text("<password>r0sebud-9</password>afterwards") == (
+        "<password><redacted:password></password>afterwards"
+    )
