@@ -21,7 +21,7 @@ from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
 from redrive.engine.pipeline import Event, Hook
 from redrive.engine.runner import Elsewhere
-from redrive.errors import StoreUnavailableError
+from redrive.errors import StoreError
 from redrive.redaction import redact
 from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
 
@@ -68,7 +68,7 @@ class Hooks:
             try:
                 while await self.deliver():
                     pass
-            except StoreUnavailableError as error:
+            except StoreError as error:
                 logger.warning("hooks wait: %s", error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -76,7 +76,7 @@ class Hooks:
 
     async def flush(self) -> None:
         """Tell what is left before the worker ends; what cannot be told now is left to other workers."""
-        with suppress(StoreUnavailableError, TimeoutError):
+        with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 while await self.deliver():
                     pass

@@ -20,8 +20,8 @@ from redrive.engine.pipeline import Pipeline
 from redrive.engine.runner import Elsewhere
 from redrive.engine.runtime import CURRENT
 from redrive.engine.stages import check_name
-from redrive.engine.submission import encoded_payload
-from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.engine.submission import new_job
+from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Row, Step, Store
 
 logger = logging.getLogger("redrive.schedules")
@@ -73,7 +73,7 @@ class Ticker:
                     due_in = cast("float", next_at) - self._clock.wall()
                     # One that is still due could not be moved on; looking again at once would not help it.
                     wait = min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
-            except StoreUnavailableError as error:
+            except StoreError as error:
                 logger.warning("schedules wait: %s", error)
             await self._clock.asleep(wait)
 
@@ -125,7 +125,7 @@ class ScheduleBook:
     ) -> None:
         """Submit a job at every tick of a cron expression in a time zone, once over all workers; the same name changes it."""
         check_name("schedule(name)", name)
-        encoded = encoded_payload(pipeline, payload)
+        encoded = new_job(pipeline, payload, priority=priority).payload
         first = next_tick(cron, zone, CURRENT.get().clock.wall())
         lane = self._store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
         self._store.apply(Step("put_schedule", (name, lane, cron, zone, encoded, priority, first)))

@@ -94,6 +94,15 @@ def test_a_payload_or_a_name_that_does_not_fit_is_refused(rd: Redrive, clock: Vi
         rd.schedules.put(" ", DAILY, 1, cron="0 0 * * *")
 
 
+def test_a_priority_that_does_not_fit_is_refused_when_the_schedule_is_made(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    with pytest.raises(ConfigurationError, match="from 0 to 9"):
+        rd.schedules.put("urgent", DAILY, 1, cron="* * * * *", priority=99)
+
+    assert rd.schedules.all() == []
+
+
 def test_a_tick_makes_one_job_whoever_looks_first(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
