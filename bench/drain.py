@@ -17,13 +17,13 @@ from bench.apart import Contender, race
 from bench.measure import Figure
 from bench.peers import dboses, hueys, lite, persist
 
-ROUNDS = 3
+ROUNDS = 5
 LIMIT = "bare sqlite3: claim 256, complete, audit"
 Ways = Mapping[str, Sequence[Contender]]
 
 
 def run() -> list[Figure]:
-    """Run every group; takes less than three minutes."""
+    """Run every group; takes about four minutes."""
     groups: dict[str, Ways] = {
         "one stage, FULL": _one_stage_full(),
         "one stage, NORMAL": _one_stage_normal(),

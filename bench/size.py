@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job costs in a file that holds 10,000 or 1,000,000 old ones, and by how many bytes the file grows for each job.
+"""What a job costs in a file that holds 10,000 or 1,000,000 old ones, by how many bytes the file grows for each job, and how much
+memory a run takes over 200,000 or 1,000,000 items.
 
 Of the old jobs half are complete and half failed with an open dead letter; they are written by plain SQL, with the engine's own
 tables and indexes.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -46,7 +48,7 @@ PLAIN = "INSERT INTO plain (payload, result) VALUES (?, ?)"
 
 
 def run() -> list[Figure]:
-    """Drain 20,000 new jobs beside the old ones, and weigh the file."""
+    """Drain 20,000 new jobs beside the old ones, weigh the file, and stream a long run; takes about four minutes."""
     return [
         *race(
             "a file that holds many jobs",
@@ -62,6 +64,14 @@ def run() -> list[Figure]:
                 "redrive, one stage": [partial(growth, stages=1)],
                 "redrive, three stages": [partial(growth, stages=3)],
                 "redrive, fails once": [partial(growth, fails_once=True)],
+            },
+            unit="bytes",
+        ),
+        *race(
+            "memory of a run",
+            {
+                "over 200,000 items": [partial(run_memory, items=200_000)],
+                "over 1,000,000 items": [partial(run_memory, items=1_000_000)],
             },
             unit="bytes",
         ),
@@ -99,6 +109,14 @@ def growth(folder: Path, *, stages: int = 1, fails_once: bool = False, jobs: int
         rd.submit_many(pipeline, itertools.repeat(PAYLOAD, jobs))
         rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY)
     return (_weight(path) - before) / jobs
+
+
+def run_memory(folder: Path, *, items: int) -> float:
+    """Return how many bytes the process held at most while it ran a source of so many items."""
+    with connect(folder / "size.db") as rd:
+        report = rd.run(pipeline_of(), itertools.repeat(PAYLOAD, items), concurrency=ours.CONCURRENCY)
+        assert report.succeeded == items, report
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
 def plain_growth(folder: Path, *, jobs: int = 10_000) -> float:

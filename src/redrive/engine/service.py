@@ -31,7 +31,7 @@ from redrive.engine.threads import StageThreads, StoreThread
 from redrive.engine.worker import Ending, Means, Worker
 from redrive.store.protocol import About, Settlement, Store
 
-TURN_SECONDS: Final = 0.0005
+TURN_SECONDS: Final = 0.0001
 WATCH_SECONDS: Final = 0.01
 """How often an idle worker looks whether anybody has changed the store."""
 

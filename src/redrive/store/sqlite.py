@@ -136,9 +136,11 @@ class SqliteStore:
         if not done and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
         with self._writing() as db:
-            before = self._claimed_before(db, worker, token)
-            is_known = db.execute(_SQL["is_known"], (worker,)).fetchone() is not None
-            paused = {row[0] for row in db.execute(_SQL["paused"])}
+            is_known, is_repeated, names = db.execute(
+                _SQL["before_exchange"], (worker, token, token | ONWARD)
+            ).fetchone()
+            before = self._claimed_before(db, worker, token) if is_repeated else ()
+            paused = frozenset[LaneId](msgspec.json.decode(names))
             may_claim = is_known and not before
             onward = Onward(want if may_claim else NOTHING, paused, token=token | ONWARD, now=now)
             lost, broken = settle(db, worker, done, self._insert_child, onward)
@@ -148,7 +150,7 @@ class SqliteStore:
                 *onward.taken.values(),
                 *claim(db, worker, onward.rest(), paused, now=now, token=token),
             )
-        return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=is_known)
+        return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=bool(is_known))
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""

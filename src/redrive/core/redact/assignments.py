@@ -32,6 +32,9 @@ TAIL_MAX: Final = 48
 QUERY_VALUE_MIN: Final = 8
 """A query parameter such as `key` or `code` is a secret from this length on."""
 
+JUDGED_MAX: Final = 8_192
+"""After so many different names in one text nobody wrote it for reading; the rest is hidden as a whole."""
+
 _STEMS: Final = tuple(
     (
         b"pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
@@ -68,7 +71,8 @@ def redact_assignments(text: str, marks: Marks) -> str:
     if not hits:
         return text
     hidden = None if text.isascii() else _HIDDEN_NEXT.match
-    judge = Repeats(text, _judge).judge if len(hits) >= REPEATS_FROM else partial(_judge, text)
+    repeats = Repeats(text, _judge) if len(hits) >= REPEATS_FROM else None
+    judge = partial(_judge, text) if repeats is None else repeats.judge
     pieces: list[str] = []
     done = 0
     looked_at = 0
@@ -78,6 +82,9 @@ def redact_assignments(text: str, marks: Marks) -> str:
         if hidden and (passed := hidden(text, hit)):
             looked_at = passed.end()
             continue
+        if repeats is not None and repeats.judged >= JUDGED_MAX:
+            cut = max(done, text.rfind("\n", 0, hit) + 1)
+            return "".join((*pieces, text[done:cut], marks.redacted("unjudged")))
         judged = judge(max(done, hit - NAME_MAX), hit)
         looked_at = judged.looked_at
         if judged.found is None:

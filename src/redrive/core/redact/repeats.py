@@ -64,11 +64,13 @@ class _Window:
 class Repeats:
     """A judge that remembers, for one text."""
 
-    __slots__ = ("_apart", "_judge", "_last", "_pause", "_seen", "_text", "_unseen")
+    __slots__ = ("_apart", "_judge", "_last", "_pause", "_seen", "_text", "_unseen", "judged")
 
     def __init__(self, text: str, judge: Judge) -> None:
         self._text = text
         self._judge = judge
+        self.judged = 0
+        """How many names were judged, those apart that read like one before."""
         self._unseen = 0
         self._apart = 0
         self._pause = UNREPEATED
@@ -79,6 +81,7 @@ class Repeats:
         """Return what the judge says about this hit, in positions of the whole text."""
         if self._apart:
             self._apart -= 1
+            self.judged += 1
             return self._judge(self._text, floor, hit)
         if self._unseen >= UNSEEN_MAX:
             self._apart = self._pause
@@ -109,6 +112,7 @@ class Repeats:
             self._pause = UNREPEATED
             return self._seen[key]
         self._unseen += 1
+        self.judged += 1
         judged = self._judge(window, floor - low, hit - low)
         if self._is_cut(window, judged, hit + AHEAD):
             return None

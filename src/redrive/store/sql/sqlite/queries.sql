@@ -107,6 +107,12 @@ FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2,
 -- name: large_value
 SELECT value FROM job_values WHERE job_id = ? AND dispatch = ?;
 
+-- name: before_exchange
+-- All there is to know before a commit in one step: between two steps every other thread may take the interpreter.
+SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?1),
+    EXISTS (SELECT 1 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3)),
+    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL);
+
 -- name: is_known
 SELECT 1 FROM workers WHERE id = ?;
 
