@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from bench.measure import Figure, compare
-from redrive import classify, fingerprint, frames_of
+from redrive import classify, fingerprint
+from redrive.core.fingerprint import frames_of
 
 
 def run() -> list[Figure]:

@@ -37,13 +37,21 @@ OLD_ATTEMPTS = """
 INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, code, message)
 SELECT id, 1, lane_id, 1, 1, 'w', run_at, run_at, CASE status WHEN 'failed' THEN 'dead' ELSE 'ok' END, 1, error_code, error_message FROM jobs
 """
-OLD_LETTERS = """
-INSERT INTO dead_letters (job_id, lane_id, round, state, code, category, message, error_class, stack, fingerprint, context, reason,
-    first_failure_at, last_failure_at)
-SELECT id, lane_id, 1, 'open', error_code, 'network', error_message, 'builtins.ConnectionError', printf('%.*c', 500, 's'),
-    printf('%016x', id % 1000), zeroblob(50), 'exhausted', run_at, run_at
-FROM jobs WHERE status = 'failed'
+OLD_GROUPS = """
+WITH RECURSIVE old (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM old WHERE n < 999)
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at)
+SELECT printf('%016x', n), (SELECT min(id) FROM lanes), 'NETWORK_ERROR', 'network', 'builtins.ConnectionError', 1.5e9, 1.6e9 FROM old
 """
+OLD_LETTERS = """
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, code, category, is_retryable, message, error_class, fingerprint,
+    context, reason, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', error_code, category, 1, error_message, error_class, fingerprint,
+    zeroblob(50), 'exhausted', run_at, run_at
+FROM jobs JOIN letter_groups ON letter_groups.id = 1 + jobs.id % 1000 WHERE status = 'failed'
+"""
+OLD_STACKS = (
+    "INSERT INTO letter_stacks (letter_id, stack) SELECT id, printf('%.*c', 500, 's') FROM dead_letters"
+)
 PLAIN = "INSERT INTO plain (payload, result) VALUES (?, ?)"
 
 
@@ -138,7 +146,9 @@ def _fill(path: Path, old: int) -> None:
     db.execute("DELETE FROM attempts")
     db.execute(OLD_JOBS, (old,))
     db.execute(OLD_ATTEMPTS)
+    db.execute(OLD_GROUPS)
     db.execute(OLD_LETTERS)
+    db.execute(OLD_STACKS)
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -7,26 +7,30 @@ Where things are:
     rules/     what each client library's errors mean, one small file per library
     store/     where jobs live
     engine/    the imperative shell: clocks, the classifier, guard, pipelines, the worker, the connection
-    ops/       what operators do: look, pause, check, prune, back up
+    ops/       what operators do: look, judge, replay, pause, check, prune, back up
+    sinks/     where dead letters go besides: files, a webhook
+    client     the connection a program holds in its hand
     testing/   virtual time, pipelines without a store, injected faults, the conformance suite of stores
     cli/       the `redrive` command
 
-Everything a user needs is a name of this package; the documented submodules are `redrive.errors` and `redrive.testing`.
+Everything a user needs is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks` and
+`redrive.testing`.
 """
 
 from __future__ import annotations
 
+from redrive.client import Redrive, connect
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
 from redrive.core.budget import FailureBudget
 from redrive.core.codeset import CodeSet, OwnCode
 from redrive.core.failure import Category, Code, Failure, Retryable, Severity
-from redrive.core.fingerprint import fingerprint, frames_of
+from redrive.core.fingerprint import fingerprint
 from redrive.core.policy import RetryPolicy
+from redrive.core.replay import ReplayRules
 from redrive.core.signals import Cancel, Fail, Retry, Snooze
 from redrive.core.verdict import Verdict
 from redrive.engine.classifier import Classifier, Rule, add_rule, classify
-from redrive.engine.client import Redrive, connect
 from redrive.engine.context import Context
 from redrive.engine.guard import Guard, guard
 from redrive.engine.jobs import Job
@@ -52,7 +56,6 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "add_rule",
     "classify",
     "fingerprint",
-    "frames_of",
     # What to do about it
     "Backoff",
     "Breaker",
@@ -74,6 +77,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "Job",
     "Pipeline",
     "Redrive",
+    "ReplayRules",
     "RunReport",
     "connect",
     "stage",

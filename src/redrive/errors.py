@@ -8,6 +8,7 @@
     |-- AttemptsSpentError                     a function asked to be tried again once more often than it may
     |-- DeadlineExceededError (also TimeoutError) the total deadline ended while the call ran or waited
     |-- JobNotFoundError (also LookupError)    there is no job with this id
+    |-- LetterNotFoundError (also LookupError)   there is no dead letter with this id
     |-- SerializationError (also ValueError)   a value cannot become JSON, or JSON does not fit its type
     |-- StoreError
     |   |-- StoreUnavailableError              the database did not take the statement; nothing of the batch was stored
@@ -147,6 +148,19 @@ class JobNotFoundError(RedriveError, LookupError):
         )
 
 
+class LetterNotFoundError(RedriveError, LookupError):
+    """There is no dead letter with this id."""
+
+    code = "letter-not-found"
+
+    def __init__(self, *, letter_id: int) -> None:
+        self.letter_id = letter_id
+        super().__init__(
+            f"there is no dead letter {letter_id}",
+            hint="Check the id, and that this is the right database; redrive dlq list shows those there are.",
+        )
+
+
 class JobFailedError(RedriveError):
     """The job whose result was asked for failed; its dead letter says why."""
 
@@ -158,6 +172,19 @@ class JobFailedError(RedriveError):
         super().__init__(
             f"job {job_id} failed with {error_code}: {message}",
             hint=f"redrive job show {job_id} tells its whole story.",
+        )
+
+
+class JobErasedError(RedriveError):
+    """The result that was asked for was erased; the record of its job is still there."""
+
+    code = "job-erased"
+
+    def __init__(self, *, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"the values of job {job_id} were erased",
+            hint=f"Its record is still there: redrive job show {job_id}.",
         )
 
 
@@ -237,6 +264,39 @@ class FailureBudgetExceededError(RedriveError):
             f"run {run} was aborted: {sentence}",
             hint="What is done stays done; the rest was cancelled. Fix the cause, then start a new run.",
         )
+
+
+class ReplayRefusedError(RedriveError):
+    """A replay, a retry or a change of a campaign cannot be done as things are; nothing was changed."""
+
+    code = "replay-refused"
+
+    def __init__(self, *, subject: str, problem: str, fix: str) -> None:
+        self.subject = subject
+        self.problem = problem
+        super().__init__(f"{subject}: {problem}", hint=fix)
+
+
+class EvidenceMissingError(ReplayRefusedError):
+    """The rules of the pipeline ask for evidence of a fix before anything of it runs again."""
+
+    code = "evidence-missing"
+
+
+class NotOwnerError(ReplayRefusedError):
+    """Only the owner of a job may do this."""
+
+    code = "not-owner"
+
+
+class CampaignNotFoundError(RedriveError, LookupError):
+    """There is no campaign with this id."""
+
+    code = "campaign-not-found"
+
+    def __init__(self, *, campaign: int, hint: str) -> None:
+        self.campaign = campaign
+        super().__init__(f"there is no replay {campaign}", hint=hint)
 
 
 class SerializationError(RedriveError, ValueError):

@@ -230,14 +230,14 @@ def test_a_submission_whose_answer_was_lost_is_made_once_when_made_again_with_it
         store = SqliteStore(":memory:")
         pipeline, _ = Sweep().pipelines(clock)
         store.lanes(pipeline.name, [each.name for each in pipeline.stages])
-        for nth in (1, 2):
+        for nth in (1, 2, 3):
             rd = Redrive(NthCallFails(store, nth, when, 1))  # type: ignore[arg-type]
             with pytest.raises(StoreUnavailableError):
                 rd.submit(pipeline, "", key=f"order-{nth}")
             again = rd.submit(pipeline, "", key=f"order-{nth}")
 
-            assert again.is_twin == (nth == 2 and when == "after")
-        assert store.read("SELECT count(*) FROM jobs") == [(2,)]
+            assert again.is_twin == (nth == 3 and when == "after")
+        assert store.read("SELECT count(*) FROM jobs") == [(3,)]
 
 
 def test_a_worker_told_to_stop_twice_ends_while_the_store_is_down() -> None:

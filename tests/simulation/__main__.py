@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from .replay_world import ReplayWorld, replay_breaches
 from .world import Faults, World, breaches
 
 
@@ -16,7 +17,9 @@ def main(first: int, count: int) -> int:
     for seed in range(first, first + count):
         world = World(seed, faults=Faults(0.04, 0.04, 0.008, 0.01))
         world.run()
-        found = breaches(world)
+        replayed = ReplayWorld(seed, faults=Faults(0.04, 0.04, 0.008, 0.01))
+        replayed.run()
+        found = breaches(world) + breaches(replayed) + replay_breaches(replayed)
         bad += bool(found)
         for breach in found:
             sys.stdout.write(f"seed {seed}: {breach}\n")

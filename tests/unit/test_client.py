@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import redrive
-from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
-from redrive.engine import client, submission
+from redrive import ConfigurationError, Pipeline, Redrive, client, connect, stage
+from redrive.engine import submission
 from redrive.errors import JobNotFoundError, SerializationError
 from redrive.testing import VirtualClock, virtual_time
 
@@ -162,12 +162,12 @@ def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, tmp_path: 
     rd.submit(SHOP, 1)
     clock = VirtualClock()
     with virtual_time(clock=clock), connect(tmp_path / "jobs.db") as other:
-        other._store.start_worker("gone", clock.wall(), 5)
-        lanes = other._store.lanes("shop", ["double", "show"])
-        other._store.exchange(
+        other.store.start_worker("gone", clock.wall(), 5)
+        lanes = other.store.lanes("shop", ["double", "show"])
+        other.store.exchange(
             "gone", [], redrive.store.protocol.Want(tuple(lanes), 1), now=clock.wall() + 1e9, token=1
         )
-        other._store.reap(clock.wall() + 1e10)
+        other.store.reap(clock.wall() + 1e10)
     rd.work([SHOP], until_idle=True)
 
     assert rd.counts() == {"complete": 1}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive import fingerprint, frames_of
+from redrive import fingerprint
 from redrive.core import taxonomy
-from redrive.core.fingerprint import FRAMES_MAX, Frame, normalise
+from redrive.core.fingerprint import FRAMES_MAX, Frame, frames_of, normalise
 
 from .build import failure, ruleless
 

@@ -11,7 +11,24 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import breaker, demo, events, job, pipeline, run, schedule, submit, upkeep, worker
+from redrive.cli import (
+    breaker,
+    demo,
+    dlq,
+    dlq_judge,
+    dlq_keep,
+    dlq_validate,
+    events,
+    job,
+    pipeline,
+    replay,
+    report,
+    run,
+    schedule,
+    submit,
+    upkeep,
+    worker,
+)
 from redrive.cli.refusals import explain
 from redrive.errors import RedriveError
 
@@ -42,8 +59,12 @@ def root(
     """Run work through stages and account for every failure."""
 
 
+# These add their commands to those of `dlq` and `job`.
+ADDED = (dlq_judge, dlq_keep, dlq_validate)
+
 WORK = "Work"
 LOOK = "Look"
+BACK = "Bring it back"
 KEEP = "Keep it well"
 
 app.command(rich_help_panel=WORK)(submit.submit)
@@ -51,8 +72,11 @@ app.command(rich_help_panel=WORK)(worker.worker)
 app.add_typer(run.app, name="run", rich_help_panel=WORK)
 app.add_typer(schedule.app, name="schedule", rich_help_panel=WORK)
 app.add_typer(job.app, name="job", rich_help_panel=LOOK)
+app.add_typer(dlq.app, name="dlq", rich_help_panel=BACK)
+app.add_typer(replay.app, name="replay", rich_help_panel=BACK)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=LOOK)
 app.add_typer(breaker.app, name="breaker", rich_help_panel=LOOK)
+app.add_typer(report.app, name="report", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(events.events)
 app.command(rich_help_panel=LOOK)(events.stats)
 app.command(rich_help_panel=KEEP)(upkeep.doctor)

@@ -14,7 +14,7 @@ import typer
 
 from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, text_of
 from redrive.cli.options import Database, Format, Limit, OfPipeline, Output, existing
-from redrive.engine.client import Redrive
+from redrive.client import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops import inspect

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`redrive job`: list jobs page by page, tell the whole story of one, cancel one.
 
-It cannot bring a job back. Texts shown were redacted when they were stored.
+`retry` and `erase` are added by `dlq_validate`. Texts shown were redacted when they were stored.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, say, table_of
+from redrive.cli.explain import explain, timeline
 from redrive.cli.options import Actor, Database, Limit, OfPipeline, Output, Reason, Yes, confirm, existing
 from redrive.ops import inspect
 from redrive.ops.inspect import JobFilter, JobStory
@@ -54,12 +55,17 @@ def show(job_id: JobId, *, database_url: Database = None, output: Output = "tabl
     with existing(database_url) as rd:
         story = inspect.story_of(rd.store, job_id)
     if output == "json":
-        live = [letter for letter in story.letters if letter.state != "resolved"]
+        live = [letter for letter in story.letters if letter.is_live]
         answer_json(
             {
                 **asdict(story.facts),
                 "attempts": story.attempts,
                 "dead_letter": live[-1] if live else None,
+                "past_letters": [
+                    {"id": letter.id, "round": letter.round, "state": letter.state, "verdict": letter.verdict}
+                    for letter in story.letters
+                    if not letter.is_live
+                ],
                 "operations": story.operations,
             }
         )
@@ -90,6 +96,10 @@ def cancel(
         raise typer.Exit(1)
 
 
+app.command()(explain)
+app.command()(timeline)
+
+
 def _tell(story: JobStory) -> None:
     facts = {name: value for name, value in asdict(story.facts).items() if value is not None}
     answer_facts(facts, "table")
@@ -101,9 +111,13 @@ def _tell(story: JobStory) -> None:
         ]
         console().print(table_of(rows, columns))
     for letter in story.letters:
-        if letter.state == "resolved":
+        if not letter.is_live:
+            console().print(
+                f"dead letter {letter.id} of round {letter.round} is past: {letter.state} ({letter.verdict})"
+            )
             continue
-        console().print(f"dead letter {letter.id} ({letter.state}), group {letter.fingerprint}")
+        state = f"{letter.state}, escalated" if letter.is_escalated else letter.state
+        console().print(f"dead letter {letter.id} ({state}), group {letter.fingerprint}")
         console().print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
         console().print(letter.stack.rstrip(), soft_wrap=True)
     if story.operations:

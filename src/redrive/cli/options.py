@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from redrive.engine.client import Redrive, connect
+from redrive.client import Redrive, connect
 from redrive.errors import RedriveError
 from redrive.ops import location
 from redrive.ops.breakers import breakers

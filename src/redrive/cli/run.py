@@ -29,8 +29,8 @@ from redrive.cli.items import STANDARD_INPUT, check_items, items_in
 from redrive.cli.options import Database, Format, Limit, Output, Target, existing
 from redrive.cli.refusals import DONE, FAILED, HELD, explain
 from redrive.cli.targets import pipeline_named
+from redrive.client import Redrive, connect, run_options, work_options
 from redrive.core.budget import FailureBudget
-from redrive.engine.client import Redrive, connect, run_options, work_options
 from redrive.engine.feeding import drive_run
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runs import OnProgress, RunOptions, RunReport

@@ -11,7 +11,7 @@ from redrive.cli.answers import answer_facts, answer_rows
 from redrive.cli.items import decoded
 from redrive.cli.options import Actor, Database, Output, Reason, Target, Yes, by, confirm, existing
 from redrive.cli.targets import pipeline_named
-from redrive.engine.client import connect
+from redrive.client import connect
 from redrive.ops.near import unknown
 
 app = typer.Typer(help="Submit jobs again and again by the clock.", no_args_is_help=True)

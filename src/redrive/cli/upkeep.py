@@ -18,7 +18,7 @@ from redrive.cli.items import length_of_time
 from redrive.cli.options import Actor, Database, Output, Reason, Yes, by, confirm, existing
 from redrive.cli.refusals import DONE, FAILED
 from redrive.cli.targets import pipelines_named
-from redrive.engine.client import connect
+from redrive.client import connect
 from redrive.ops import location, migrations, pruning
 from redrive.ops.backup import backup as take_backup
 from redrive.ops.check_file import GIB, Limits

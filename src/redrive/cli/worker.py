@@ -21,8 +21,8 @@ from redrive.cli.options import Database
 from redrive.cli.refusals import DONE, HELD
 from redrive.cli.supervisor import Supervisor
 from redrive.cli.targets import pipelines_named
+from redrive.client import Redrive, connect
 from redrive.core.checks import whole
-from redrive.engine.client import Redrive, connect
 from redrive.engine.pipeline import Pipeline
 from redrive.ops.pausing import stale_lanes
 

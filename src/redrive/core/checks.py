@@ -54,6 +54,15 @@ def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
     return value
 
 
+def one_of(field: str, value: str, choices: tuple[str, ...]) -> str:
+    """Return a word that is one of a few."""
+    if value not in choices:
+        raise ConfigurationError(
+            field=field, value=value, rule=f"must be {' or '.join(choices)}", fix=f'"{choices[0]}" is usual.'
+        )
+    return value
+
+
 def share(field: str, value: float, *, fix: str, least: float | None = None) -> float:
     """Return a share: above 0 (or from `least` on) and at most 1."""
     given = number(value)

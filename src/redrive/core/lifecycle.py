@@ -32,6 +32,7 @@ class LetterState(StrEnum):
     READY = "ready"
     REPLAYING = "replaying"
     RESOLVED = "resolved"
+    RETURNED = "returned"
     DISCARDED = "discarded"
 
 
@@ -73,17 +74,24 @@ JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
 
 _O, _T, _R = LetterState.OPEN, LetterState.TRIAGED, LetterState.READY
 _REPLAYING, _RESOLVED, _DISCARDED = LetterState.REPLAYING, LetterState.RESOLVED, LetterState.DISCARDED
+_RETURNED = LetterState.RETURNED
 
 LETTER_MOVES: Final[tuple[Move[LetterState], ...]] = (
     Move("bury", None, _O, "its job failed for good"),
     Move("triage", _O, _T, "an operator recorded the diagnosis"),
+    Move("triage", _T, _T, "an operator corrected the diagnosis"),
+    Move("triage", _R, _T, "an operator corrected the diagnosis; the evidence has to be given again"),
     Move("remediate", _T, _R, "evidence of the fix and the safety of a replay are on record"),
     Move("replay", _R, _REPLAYING, "a campaign, or a retry of the job, took it"),
     Move("retry", _O, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
     Move("retry", _T, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
-    Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed"),
-    Move("reopen", _REPLAYING, _O, "the replay failed again; the same permanent code escalates it"),
-    Move("release", _REPLAYING, _R, "the campaign was cancelled before this letter's turn"),
+    Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed, or was cancelled"),
+    Move(
+        "return",
+        _REPLAYING,
+        _RETURNED,
+        "the replay failed again: a new letter is open, escalated if a permanent code came back",
+    ),
     Move("discard", _O, _DISCARDED, "an operator decided that nothing is to be done"),
     Move("discard", _T, _DISCARDED, "an operator decided that nothing is to be done"),
     Move("discard", _R, _DISCARDED, "an operator decided that nothing is to be done"),

@@ -35,6 +35,8 @@ class Context:
     """The place in the stage's budget, from 1; holds and crashes repeat the number."""
     round: int = 1
     """1, and one more after every replay."""
+    restarts: int = 0
+    """How often the job began anew at its first stage."""
     deadline: datetime | None = None
     """When the stage's timeout ends this attempt; None without one."""
     is_cancelled: bool = False
@@ -45,8 +47,12 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every run of this stage of this job, so that an effect can be recognised as already done."""
-        return f"{self.pipeline}:{self.job_id}:{self.stage}"
+        """The same for every run of this stage of this job, so that an effect can be recognised as already done.
+
+        Only a full restart, which somebody asked for by name, makes another one.
+        """
+        key = f"{self.pipeline}:{self.job_id}:{self.stage}"
+        return f"{key}:{self.restarts}" if self.restarts else key
 
     def heartbeat(self) -> None:
         """Stop here if the job was cancelled. The lease itself is kept by the worker; a stage cannot lose it by being slow."""

@@ -217,10 +217,10 @@ class Driver:
         )
 
     async def _compare(self, jobs: Sequence[NewJob]) -> None:
-        """Refuse a source that yields something else than it did; what was pruned cannot be compared any more."""
+        """Refuse a source that yields something else than it did; what was pruned or erased cannot be compared any more."""
         first = cast("int", jobs[0].ordinal)
         rows = await self._ask(lambda: self._store.query("run_payloads", self._run, first, first + len(jobs)))
-        stored = {cast("int", ordinal): cast("bytes", payload) for ordinal, payload in rows}
+        stored = {cast("int", ordinal): payload for ordinal, payload in rows if payload is not None}
         for job in jobs:
             ordinal = cast("int", job.ordinal)
             if stored.get(ordinal, job.payload) != job.payload:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling hooks about failed attempts: at least once, after the commit, and without any say in the outcome.
+"""Telling hooks about failed attempts, and sinks about dead letters: after the commit, and without any say in the outcome.
 
-A notice is written with the settlement it is about. Whoever takes it hides it from others for a while; told, it is dropped; if the
-hook raises, or the worker dies, it comes up again. So a hook may hear of an attempt twice, and never not at all.
+A notice is written with the settlement it is about, one for each recipient. Whoever takes it hides it from others for a while;
+told, it is dropped; if the recipient raises, it comes up again after a pause that grows, and if the worker dies, when it is no
+longer hidden. So a recipient may hear of something twice, and never not at all. Recipients do not wait for each other's answers,
+and a notice for a sink that this worker's code does not have is left to others.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, cast
 
@@ -19,25 +22,30 @@ from redrive.engine.clock import Clock
 from redrive.engine.jobs import instant_of
 from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
-from redrive.engine.pipeline import Event, Hook
+from redrive.engine.pipeline import Event
+from redrive.engine.recipients import Recipient, pause, recipients_of
 from redrive.engine.runner import Elsewhere
+from redrive.engine.sinking import sunk_letter
 from redrive.errors import StoreError
 from redrive.redaction import redact
+from redrive.sinks.base import SunkLetter, wants_payload
 from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
 
 logger = logging.getLogger("redrive.hooks")
 
 BATCH: Final = 20
 HOOK_SECONDS: Final = 30.0
-"""How long a hook may take."""
+"""How long a hook, or a sink with one letter, may take."""
 HIDDEN_SECONDS: Final = 60.0
-"""How long a notice is hidden from others while its hook is told, and how long a hook that raised is left alone."""
+"""How long notices are hidden from others while their recipient is told; what it could not hear in half of that is taken again."""
 LOOK_SECONDS: Final = 30.0
 FLUSH_SECONDS: Final = 5.0
 
+Call = Callable[[], Awaitable[None] | None]
+
 
 class Hooks:
-    """The hooks of one worker's pipelines."""
+    """Everybody whom one worker's pipelines tell: their hooks and their sinks."""
 
     def __init__(
         self,
@@ -49,30 +57,34 @@ class Hooks:
         call: Elsewhere,
     ) -> None:
         self._store = store
-        self._lanes = {lane.id: lane for lane in lanes.values() if lane.pipeline.hooks}
+        self._recipients = recipients_of(lanes)
         self._clock = clock
         self._ask_store = ask_store
         self._call = call
-        self._news = asyncio.Event()
-        self._turn = asyncio.Lock()
 
     def committed(self, done: list[Settlement]) -> None:
         """Take in what was committed."""
-        if any(settled.is_noticed for settled in done):
-            self._news.set()
+        if any(settled.recipients for settled in done):
+            for recipient in self._recipients:
+                recipient.news.set()
 
     async def run(self) -> None:
-        """Tell hooks what there is to tell, until cancelled."""
-        while self._lanes:
-            self._news.clear()
+        """Tell what there is to tell, until cancelled; each recipient at its own pace."""
+        await asyncio.gather(*(self._keep_telling(recipient) for recipient in self._recipients))
+
+    async def _keep_telling(self, recipient: Recipient) -> None:
+        while True:
+            recipient.news.clear()
+            recipient.next_at = math.inf
             try:
-                while await self.deliver():
+                while await self._serve(recipient):
                     pass
             except StoreError as error:
                 logger.warning("hooks wait: %s", error)
+            wait = max(0.0, recipient.next_at - self._clock.wall())
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._news.wait()
+                async with asyncio.timeout(min(LOOK_SECONDS, wait)):
+                    await recipient.news.wait()
 
     async def flush(self) -> None:
         """Tell what is left before the worker ends; what cannot be told now is left to other workers."""
@@ -82,59 +94,115 @@ class Hooks:
                     pass
 
     async def deliver(self) -> int:
-        """Tell one batch of notices per lane; return how many there were."""
+        """Tell each recipient one batch of notices per lane; return how many there were."""
+        served = (self._serve(recipient) for recipient in self._recipients)
+        told = await asyncio.gather(*served, return_exceptions=True)
+        for each in told:
+            if isinstance(each, BaseException):
+                raise each
+        return sum(each for each in told if isinstance(each, int))
+
+    async def _serve(self, recipient: Recipient) -> int:
         told = 0
-        # One at a time: whoever flushes at the end waits for what is being told already.
-        async with self._turn:
-            for lane in self._lanes.values():
-                due = functools.partial(self._store.query, "notices", lane.id, self._clock.wall(), BATCH)
+        async with recipient.turn:
+            for lane in recipient.lanes:
+                now = self._clock.wall()
+                if recipient.rests_until > now:
+                    recipient.next_at = min(recipient.next_at, recipient.rests_until)
+                    break
+                due = functools.partial(self._store.query, "notices_for", lane.id, recipient.name, now, BATCH)
                 rows = await self._ask(due)
-                if rows and await self._take(rows):
+                if rows and await self._take(rows, now + HIDDEN_SECONDS):
                     told += len(rows)
-                    await self._tell(lane, rows)
+                    await self._tell(recipient, lane, rows)
         return told
 
-    async def _take(self, rows: list[Row]) -> bool:
+    async def _take(self, rows: list[Row], hidden_until: float) -> bool:
         """Hide notices from others; False when somebody else was faster with one of them."""
-        hidden_until = self._clock.wall() + HIDDEN_SECONDS
         takes = [Step("take_notice", (hidden_until, row[0], row[-1]), rows=1) for row in rows]
         return await self._ask(lambda: self._store.apply(*takes)) is not None
 
-    async def _tell(self, lane: Lane, rows: list[Row]) -> None:
-        """Call the hooks; those that raised come up again when their notice is no longer hidden."""
-        drops: list[Step] = []
+    async def _tell(self, recipient: Recipient, lane: Lane, rows: list[Row]) -> None:
+        """Tell notices that were taken, and write down what became of each."""
+        began_at = self._clock.wall()
+        after: list[Step] = []
         for row in rows:
+            now = self._clock.wall()
+            is_late = now - began_at > HIDDEN_SECONDS - HOOK_SECONDS
+            if is_late or recipient.rests_until > now:
+                due_at = max(now, recipient.rests_until)
+                # Given back as it was taken: it was not tried.
+                after.append(_put_off(row, due_at, tries=cast("int", row[-1])))
+                continue
+            # What is left of a job that was pruned is nothing to tell about.
+            is_told = row[4] is None or await self._told(recipient, lane, row)
+            if is_told:
+                recipient.strikes = 0
+                after.append(Step("drop_notice", (row[0],)))
+            else:
+                now, tries = self._clock.wall(), cast("int", row[-1]) + 1
+                recipient.failed(now)
+                due_at = now + pause(tries)
+                recipient.next_at = min(recipient.next_at, due_at)
+                after.append(_put_off(row, due_at, tries=tries))
+        await self._ask(lambda: self._store.apply(*after))
+
+    async def _told(self, recipient: Recipient, lane: Lane, row: Row) -> bool:
+        """Tell one notice; say whether it was heard. Whatever a recipient raises changes nothing."""
+        what, call = await self._prepared(recipient, lane, row)
+        if call is None:
+            return True
+        try:
+            async with asyncio.timeout(HOOK_SECONDS):
+                await self._called(call)
+        except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
+            logger.warning("%s of job %s raised %s", what, row[1], redact(repr(error)))
+            return False
+        return True
+
+    async def _prepared(self, recipient: Recipient, lane: Lane, row: Row) -> tuple[str, Call | None]:
+        """Return what is called and how; None when nobody wants to hear it any more."""
+        sink = recipient.sink
+        if sink is None:
             event = _event_of(lane, row)
             hook = lane.pipeline.hooks.get(event.kind)
-            try:
-                if hook is not None:
-                    async with asyncio.timeout(HOOK_SECONDS):
-                        await self._told(hook, event)
-            except Exception as error:  # noqa: BLE001 - a hook must not change anything.
-                logger.warning(
-                    "hook on_%s of job %s raised %s", event.kind, event.job_id, redact(repr(error))
-                )
-            else:
-                drops.append(Step("drop_notice", (row[0],)))
-        await self._ask(lambda: self._store.apply(*drops))
+            return f"hook on_{event.kind}", None if hook is None else functools.partial(hook, event)
+        read = functools.partial(
+            sunk_letter, self._store, lane, row, now=self._clock.wall(), with_payload=wants_payload(sink)
+        )
+        letter = cast("SunkLetter", await self._ask_store(read))
+        return f"sink {recipient.name} with the dead letter", functools.partial(sink.deliver, letter)
 
-    async def _told(self, hook: Hook, event: Event) -> None:
-        """Call one hook; whatever it raises, an ending of the program included, comes back as an ordinary error."""
-        answer = await self._call(functools.partial(_caught, hook, event))
+    async def _called(self, call: Call) -> None:
+        """Call a hook or a sink; whatever it raises, an ending of the program included, comes back as an ordinary error."""
+        answer = await self._call(functools.partial(_caught, call))
         if isinstance(answer, BaseException):
             raise as_failure(answer)
-        if inspect.isawaitable(answer):
+        if not inspect.isawaitable(answer):
+            return
+        try:
             await answer
+        except asyncio.CancelledError as exc:
+            # A task it waited for may have been cancelled by somebody; only a cancellation of this one is meant for us.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise as_failure(exc) from None
 
     async def _ask(self, question: Callable[[], list[Row] | list[list[Row]] | None]) -> list[Row]:
         return cast("list[Row]", await self._ask_store(question))
 
 
-def _caught(hook: Hook, event: Event) -> object:
-    """Call a hook on its thread. What it raises is returned: some of it, StopIteration for one, cannot cross to the loop."""
+def _put_off(row: Row, due_at: float, *, tries: int) -> Step:
+    """Return the change that lets a notice that was taken come up again; `tries` is how often it was tried by then."""
+    return Step("put_off_notice", (due_at, tries, row[0], cast("int", row[-1]) + 1))
+
+
+def _caught(call: Call) -> object:
+    """Call somebody on a thread. What is raised is returned: some of it, StopIteration for one, cannot cross to the loop."""
     try:
-        return hook(event)
-    except BaseException as error:  # noqa: BLE001 - a hook must not change anything.
+        return call()
+    except BaseException as error:  # noqa: BLE001 - a recipient must not change anything.
         return error
 
 

@@ -15,7 +15,13 @@ import msgspec
 from redrive.core.checks import seconds
 from redrive.engine.codec import Codec, codec_for
 from redrive.engine.runtime import CURRENT
-from redrive.errors import JobCancelledError, JobFailedError, JobNotFoundError, WaitTimeoutError
+from redrive.errors import (
+    JobCancelledError,
+    JobErasedError,
+    JobFailedError,
+    JobNotFoundError,
+    WaitTimeoutError,
+)
 from redrive.store.protocol import JobId, Row, Store
 
 LOOK_FIRST: Final = 0.002
@@ -41,7 +47,7 @@ class JobFacts:
     run: int | None
     priority: int
     waiting: str | None
-    """Why a queued job waits: retry, hold, crashed, paused; None when it is simply its turn."""
+    """Why a queued job waits: retry, hold, crashed, paused, replay; None when it is simply its turn."""
     run_at: datetime
     created_at: datetime
     started_at: datetime | None
@@ -53,6 +59,8 @@ class JobFacts:
     is_cancel_asked: bool
     worker: str | None
     expires_at: datetime | None
+    erased_at: datetime | None
+    """When its values were wiped; None while they are there."""
 
 
 class Job:
@@ -103,6 +111,7 @@ class Job:
         Raises:
             JobFailedError: it failed; the error carries its code.
             JobCancelledError: it was cancelled.
+            JobErasedError: it completed, and its values were erased since.
             WaitTimeoutError: it has not ended within `timeout` seconds.
         """
         status = self.wait(timeout)
@@ -113,7 +122,10 @@ class Job:
             )
         if status == "cancelled":
             raise JobCancelledError(job_id=self.id)
-        return self._output.check(cast("bytes", self._store.query("result", self.id)[0][1]))
+        result = cast("bytes | None", self._store.query("result", self.id)[0][1])
+        if result is None:
+            raise JobErasedError(job_id=self.id)
+        return self._output.check(result)
 
     def attempts(self) -> list[dict[str, object]]:
         """Return every attempt of this job, in order, with its outcome and the reason."""
@@ -143,6 +155,7 @@ def facts_of(row: Row) -> JobFacts:
         asked,
         worker,
         expires_at,
+        erased_at,
     ) = times
     return msgspec.convert(
         {
@@ -169,6 +182,7 @@ def facts_of(row: Row) -> JobFacts:
             "is_cancel_asked": bool(asked),
             "worker": worker,
             "expires_at": _instant(expires_at),
+            "erased_at": _instant(erased_at),
         },
         JobFacts,
     )

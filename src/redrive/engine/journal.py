@@ -9,6 +9,7 @@ places: while the store does not answer, nothing new is claimed.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -16,16 +17,20 @@ from typing import Final
 import msgspec
 
 from redrive.core.breaker import Breaker, Evidence
-from redrive.engine.outcomes import Lane
+from redrive.engine.outcomes import Lane, settled_alone
 from redrive.engine.runner import Runner
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Slots
-from redrive.store.protocol import Claimed, Exchange, LaneId, Settlement, Store, Want
+from redrive.store.protocol import Claimed, Exchange, JobId, LaneId, Settlement, Step, Store, Want
+
+logger = logging.getLogger("redrive.worker")
 
 COMMIT_MAX: Final = 512
 """Outcomes, and claims, of one commit. When very many stages end at once, the first places are filled again all the sooner."""
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; above stands the lane whose probe a token claims."""
+LET_GO_SECONDS: Final = 60.0
+"""How long a job is kept whose outcome the store cannot take in any form, before it goes back to the queue."""
 
 
 class Journal:
@@ -47,6 +52,10 @@ class Journal:
         self._turn = 0
         self._tokens = itertools.count(1)
         self._done: list[Settlement] = []
+        self._refused: dict[JobId, int] = {}
+        """How often the store could not take the outcome of a run that is not settled yet."""
+        self._let_go: dict[JobId, tuple[float, Claimed]] = {}
+        """What goes back to the queue, and when."""
 
     def add(self, settled: Settlement) -> None:
         """Remember an outcome for the next commit."""
@@ -69,6 +78,8 @@ class Journal:
     def drop(self) -> None:
         """Forget what was not committed: it belongs to a life that is over."""
         self._done = []
+        self._refused = {}
+        self._let_go = {}
 
     def blocked(self) -> set[LaneId]:
         """Return the lanes that are not claimed because their breaker holds them."""
@@ -99,6 +110,7 @@ class Journal:
 
     def commit(self, worker: str, done: list[Settlement], want: Want, *, now: float, token: int) -> Exchange:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
+        self._give_back(now)
         answer = self._store.exchange(worker, done, want, now=now, token=token)
         claimed = list(answer.claimed)
         for job in claimed:
@@ -112,10 +124,45 @@ class Journal:
         return msgspec.structs.replace(answer, claimed=tuple(claimed))
 
     def again(self, broken: Exchange, done: list[Settlement]) -> None:
-        """Put back, as failures of their attempts, the outcomes whose rows the store could not take."""
+        """Put back, as failures of their attempts, the outcomes whose rows the store could not take.
+
+        The second time whatever is written beside the job is left out. What does not fit then either is let go after a pause: it
+        would be put to the store again and again, as fast as that can refuse it.
+        """
         by_id = {settled.job.id: settled for settled in done}
+        for job in by_id.keys() - set(broken.broken):
+            self._refused.pop(job, None)
         for job in broken.broken:
-            self.add(self._runner.unstorable(by_id[job], self._lanes[by_id[job].job.lane]))
+            settled = by_id[job]
+            times = self._refused[job] = self._refused.get(job, 0) + 1
+            if times == 1:
+                self.add(self._runner.unstorable(settled, self._lanes[settled.job.lane]))
+            elif times == 2:
+                logger.error(
+                    "job %s: the store cannot take what goes with its outcome; it is settled without", job
+                )
+                self.add(settled_alone(settled))
+            else:
+                self._keep_for_now(settled)
+
+    def _keep_for_now(self, settled: Settlement) -> None:
+        """Keep a job that cannot be settled, and let it go later; the worker that ends before that lets go of it at once."""
+        logger.error(
+            "job %s: the store cannot take any outcome of its run; it is queued again in %g s."
+            " Look at the database with `redrive doctor --deep`.",
+            settled.job.id,
+            LET_GO_SECONDS,
+        )
+        del self._refused[settled.job.id]
+        self._let_go[settled.job.id] = (settled.ended_at + LET_GO_SECONDS, settled.job)
+
+    def _give_back(self, now: float) -> None:
+        """Give back the jobs whose pause is over; fenced, so that it may be repeated."""
+        over = [job for at, job in self._let_go.values() if at <= now]
+        if over:
+            self._store.apply(*(Step("give_back_one", (job.id, job.token, job.dispatch)) for job in over))
+        for job in over:
+            del self._let_go[job.id]
 
     def _may_claim(self, breaker: Breaker | None) -> bool:
         """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""

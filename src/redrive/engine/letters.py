@@ -105,6 +105,7 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
     return Letter(
         code=failure.code,
         category=failure.category,
+        is_retryable=failure.retryable,
         message=redact(storable(failure.message), payload=literals)[:MESSAGE_MAX],
         error_class=failure.error_class,
         stack=redact(storable(stack), payload=literals)[-STACK_MAX:],

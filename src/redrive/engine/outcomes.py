@@ -8,6 +8,7 @@ stages and committing settlements is the worker's part.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -18,7 +19,9 @@ from redrive.engine.context import Context
 from redrive.engine.letters import Trouble, letter_of, safe_message, safe_notes
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.stages import Stage
-from redrive.store.protocol import Claimed, LaneId, Settlement
+from redrive.store.protocol import HOOK, Claimed, LaneId, Letter, Settlement
+
+REFUSED: Final = "the store refused to take what the stage returned or raised"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +101,7 @@ def settle_failure(
     decision = decide(stage.retry, trouble.failure, history, dispatch.ended_at, draw, standing)
     settled = _decided(dispatch, trouble, decision, codes)
     if dispatch.context.is_cancelled and settled.status is JobState.QUEUED:
-        return msgspec.structs.replace(
-            settled, status=JobState.CANCELLED, outcome="cancelled", is_noticed=False
-        )
+        return msgspec.structs.replace(settled, status=JobState.CANCELLED, outcome="cancelled", recipients=())
     return settled
 
 
@@ -129,6 +130,25 @@ def settle_cut_off(dispatch: Dispatch) -> Settlement:
     return msgspec.structs.replace(plain, burned=False, reason="the worker was stopped while it ran")
 
 
+def settled_alone(settled: Settlement) -> Settlement:
+    """Return a settlement without all that is written beside its job, in texts that fit anywhere: the last that can be tried."""
+    letter = settled.letter
+    return msgspec.structs.replace(
+        settled,
+        message=None if settled.message is None else REFUSED,
+        sentence=None,
+        notes=None,
+        children=(),
+        recipients=(),
+        letter=None if letter is None else _reduced(letter),
+    )
+
+
+def _reduced(letter: Letter) -> Letter:
+    error_class = letter.error_class if letter.error_class.isascii() else "Exception"
+    return msgspec.structs.replace(letter, message=REFUSED, error_class=error_class, stack="", context=b"{}")
+
+
 def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: dict[str, int]) -> Settlement:
     job, lane, failure = dispatch.job, dispatch.lane, trouble.failure
     if decision.burned:
@@ -145,7 +165,13 @@ def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: di
         notes=safe_notes(dispatch.context.notes, job),
     )
     told = _moved(dispatch, trouble, decision, plain)
-    return msgspec.structs.replace(told, is_noticed=told.outcome in lane.pipeline.hooks)
+    return msgspec.structs.replace(told, recipients=_recipients(lane.pipeline, told.outcome))
+
+
+def _recipients(pipeline: Pipeline, outcome: str) -> tuple[str, ...]:
+    """Return who is to hear of an outcome: the hook for it, and of a dead letter every sink."""
+    hook = (HOOK,) if outcome in pipeline.hooks else ()
+    return hook + tuple(sink.name for sink in pipeline.sinks) if outcome == "dead" else hook
 
 
 def _moved(dispatch: Dispatch, trouble: Trouble, decision: Decision, plain: Settlement) -> Settlement:

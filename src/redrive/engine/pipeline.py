@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines: stages in order, the resources they share, and the hooks that hear about their failures.
+"""Pipelines: stages in order, the resources they share, and the hooks and sinks that hear about their failures.
 
 Declarations only: nothing here runs, opens or stores anything.
 """
@@ -13,8 +13,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from redrive.core.checks import whole
+from redrive.core.replay import ReplayRules
 from redrive.engine.stages import Stage, check_name
 from redrive.errors import ConfigurationError
+from redrive.sinks.base import Sink
+from redrive.store.protocol import HOOK
 
 CRASH_MAX: Final = 2
 
@@ -52,7 +55,8 @@ class Pipeline:
     `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get what they
     give by type. `on_retry`, `on_hold` and `on_dead` hear about failed attempts, after they were committed, at least once; what a
     hook raises is logged and tried again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
-    its process before it is given up.
+    its process before it is given up. `replay` says what must be on record before failed jobs run again. `sinks` are where dead
+    letters go besides; each is tried until it has taken the letter, and never changes an outcome either.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Pipeline:
     resources: tuple[Resource, ...]
     hooks: dict[str, Hook]
     crash_max: int
+    replay: ReplayRules
+    sinks: tuple[Sink, ...]
 
     def __init__(
         self,
@@ -71,6 +77,8 @@ class Pipeline:
         on_hold: Hook | None = None,
         on_dead: Hook | None = None,
         crash_max: int = CRASH_MAX,
+        replay: ReplayRules | None = None,
+        sinks: Sequence[Sink] = (),
     ) -> None:
         hooks = {"retry": on_retry, "hold": on_hold, "dead": on_dead}
         object.__setattr__(self, "name", name)
@@ -78,9 +86,12 @@ class Pipeline:
         object.__setattr__(self, "resources", tuple(resources))
         object.__setattr__(self, "hooks", {kind: hook for kind, hook in hooks.items() if hook is not None})
         object.__setattr__(self, "crash_max", crash_max)
+        object.__setattr__(self, "replay", replay or ReplayRules())
+        object.__setattr__(self, "sinks", tuple(sinks))
         check_name("Pipeline.name", name)
         whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
         _check_stages(name, self.stages)
+        _check_sinks(name, self.sinks)
         for field, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
             *(("resources", each) for each in resources),
@@ -119,3 +130,25 @@ def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
                 fix="Give one of them another: @stage(name=...).",
             )
         seen.add(one.name)
+
+
+def _check_sinks(name: str, sinks: tuple[Sink, ...]) -> None:
+    field = f"Pipeline({name}).sinks"
+    seen: set[str] = set()
+    for sink in sinks:
+        if not callable(getattr(sink, "deliver", None)) or not isinstance(getattr(sink, "name", None), str):
+            raise ConfigurationError(
+                field=field,
+                value=sink,
+                rule="must hold objects with a name and a function deliver",
+                fix='sinks=[Files("dead-letters")].',
+            )
+        check_name(f"{field}.name", sink.name)
+        if sink.name in seen or sink.name == HOOK or not sink.name.isprintable():
+            raise ConfigurationError(
+                field=field,
+                value=sink.name,
+                rule=f"must have printable names of their own, none of them {HOOK!r}",
+                fix='Give one of them another: Files("elsewhere", name="elsewhere").',
+            )
+        seen.add(sink.name)

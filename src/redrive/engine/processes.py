@@ -53,6 +53,7 @@ class Order(Struct, frozen=True):
     job_id: int
     attempt: int
     round: int
+    restarts: int
     deadline: datetime | None = None
 
 
@@ -148,6 +149,7 @@ def _order_of(dispatch: Dispatch) -> Order:
         job_id=job.id,
         attempt=job.attempt,
         round=job.round,
+        restarts=job.restarts,
         deadline=dispatch.context.deadline,
     )
 
@@ -190,6 +192,7 @@ def work_off(encoded: bytes) -> bytes:
         stage=stage.name,
         attempt=order.attempt,
         round=order.round,
+        restarts=order.restarts,
         deadline=order.deadline,
     )
     try:

@@ -82,6 +82,7 @@ class Runner:
             stage=lane.stage.name,
             attempt=job.attempt,
             round=job.round,
+            restarts=job.restarts,
             deadline=None if timeout is None else datetime.fromtimestamp(now + timeout, UTC),
             is_cancelled=bool(job.cancel_asked),
         )

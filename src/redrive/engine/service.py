@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from redrive.engine.campaigns import Campaigns
 from redrive.engine.clock import fresh_name
 from redrive.engine.health import Health, health_port
 from redrive.engine.hooks import Hooks
@@ -23,6 +24,7 @@ from redrive.engine.joblog import jobs_in_log_records
 from redrive.engine.leases import Heart, Leases
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.processes import Processes
+from redrive.engine.replay_rules import record_rules
 from redrive.engine.resources import open_resources
 from redrive.engine.runner import Elsewhere
 from redrive.engine.runtime import CURRENT
@@ -73,6 +75,7 @@ async def serve(
         stack.enter_context(jobs_in_log_records())
         stack.enter_context(_short_turns())
         given = await open_resources(stack, pipelines)
+        record_rules(store, pipelines)
         means = _means(stack, options)
         worker = Worker(
             store,
@@ -89,7 +92,8 @@ async def serve(
         hooks = Hooks(store, worker.lanes, clock, ask_store=means.ask_store, call=asyncio.to_thread)
         told.append(hooks.committed)
         ticker = Ticker(store, clock, ask_store=means.ask_store)
-        side = [asyncio.ensure_future(hooks.run()), asyncio.ensure_future(ticker.run())]
+        campaigns = Campaigns(store, pipelines, clock, name=lambda: worker.name, ask_store=means.ask_store)
+        side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, campaigns)]
         stack.push_async_callback(_end, side)
         if options.takes_signals:
             _stop_on_signals(stack, worker)

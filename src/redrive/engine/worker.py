@@ -307,7 +307,10 @@ class Worker:
         if outlook is None:
             return None
         if not outlook.due and not outlook.held:
-            return "idle"
+            if not await self._is_replaying():
+                return "idle"
+            await self._doze(RAMP_SECONDS)
+            return None
         now = self._now()
         wait = self._next_look(outlook, now)
         if wait is None:
@@ -317,6 +320,11 @@ class Worker:
             wait = min(self.breakers.opens_in(now, POLL_SECONDS), hold_max - held)
         await self._doze(wait)
         return None
+
+    async def _is_replaying(self) -> bool:
+        """Say whether a campaign over these pipelines is under way and may release more jobs."""
+        rows = await self._insist(functools.partial(self._store.query, "live_campaigns"))
+        return any(row[1] in self._about.pipelines for row in rows or ())
 
     async def _doze(self, seconds: float) -> None:
         """Sleep, but wake when there is something to do; in the real world others may submit jobs at any time."""

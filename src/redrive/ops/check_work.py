@@ -16,12 +16,14 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.findings import Finding, age, fine, jobs, problem, warning
 from redrive.ops.pausing import LaneFacts, WorkerFacts, lanes, stale_lanes, workers
-from redrive.store.protocol import Store
+from redrive.store.protocol import HOOK, Store
 
 LONG_SECONDS: Final = 3_600.0
 """From when on a running stage is worth a word."""
 LATE_SECONDS: Final = 600.0
 """From when on a schedule or a hook counts as late."""
+TRIES_MANY: Final = 3
+"""From so many tries on a sink that does not take its letters is worth a word."""
 SHOWN_MAX: Final = 5
 
 
@@ -59,6 +61,7 @@ def check_work(store: Store, known: Collection[Pipeline] = ()) -> Iterator[Findi
     yield from _paused(look)
     yield from _breakers(look)
     yield from _letters(look)
+    yield from _untold(look, known)
     yield from _loose_ends(look)
 
 
@@ -188,8 +191,39 @@ def _letters(look: _Look) -> Iterator[Finding]:
         yield fine("dead letters", "none is open")
 
 
+def _untold(look: _Look, known: Collection[Pipeline]) -> Iterator[Finding]:
+    """Look for hooks nobody was told, and for sinks that do not take their letters or that nobody has any more."""
+    told = {pipeline.name: {sink.name for sink in pipeline.sinks} for pipeline in known}
+    for row in look.store.query("untold", look.now - LATE_SECONDS):
+        pipeline, recipient = str(row[0]), str(row[1])
+        count, late, first, tries = (cast("int", each) for each in row[2:])
+        since = age(look.now - first)
+        waiting = "1 dead letter" if count == 1 else f"{count:,} dead letters"
+        if recipient == HOOK:
+            if late:
+                yield warning(
+                    "hooks",
+                    f"{late} hook calls are late, the first by {since}, of {pipeline}",
+                    "See the worker's log for what the hook raises; hooks are told again and again.",
+                )
+        elif pipeline in told and recipient not in told[pipeline]:
+            yield warning(
+                "sinks",
+                f"the sink {recipient}, which the code of {pipeline} does not have, has not taken {waiting}",
+                f"Give Pipeline({pipeline!r}) a sink of that name again; they are kept until one takes them.",
+            )
+        elif late or tries >= TRIES_MANY:
+            tried = f"tried {tries} times so far" if tries else f"due for {since} and never tried"
+            yield warning(
+                "sinks",
+                f"the sink {recipient} of {pipeline} has not taken {waiting}, {tried}",
+                "See the worker's log for what the sink raises, and whether a worker runs whose code has that sink; "
+                "redrive doctor MODULE:PIPELINE says the latter for sure.",
+            )
+
+
 def _loose_ends(look: _Look) -> Iterator[Finding]:
-    """Look for schedules nobody ticks, hooks nobody was told, and runs nobody drives."""
+    """Look for schedules nobody ticks, and runs nobody drives."""
     for name, pipeline, _, _, next_at, _ in look.store.query("schedules"):
         late = look.now - cast("float", next_at)
         if late > LATE_SECONDS:
@@ -198,13 +232,6 @@ def _loose_ends(look: _Look) -> Iterator[Finding]:
                 f"the schedule {name} of {pipeline} has been due for {age(late)}",
                 "Start a worker, of any pipeline: workers keep the schedules.",
             )
-    count, first = look.store.query("late_notices", look.now - LATE_SECONDS)[0]
-    if count:
-        yield warning(
-            "hooks",
-            f"{count} hook calls are late, the first by {age(look.now - cast('float', first))}",
-            "See the worker's log for what the hook raises; hooks are told again and again.",
-        )
     for run, pipeline in look.store.query("running_runs", SHOWN_MAX):
         if str(pipeline) not in look.served:
             yield warning(

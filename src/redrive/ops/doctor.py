@@ -9,6 +9,7 @@ from pathlib import Path
 from redrive.engine.pipeline import Pipeline
 from redrive.errors import RedriveError
 from redrive.ops.check_file import Limits, check_deep, check_file
+from redrive.ops.check_letters import check_replays, recount_letters
 from redrive.ops.check_work import check_work
 from redrive.ops.findings import Finding, problem
 from redrive.ops.migrations import schema_state
@@ -23,8 +24,8 @@ def examine(
     limits: Limits | None = None,
 ) -> list[Finding]:
     """Return every finding, in the order of the checks; `is_deep` reads the whole database."""
-    found = [*check_file(store, limits or Limits()), *check_work(store, known)]
-    return [*found, *check_deep(store)] if is_deep else found
+    found = [*check_file(store, limits or Limits()), *check_work(store, known), *check_replays(store)]
+    return [*found, *check_deep(store), *recount_letters(store)] if is_deep else found
 
 
 def unopened(path: Path) -> Finding | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
@@ -21,6 +21,8 @@ from redrive.store.protocol import Row, Store
 NEAR: Final = 5
 """How far from a wrong id to look for right ones."""
 LAST_ID: Final = 2**62
+PAST: Final = frozenset({"resolved", "returned"})
+"""States of dead letters whose replay has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,10 @@ class Operation:
     verb: str
     subject: str
     reason: str | None
+    letters: int | None = None
+    """How many dead letters it was about."""
+    change: str | None = None
+    """What was before and after, as redacted JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,40 @@ class DeadLetter:
     reason: str
     first_failure_at: datetime
     last_failure_at: datetime
+    job: int
+    is_escalated: bool
+    """True when a replay brought the same permanent failure back."""
+    verdict: str | None
+    """What its replay came to: completed, cancelled, same, other; None while it has not ended."""
+    campaign: int | None
+    follows: int | None
+    """The letter of the round before."""
+    diagnosis: str | None
+    assignee: str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is not past: neither was its replay good, nor did a later letter take its place."""
+        return self.state not in PAST
+
+
+class LetterLike(Protocol):
+    """What has to be known about a dead letter to find what people did about it."""
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Its group."""
+        ...
+
+    @property
+    def last_failure_at(self) -> datetime:
+        """When it came."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +145,9 @@ class JobStory:
     facts: JobFacts
     attempts: Sequence[dict[str, object]]
     letters: Sequence[DeadLetter]
+    """One for each round that failed, oldest first."""
     operations: Sequence[Operation]
+    """What people did about the job, its letters and their groups, oldest first."""
 
 
 def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limit: int = 50) -> list[JobLine]:
@@ -120,12 +162,27 @@ def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limi
 def story_of(store: Store, job_id: int) -> JobStory:
     """Return the whole story of a job; raises JobNotFoundError with ids that are near."""
     job = known_job(store, job_id)
+    letters = [_letter_of(row) for row in store.query("letters_of_job", job_id)]
     return JobStory(
         facts=job.facts,
         attempts=job.attempts(),
-        letters=[_letter_of(row) for row in store.query("letters_of_job", job_id)],
-        operations=[operation_of(row) for row in store.query("operations_on", f"job {job_id}")],
+        letters=letters,
+        operations=operations_about(store, job_id, letters),
     )
+
+
+def operations_about(store: Store, job_id: int, letters: Sequence[LetterLike]) -> list[Operation]:
+    """Return what people did about a job, its letters, and, since each of these failed, about their groups; oldest first."""
+    subjects = [f"job {job_id}", *(f"letter {letter.id}" for letter in letters)]
+    done = [operation_of(row) for subject in subjects for row in store.query("operations_on", subject)]
+    since: dict[str, datetime] = {}
+    for letter in letters:
+        at = letter.last_failure_at
+        since[letter.fingerprint] = min(at, since.get(letter.fingerprint, at))
+    for group, at in since.items():
+        of_group = map(operation_of, store.query("operations_on", f"group {group}"))
+        done += [operation for operation in of_group if operation.at >= at]
+    return sorted(done, key=lambda operation: operation.id)
 
 
 def known_job(store: Store, job_id: int) -> Job:
@@ -185,7 +242,7 @@ def event_of(row: Row) -> Event:
 
 def operation_of(row: Row) -> Operation:
     """Return a row of the store as the operation it is."""
-    names = "id at actor verb subject reason".split()
+    names = "id at actor verb subject reason letters change".split()
     return msgspec.convert({**dict(zip(names, row, strict=True)), "at": instant(row[1])}, Operation)
 
 
@@ -202,7 +259,10 @@ def _letter_of(row: Row) -> DeadLetter:
         "reason": row[10],
         "first_failure_at": instant(row[11]),
         "last_failure_at": instant(row[12]),
+        "is_escalated": bool(row[14]),
     }
+    more = "verdict campaign follows diagnosis assignee".split()
+    rest |= {"job": row[13], **dict(zip(more, row[15:], strict=True))}
     return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **rest}, DeadLetter)
 
 

@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Final
 
 from redrive.config import database_url
-from redrive.engine import client
 from redrive.errors import ConfigurationError, StoreUnavailableError
+
+DEFAULT_PATH: Final = "redrive.db"
 
 
 def path_of(url: str | None) -> Path:
     """Return the file that an address means; what is no file is refused without telling its password."""
-    return Path(client.path_of(url or database_url() or client.DEFAULT_PATH))
+    address = url or database_url() or DEFAULT_PATH
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return Path(address)
+    if scheme != "sqlite" or not rest.startswith("/") or not rest[1:]:
+        raise ConfigurationError(
+            field="connect(url)",
+            value=f"{scheme}://...",
+            rule="must be a path, sqlite:///relative.db or sqlite:////absolute.db",
+            fix="The embedded store is the only one there is yet.",
+        )
+    return Path(rest[1:])
 
 
 def require(url: str | None) -> None:

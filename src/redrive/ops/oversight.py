@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from redrive.engine.codec import storable
 from redrive.engine.runtime import CURRENT
-from redrive.redaction import redact
+from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import Step
 
 
@@ -21,8 +24,29 @@ class By:
 
     def log(self, verb: str, subject: str) -> Step:
         """Return the step that writes this act down; the reason is redacted."""
-        told = None if self.reason is None else redact(storable(self.reason))
-        return Step("log", (CURRENT.get().clock.wall(), storable(self.actor), verb, storable(subject), told))
+        return Step(
+            "log",
+            (
+                CURRENT.get().clock.wall(),
+                storable(self.actor),
+                verb,
+                storable(subject),
+                safe_text(self.reason),
+            ),
+        )
+
+    def log_letters(
+        self, verb: str, subject: str, *, letters: int, change: Mapping[str, object] | None = None
+    ) -> Step:
+        """Return the step that writes down an act on dead letters: how many, and what was before and after; redacted."""
+        told = None if change is None else msgspec.json.encode(redact_mapping(change)).decode()
+        who = (CURRENT.get().clock.wall(), storable(self.actor), verb, redact(storable(subject)))
+        return Step("log_letters", (*who, safe_text(self.reason), letters, told))
+
+
+def safe_text(text: str | None) -> str | None:
+    """Return what a person wrote, fit to be stored; None stays None."""
+    return None if text is None else redact(storable(text))
 
 
 def present_user() -> str:

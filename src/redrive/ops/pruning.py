@@ -25,7 +25,7 @@ STEP: Final = 1_000
 """Jobs per transaction."""
 WINDOW: Final = 5_000
 """Jobs looked at per read."""
-_PARTS: Final = ("prune_values", "prune_notices", "prune_letters", "prune_attempts")
+_PARTS: Final = ("prune_values", "prune_edits", "prune_notices", "prune_letters", "prune_attempts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

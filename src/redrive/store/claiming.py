@@ -35,6 +35,7 @@ class _Row(Struct, frozen=True, array_like=True):
     snoozes: int
     suspects: int
     crashes: int
+    restarts: int
     cancel_asked: int
     expires_at: float | None
     codes: Raw
@@ -96,6 +97,7 @@ def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
         row.snoozes,
         row.suspects,
         row.crashes,
+        row.restarts,
         row.cancel_asked,
         row.expires_at,
         _some(row.codes),

@@ -23,6 +23,9 @@ Row = tuple[object, ...]
 INLINE_MAX: Final = 4_096
 """Bytes of a value that are kept in the job's own row; larger ones stand beside it, so that moving the job stays cheap."""
 
+HOOK: Final = "hook"
+"""The recipient of a notice that stands for the pipeline's hooks; no sink may have this name."""
+
 
 class NewJob(Struct, frozen=True, kw_only=True):
     """One job to be stored."""
@@ -78,6 +81,8 @@ class Claimed(Struct, frozen=True):
     """How many workers died while they held it, since its last completed stage."""
     crashes: int
     """How many processes died that ran it alone."""
+    restarts: int
+    """How often it began anew at its first stage."""
     cancel_asked: int
     expires_at: float | None
     codes: bytes | None
@@ -92,6 +97,7 @@ class Letter(Struct, frozen=True, kw_only=True):
 
     code: str
     category: str
+    is_retryable: bool
     message: str
     error_class: str
     stack: str
@@ -129,8 +135,13 @@ class Settlement(Struct, frozen=True, kw_only=True):
     crashes: int = 0
     children: tuple[Child, ...] = ()
     """Jobs that exist if and only if this settlement is taken."""
-    is_noticed: bool = False
-    """True when hooks are to be told."""
+    recipients: tuple[str, ...] = ()
+    """Who is to be told: the hook, and sinks by name."""
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether the hook is to be told."""
+        return HOOK in self.recipients
 
 
 class Exchange(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-FILES: Final = ("queries", "inspecting", "changing", "operating")
+FILES: Final = (
+    "queries",
+    "inspecting",
+    "changing",
+    "operating",
+    "letters",
+    "replaying",
+    "sinking",
+    "judging",
+)
 ROW: Final = "-- row: "
 
 

@@ -66,6 +66,7 @@ class Onward:
             snoozes=0,
             suspects=0,
             crashes=0,
+            restarts=job.restarts,
             cancel_asked=0,
             expires_at=job.expires_at,
             codes=None,
@@ -170,9 +171,12 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
     if one.value is not None and len(one.value) > INLINE_MAX:
         db.execute(_SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
-        db.execute(_SQL["insert_letter"], _letter_of(one, one.letter))
-    if one.is_noticed:
-        db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at))
+        group = (one.letter.code, one.letter.category, one.letter.error_class, one.ended_at)
+        db.execute(_SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
+        made = db.execute(_SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
+        db.execute(_SQL["insert_stack"], (made, one.letter.stack))
+    for recipient in one.recipients:
+        db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at, recipient))
     for child in one.children:
         insert(db, child, one.ended_at, job.id)
 
@@ -235,14 +239,11 @@ def _letter_of(one: Settlement, letter: Letter) -> Row:
         job.round,
         letter.code,
         letter.category,
+        int(letter.is_retryable),
         letter.message,
         letter.error_class,
-        letter.stack,
         letter.fingerprint,
         letter.context,
         letter.reason,
-        job.id,
-        job.lane,
-        job.round,
         one.ended_at,
     )

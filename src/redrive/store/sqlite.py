@@ -87,6 +87,8 @@ class SqliteStore:
                 f"synchronous = {synchronous}",
                 "foreign_keys = ON",
                 "cache_size = -65536",
+                # What was erased must not lie about in the file.
+                "secure_delete = ON",
             ):
                 self._db.execute(f"PRAGMA {pragma}")
         self._migrate()

@@ -225,6 +225,7 @@ def _first(payload: bytes, lane: LaneId) -> Claimed:
         snoozes=0,
         suspects=0,
         crashes=0,
+        restarts=0,
         cancel_asked=0,
         expires_at=None,
         codes=None,

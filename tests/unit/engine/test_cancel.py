@@ -49,7 +49,7 @@ def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd
 
     assert attempts(store) == []
     assert job.status == "cancelled"
-    ((_, _, actor, verb, subject, reason),) = store.query("operations", 10)
+    ((_, _, actor, verb, subject, reason, *_),) = store.query("operations", 10)
     assert (actor, verb, subject, reason) == ("ann", "cancel", f"job {job.id}", "typo")
 
 

@@ -71,6 +71,7 @@ def order(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
         job_id=7,
         attempt=1,
         round=1,
+        restarts=0,
     )
     return msgspec.msgpack.encode(made)
 

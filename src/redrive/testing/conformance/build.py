@@ -37,6 +37,7 @@ NOTHING: Final = Want((), 0)
 LETTER: Final = Letter(
     code="AUTH_DENIED",
     category="auth",
+    is_retryable=False,
     message="denied",
     error_class="builtins.PermissionError",
     stack="Traceback ...",

@@ -39,7 +39,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "letters_of_job": (1,),
     "list_jobs": (10, None, None, None, None, None, 10),
     "near_jobs": (1, 9),
-    "notices": (1, NOW, 10),
+    "notices_for": (1, "hook", NOW, 10),
     "operations": (10,),
     "recount": (),
     "result": (1,),
@@ -48,6 +48,13 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "run_tally": (1,),
     "runs": (10,),
     "schedules": (),
+    "campaigns": (10, None, 10),
+    "campaign_counts": (1,),
+    "letter": (1,),
+    "letter_pairs": (None,) * 6,
+    "live_campaigns": (),
+    "replay_candidates": ("[1]", 0),
+    "rules": ("shop",),
 }
 """What the engine and the command line ask by name, with parameters for an empty store."""
 
@@ -75,7 +82,7 @@ class Changing(Scene):
         first = store.apply(log, Step("add_run", ("shop", b"{}", NOW)), log)
 
         agree(first is not None and [len(rows) for rows in first], [0, 1, 0])
-        agree([row[1:] for row in store.query("operations", 10)], [(NOW, "me", "test", "all", "why")] * 2)
+        agree([row[1:6] for row in store.query("operations", 10)], [(NOW, "me", "test", "all", "why")] * 2)
 
     @pytest.mark.parametrize("rows", [0, 2])
     def test_a_change_that_does_not_fit_is_dropped_whole(self, store: Store, rows: int) -> None:

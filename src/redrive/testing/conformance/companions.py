@@ -35,7 +35,7 @@ from redrive.testing.conformance.submitting import SIZES, text_of
 
 def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
     """Return the notices of a lane that are due."""
-    return store.query("notices", lane, now, 10)
+    return store.query("notices_for", lane, "hook", now, 10)
 
 
 class Companions(Scene):
@@ -99,7 +99,7 @@ class Companions(Scene):
         (lane,) = lanes_of(store)
         store.submit([new(lane), new(lane)], NOW)
         told, quiet = claim(store, lane)
-        batch = [burial(told, is_noticed=True), burial(quiet)]
+        batch = [burial(told, recipients=("hook",)), burial(quiet)]
 
         exchange(store, "w1", batch)
         exchange(store, "w1", batch)
@@ -112,9 +112,9 @@ class Companions(Scene):
     def test_a_notice_is_about_its_attempt_although_the_job_has_moved_on(self, store: Store) -> None:
         """Each attempt has its own, the oldest first."""
         one = taken(store)
-        exchange(store, "w1", [retry(one, at=NOW, is_noticed=True)])
+        exchange(store, "w1", [retry(one, at=NOW, recipients=("hook",))])
         (one,) = claim(store, one.lane)
-        exchange(store, "w1", [burial(one, is_noticed=True, ended_at=NOW + 2)])
+        exchange(store, "w1", [burial(one, recipients=("hook",), ended_at=NOW + 2)])
 
         rows = notices(store, one.lane, NOW + 2)
 
@@ -123,7 +123,7 @@ class Companions(Scene):
     def test_a_notice_that_was_taken_is_hidden_until_it_is_dropped_or_due_again(self, store: Store) -> None:
         """Two who saw it at once cannot both take it."""
         one = taken(store)
-        exchange(store, "w1", [burial(one, is_noticed=True)])
+        exchange(store, "w1", [burial(one, recipients=("hook",))])
         ((notice, *_, tries),) = notices(store, one.lane)
         take = Step("take_notice", (NOW + 60, notice, tries), rows=1)
 

@@ -108,9 +108,8 @@ class Settling(Scene):
         (one,) = claim(store, one.lane)
         exchange(store, "w1", [burial(one, ended_at=NOW + 2)])
 
-        ((_, state, round_, code, _, message, *_, reason, first_at, last_at),) = store.query(
-            "letters_of_job", one.id
-        )
+        (row,) = store.query("letters_of_job", one.id)
+        (_, state, round_, code, _, message, *_, reason, first_at, last_at) = row[:13]
         agree((state, round_, code, message, reason), ("open", 1, "AUTH_DENIED", "denied", "permanent"))
         agree((first_at, last_at), (NOW + 1, NOW + 2))
         seen = facts(store, one.id)

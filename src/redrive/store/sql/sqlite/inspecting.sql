@@ -3,7 +3,7 @@
 
 -- name: job
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id, priority, waiting, run_at,
-    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at
+    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at, erased_at
 FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
 
 -- name: result
@@ -51,7 +51,7 @@ WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline
 SELECT coalesce(max(seq), 0) FROM attempts;
 
 -- name: operations
-SELECT id, at, actor, verb, subject, reason FROM operations ORDER BY id DESC LIMIT ?;
+SELECT id, at, actor, verb, subject, reason, letters, change FROM operations ORDER BY id DESC LIMIT ?;
 
 -- name: lanes
 SELECT lanes.id, pipeline, stage, position, paused_at,
@@ -84,7 +84,8 @@ SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = j
 FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
 
 -- name: letters_of_job
-SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason, first_failure_at, last_failure_at
+SELECT id, state, round, code, category, message, error_class, coalesce((SELECT stack FROM letter_stacks WHERE letter_id = dead_letters.id), ''),
+    fingerprint, context, reason, first_failure_at, last_failure_at, job_id, is_escalated, verdict, campaign_id, follows, diagnosis, assignee
 FROM dead_letters WHERE job_id = ? ORDER BY id;
 
 -- name: schedules
@@ -96,27 +97,60 @@ SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHER
 -- name: next_schedule_at
 SELECT min(next_at) FROM schedules;
 
--- name: notices
-SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, reason, sentence, ended_at, attempts.round,
-    jobs.run_at, tries
-FROM outbox JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch JOIN jobs ON jobs.id = outbox.job_id
-WHERE outbox.lane_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?;
-
 -- name: walk_of_job
 SELECT at, event, stage, attempt, code, http_status, duration_ms, reason, dispatch FROM events
 WHERE job_id = ? ORDER BY dispatch, part;
 
 -- name: retry_histogram
+-- How many jobs needed how many retries, in all their stages or in one.
 SELECT retries, count(*) FROM (
-    SELECT job_id, lane_id, sum(outcome = 'retry') AS retries FROM attempts JOIN lanes ON lanes.id = lane_id
-    WHERE pipeline = ?1 AND (?2 IS NULL OR stage = ?2) GROUP BY job_id, lane_id)
+    SELECT sum(outcome = 'retry') AS retries FROM attempts
+    WHERE lane_id IN (SELECT id FROM lanes WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2))
+    GROUP BY job_id)
+GROUP BY retries ORDER BY retries;
+
+-- name: retry_histogram_of_run
+SELECT retries, count(*) FROM (
+    SELECT sum(outcome = 'retry') AS retries
+    FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+    WHERE run_id = ?1 AND (?2 IS NULL OR stage = ?2) GROUP BY job_id)
 GROUP BY retries ORDER BY retries;
 
 -- name: error_ranking
 SELECT code, count(*), count(DISTINCT job_id), max(ended_at) FROM attempts JOIN lanes ON lanes.id = lane_id
-WHERE code IS NOT NULL AND pipeline = ?1 AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
+WHERE code IS NOT NULL AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
+
+-- name: error_ranking_of_run
+SELECT code, count(*), count(DISTINCT job_id), max(ended_at)
+FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+WHERE run_id = ?1 AND code IS NOT NULL AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
 
 -- name: stage_reliability
 SELECT stage, count(*), sum(outcome = 'ok'), sum(outcome = 'retry'), sum(outcome = 'hold'), sum(outcome = 'dead'),
-    sum(outcome = 'crashed'), avg(ended_at - started_at)
-FROM attempts JOIN lanes ON lanes.id = lane_id WHERE pipeline = ? GROUP BY lane_id ORDER BY position;
+    sum(outcome = 'crashed'), avg(ended_at - started_at), pipeline
+FROM attempts JOIN lanes ON lanes.id = lane_id WHERE ?1 IS NULL OR pipeline = ?1 GROUP BY lane_id ORDER BY pipeline, position;
+
+-- name: stage_reliability_of_run
+SELECT stage, count(*), sum(outcome = 'ok'), sum(outcome = 'retry'), sum(outcome = 'hold'), sum(outcome = 'dead'),
+    sum(outcome = 'crashed'), avg(ended_at - attempts.started_at), lanes.pipeline
+FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+WHERE run_id = ?1 GROUP BY attempts.lane_id ORDER BY position;
+
+-- name: pipeline_account
+-- How many jobs a pipeline has in each state. Those of ended jobs are counters that are moved with each job; open ones are counted.
+SELECT status, sum(jobs - pruned), sum(pruned) FROM tallies JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?1 GROUP BY status
+UNION ALL
+SELECT status, count(*), 0 FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?1) GROUP BY status
+UNION ALL
+SELECT status, count(*), 0 FROM jobs WHERE status = 'processing' AND pipeline = ?1 GROUP BY status;
+
+-- name: pipeline_total
+SELECT count(*) FROM jobs WHERE pipeline = ?;
+
+-- name: run_account
+SELECT status, sum(jobs - pruned), sum(pruned) FROM tallies WHERE run_id = ?1 GROUP BY status
+UNION ALL
+SELECT status, count(*), 0 FROM jobs WHERE run_id = ?1 AND status IN ('queued', 'processing') GROUP BY status;
+
+-- name: run_total
+SELECT items, (SELECT count(*) FROM jobs WHERE run_id = runs.id) FROM runs WHERE id = ?;

@@ -12,7 +12,7 @@ FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
 
 -- name: operations_on
-SELECT id, at, actor, verb, subject, reason FROM operations WHERE subject = ? ORDER BY id;
+SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHERE subject = ? ORDER BY id;
 
 -- name: run_codes
 SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
@@ -58,9 +58,6 @@ SELECT count(*), min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' A
 -- name: open_letters
 SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
 
--- name: late_notices
-SELECT count(*), min(due_at) FROM outbox WHERE due_at < ?;
-
 -- name: running_runs
 SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
 
@@ -69,6 +66,10 @@ SELECT id, status, finished_at, created_at FROM jobs WHERE id > ? ORDER BY id LI
 
 -- name: prune_values
 DELETE FROM job_values WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
+    WHERE status = ?2 AND finished_at < ?3);
+
+-- name: prune_edits
+DELETE FROM edits WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3);
 
 -- name: prune_notices

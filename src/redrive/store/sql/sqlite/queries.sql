@@ -92,14 +92,14 @@ WHERE id IN (
 
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
-SELECT group_concat(format('[%d,%!.17g,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at, id, lease_token, dispatch, lane_id,
-    attempt, round, snoozes, suspect_count, crash_count, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
+SELECT group_concat(format('[%d,%!.17g,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at, id, lease_token, dispatch, lane_id,
+    attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
     CASE WHEN input IS NULL THEN 'null' ELSE coalesce(payload, 'null') END,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null,' || input_from END))
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
 
 -- name: claimed_rows
-SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, cancel_asked, expires_at, codes,
+SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, expires_at, codes,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
     ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
@@ -160,14 +160,28 @@ INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, conf
     message, http_status, reason, sentence, notes)
 VALUES {rows};
 
+-- name: touch_group
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = max(last_at, excluded.last_at);
+
 -- name: insert_letter
-INSERT INTO dead_letters (job_id, lane_id, round, state, code, category, message, error_class, stack, fingerprint, context, reason,
-    first_failure_at, last_failure_at)
-VALUES (?, ?, ?, 'open', ?, ?, ?, ?, ?, ?, ?, ?,
-    (SELECT min(ended_at) FROM attempts WHERE job_id = ? AND lane_id = ? AND round = ? AND outcome IN ('retry', 'hold', 'dead')), ?);
+-- A replay that failed with the permanent code it was meant to cure is escalated.
+INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, code, category, is_retryable, message, error_class,
+    fingerprint, context, reason, owner, key, first_failure_at, last_failure_at, follows, is_escalated)
+SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint = ?9 AND letter_groups.lane_id = ?2),
+    'open', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, owner, key,
+    (SELECT min(ended_at) FROM attempts WHERE job_id = ?1 AND attempts.lane_id = ?2 AND attempts.round = ?3
+        AND outcome IN ('retry', 'hold', 'dead')),
+    ?12,
+    (SELECT before.id FROM dead_letters before WHERE before.job_id = ?1 AND before.state = 'replaying'),
+    NOT ?6 AND EXISTS (SELECT 1 FROM dead_letters before WHERE before.job_id = ?1 AND before.state = 'replaying' AND before.code = ?4)
+FROM jobs WHERE id = ?1;
+
+-- name: insert_stack
+INSERT INTO letter_stacks (letter_id, stack) VALUES (?, ?);
 
 -- name: insert_notice
-INSERT INTO outbox (lane_id, job_id, dispatch, due_at) VALUES (?, ?, ?, ?);
+INSERT INTO outbox (lane_id, job_id, dispatch, due_at, recipient) VALUES (?, ?, ?, ?, ?);
 
 -- name: was_settled
 SELECT 1 FROM attempts WHERE job_id = ? AND dispatch = ? AND outcome <> 'crashed';

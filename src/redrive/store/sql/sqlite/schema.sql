@@ -66,9 +66,10 @@ CREATE TABLE jobs (
     snoozes INTEGER NOT NULL DEFAULT 0,
     suspect_count INTEGER NOT NULL DEFAULT 0,
     crash_count INTEGER NOT NULL DEFAULT 0,
+    restarts INTEGER NOT NULL DEFAULT 0,     -- how often it began anew at its first stage
     cancel_asked INTEGER NOT NULL DEFAULT 0 CHECK (cancel_asked IN (0, 1)),
     codes BLOB,
-    waiting TEXT,                    -- why it is queued again: retry, hold, crashed, paused
+    waiting TEXT,                    -- why it is queued again: retry, hold, crashed, paused, replay
     progress TEXT,
     error_code TEXT,
     error_message TEXT,
@@ -76,6 +77,7 @@ CREATE TABLE jobs (
     started_at REAL,
     last_attempt_at REAL,
     finished_at REAL,
+    erased_at REAL,                  -- its values were wiped
     CHECK (priority BETWEEN 0 AND 9),
     CHECK ((run_id IS NULL) = (ordinal IS NULL)),
     -- One expression instead of one per rule: it is looked at whenever a job moves.
@@ -85,7 +87,7 @@ CREATE TABLE jobs (
         WHEN 'processing' THEN lease_token IS NOT NULL AND worker_id IS NOT NULL AND finished_at IS NULL AND error_code IS NULL
             AND result IS NULL AND result_from IS NULL
         WHEN 'complete' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NOT NULL AND error_code IS NULL
-            AND (result IS NOT NULL OR result_from IS NOT NULL)
+            AND (result IS NOT NULL OR result_from IS NOT NULL OR erased_at IS NOT NULL)
         WHEN 'failed' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NOT NULL AND error_code IS NOT NULL
             AND result IS NULL AND result_from IS NULL
         WHEN 'cancelled' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NOT NULL AND error_code IS NULL
@@ -131,39 +133,248 @@ CREATE TABLE attempts (
 
 CREATE UNIQUE INDEX attempts_of_job ON attempts (job_id, dispatch);
 
+-- A group is all dead letters of one fingerprint; here it has a row for each lane in which that occurs. Which letters a filter by
+-- pipeline, stage, code or category means is found here, among few rows, and never among the letters themselves.
+CREATE TABLE letter_groups (
+    id INTEGER PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    lane_id INTEGER NOT NULL,
+    code TEXT NOT NULL,
+    category TEXT NOT NULL,
+    error_class TEXT NOT NULL,
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    first_letter INTEGER,            -- the id of its first one; NULL only inside the transaction that makes both
+    UNIQUE (fingerprint, lane_id)
+) STRICT;
+
+-- One letter per round that failed. Letters move by the thousand, and inside triggers, where SQLite builds the list of an IN anew each
+-- time: that is why conditions are spelled out here. A letter is live while it is neither replaying nor ended (`verdict IS NULL AND
+-- state <> 'replaying'`): open, triaged, ready or discarded.
 CREATE TABLE dead_letters (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     job_id INTEGER NOT NULL,
     lane_id INTEGER NOT NULL,
+    group_id INTEGER NOT NULL,
     round INTEGER NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('open', 'triaged', 'ready', 'replaying', 'resolved', 'discarded')),
+    state TEXT NOT NULL CHECK (state = 'open' OR state = 'replaying' OR state = 'resolved' OR state = 'returned' OR state = 'ready'
+        OR state = 'triaged' OR state = 'discarded'),
+    campaign_id INTEGER,             -- the campaign that took it, or is about to
+    verdict TEXT CHECK (verdict = 'completed' OR verdict = 'same' OR verdict = 'other' OR verdict = 'cancelled'),   -- of its replay
+    is_escalated INTEGER NOT NULL DEFAULT 0 CHECK (is_escalated IN (0, 1)),
+    follows INTEGER,                 -- the letter of the round before
+    owner TEXT,                      -- the job's
+    key TEXT,                        -- the job's
+    first_failure_at REAL NOT NULL,
+    last_failure_at REAL NOT NULL,
+    diagnosis TEXT CHECK (diagnosis = 'transient' OR diagnosis = 'data' OR diagnosis = 'auth_config' OR diagnosis = 'code_defect'),
+    assignee TEXT,                   -- who looks after it
+    is_safe INTEGER NOT NULL DEFAULT 0 CHECK (is_safe IN (0, 1)),   -- somebody confirmed that a replay does no harm
+    evidence TEXT,                   -- what was done about the cause
+    closed_at REAL,
     code TEXT NOT NULL,
     category TEXT NOT NULL,
-    message TEXT NOT NULL,
+    is_retryable INTEGER NOT NULL,
     error_class TEXT NOT NULL,
-    stack TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
-    context BLOB NOT NULL,
     reason TEXT NOT NULL,
-    first_failure_at REAL NOT NULL,
-    last_failure_at REAL NOT NULL
+    message TEXT NOT NULL,
+    context BLOB NOT NULL,
+    CHECK ((state = 'resolved' OR state = 'returned') = (verdict IS NOT NULL) AND (verdict IS NULL) = (closed_at IS NULL)),
+    CHECK (state <> 'ready' OR (evidence IS NOT NULL AND is_safe = 1)),
+    CHECK (state <> 'discarded' OR campaign_id IS NULL)
 ) STRICT;
 
-CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE state NOT IN ('resolved', 'replaying');
-CREATE INDEX dead_letters_of_job ON dead_letters (job_id);
-CREATE INDEX dead_letters_group ON dead_letters (fingerprint, id);
+-- The one part of a letter that is long stands beside it, so that moving a letter stays cheap.
+CREATE TABLE letter_stacks (
+    letter_id INTEGER PRIMARY KEY,
+    stack TEXT NOT NULL
+) STRICT;
 
--- What hooks still have to be told; written with the settlement it is about.
+CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE verdict IS NULL AND state <> 'replaying';
+CREATE INDEX dead_letters_of_job ON dead_letters (job_id);
+CREATE INDEX dead_letters_group ON dead_letters (group_id, state, last_failure_at, id);
+CREATE INDEX dead_letters_time ON dead_letters (last_failure_at, id);
+CREATE INDEX dead_letters_owner ON dead_letters (owner, last_failure_at, id) WHERE owner IS NOT NULL;
+CREATE INDEX dead_letters_key ON dead_letters (key, last_failure_at, id) WHERE key IS NOT NULL;
+CREATE INDEX dead_letters_taken ON dead_letters (campaign_id, id)
+WHERE campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
+CREATE INDEX dead_letters_campaign ON dead_letters (campaign_id, id) WHERE campaign_id IS NOT NULL;
+CREATE INDEX dead_letters_follows ON dead_letters (follows) WHERE follows IS NOT NULL;
+
+-- How many letters of a group are in each state, and whether a live campaign has taken them.
+CREATE TABLE letter_tallies (
+    group_id INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    is_taken INTEGER NOT NULL,
+    letters INTEGER NOT NULL,
+    PRIMARY KEY (group_id, state, is_taken)
+) STRICT, WITHOUT ROWID;
+
+-- How many letters of a group came in each hour since the epoch.
+CREATE TABLE letter_trend (
+    group_id INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    letters INTEGER NOT NULL,
+    PRIMARY KEY (group_id, hour)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER letters_added AFTER INSERT ON dead_letters
+BEGIN
+    INSERT INTO letter_tallies (group_id, state, is_taken, letters) VALUES (NEW.group_id, NEW.state, 0, 1)
+    ON CONFLICT DO UPDATE SET letters = letters + 1;
+    INSERT INTO letter_trend (group_id, hour, letters) VALUES (NEW.group_id, CAST(NEW.last_failure_at / 3600 AS INTEGER), 1)
+    ON CONFLICT DO UPDATE SET letters = letters + 1;
+    UPDATE letter_groups SET first_letter = NEW.id WHERE id = NEW.group_id AND first_letter IS NULL;
+END;
+
+CREATE TRIGGER letters_moved AFTER UPDATE OF state, campaign_id ON dead_letters
+BEGIN
+    UPDATE letter_tallies SET letters = letters - 1
+    WHERE group_id = OLD.group_id AND state = OLD.state
+        AND is_taken = (OLD.campaign_id IS NOT NULL AND OLD.verdict IS NULL AND OLD.state <> 'replaying');
+    INSERT INTO letter_tallies (group_id, state, is_taken, letters)
+    VALUES (NEW.group_id, NEW.state, NEW.campaign_id IS NOT NULL AND NEW.verdict IS NULL AND NEW.state <> 'replaying', 1)
+    ON CONFLICT DO UPDATE SET letters = letters + 1;
+END;
+
+CREATE TRIGGER letters_pruned AFTER DELETE ON dead_letters
+BEGIN
+    UPDATE letter_tallies SET letters = letters - 1
+    WHERE group_id = OLD.group_id AND state = OLD.state
+        AND is_taken = (OLD.campaign_id IS NOT NULL AND OLD.verdict IS NULL AND OLD.state <> 'replaying');
+    UPDATE campaign_tallies SET letters = letters - 1
+    WHERE campaign_id = OLD.campaign_id AND standing = 'waiting' AND OLD.verdict IS NULL AND OLD.state <> 'replaying';
+    DELETE FROM letter_stacks WHERE letter_id = OLD.id;
+    DELETE FROM campaign_skips WHERE letter_id = OLD.id AND campaign_id = OLD.campaign_id;
+END;
+
+-- The end of a replay closes its letter, however it ends: by construction, since nothing else may end a job without being seen here.
+CREATE TRIGGER letters_followed AFTER INSERT ON dead_letters WHEN NEW.round > 1
+BEGIN
+    UPDATE dead_letters SET state = 'returned', verdict = CASE fingerprint WHEN NEW.fingerprint THEN 'same' ELSE 'other' END,
+        closed_at = NEW.last_failure_at
+    WHERE job_id = NEW.job_id AND state = 'replaying';
+END;
+
+CREATE TRIGGER jobs_replayed AFTER UPDATE OF finished_at ON jobs
+WHEN NEW.round > 1 AND NEW.finished_at IS NOT NULL AND NEW.status <> 'failed'
+BEGIN
+    UPDATE dead_letters SET state = 'resolved', verdict = CASE NEW.status WHEN 'complete' THEN 'completed' ELSE 'cancelled' END,
+        closed_at = NEW.finished_at
+    WHERE job_id = NEW.id AND state = 'replaying';
+END;
+
+-- Replays of many letters under one head. A letter is taken by one campaign that has not ended, and released once.
+CREATE TABLE campaigns (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    pipeline TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('stamping', 'running', 'paused', 'stopped', 'cancelling', 'cancelled', 'done')),
+    selection BLOB NOT NULL,         -- which letters, as JSON
+    options BLOB NOT NULL,           -- canary, rate, from where, as JSON
+    cutoff INTEGER NOT NULL,         -- the last letter that can belong to it
+    stamped_to INTEGER NOT NULL,     -- the letters up to this one have been looked at
+    expected INTEGER NOT NULL,       -- how many letters were shown to whoever started it
+    pardoned BLOB NOT NULL,          -- the counts that do not count any more since somebody resumed it, as JSON
+    next_at REAL NOT NULL,           -- when the rate allows the next release
+    why TEXT,                        -- what it waits for, or why it stopped
+    note TEXT,                       -- how it was resolved
+    driver TEXT,                     -- the worker that drives it
+    driven_until REAL NOT NULL,
+    actor TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    ended_at REAL,
+    closed_at REAL,
+    CHECK ((status IN ('cancelled', 'done')) = (ended_at IS NOT NULL)),
+    CHECK (closed_at IS NULL OR ended_at IS NOT NULL)
+) STRICT;
+
+CREATE INDEX campaigns_live ON campaigns (id) WHERE ended_at IS NULL;
+
+CREATE TABLE campaign_tallies (
+    campaign_id INTEGER NOT NULL,
+    standing TEXT NOT NULL,          -- waiting, replaying, completed, cancelled, same, other
+    letters INTEGER NOT NULL,
+    PRIMARY KEY (campaign_id, standing)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER letters_out_of_campaign AFTER UPDATE OF state, campaign_id, verdict ON dead_letters WHEN OLD.campaign_id IS NOT NULL
+BEGIN
+    UPDATE campaign_tallies SET letters = letters - 1
+    WHERE campaign_id = OLD.campaign_id
+        AND standing = coalesce(OLD.verdict, CASE OLD.state WHEN 'replaying' THEN 'replaying' ELSE 'waiting' END);
+END;
+
+CREATE TRIGGER letters_in_campaign AFTER UPDATE OF state, campaign_id, verdict ON dead_letters WHEN NEW.campaign_id IS NOT NULL
+BEGIN
+    INSERT INTO campaign_tallies (campaign_id, standing, letters)
+    VALUES (NEW.campaign_id, coalesce(NEW.verdict, CASE NEW.state WHEN 'replaying' THEN 'replaying' ELSE 'waiting' END), 1)
+    ON CONFLICT DO UPDATE SET letters = letters + 1;
+END;
+
+-- Letters that a campaign left out, and why.
+CREATE TABLE campaign_skips (
+    campaign_id INTEGER NOT NULL,
+    letter_id INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (campaign_id, letter_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER letters_discarded AFTER UPDATE OF state ON dead_letters WHEN NEW.state = 'discarded' AND OLD.campaign_id IS NOT NULL
+BEGIN
+    INSERT INTO campaign_skips (campaign_id, letter_id, reason, at)
+    VALUES (OLD.campaign_id, NEW.id, 'it was discarded meanwhile', NEW.last_failure_at);
+END;
+
+-- Changed values of failed jobs; the original stays where it is, and here. A replay takes the last edit of the part it starts with.
+CREATE TABLE edits (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    letter_id INTEGER NOT NULL,
+    job_id INTEGER NOT NULL,
+    part TEXT NOT NULL CHECK (part IN ('payload', 'input')),
+    before BLOB,                     -- NULL when the values of the job were erased
+    after BLOB,
+    at REAL NOT NULL,
+    actor TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX edits_of_letter ON edits (letter_id, part, id);
+CREATE INDEX edits_of_job ON edits (job_id);
+
+-- What the code of a pipeline says about replays, for whoever acts without the code at hand.
+CREATE TABLE replay_rules (
+    pipeline TEXT PRIMARY KEY,
+    rules BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Letters that came from elsewhere, so that importing them twice brings them once.
+CREATE TABLE imports (
+    origin TEXT NOT NULL,
+    letter INTEGER NOT NULL,         -- its id there
+    job_id INTEGER NOT NULL,
+    PRIMARY KEY (origin, letter)
+) STRICT, WITHOUT ROWID;
+
+-- Who this database is, for others.
+CREATE TABLE installation (
+    id TEXT NOT NULL
+) STRICT;
+
+INSERT INTO installation (id) VALUES (lower(hex(randomblob(8))));
+
+-- What hooks and sinks still have to be told; written with the settlement it is about.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     lane_id INTEGER NOT NULL,
     job_id INTEGER NOT NULL,
     dispatch INTEGER NOT NULL,
+    recipient TEXT NOT NULL,         -- `hook`, or the name of a sink
     due_at REAL NOT NULL,
     tries INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
-CREATE INDEX outbox_due ON outbox (lane_id, due_at);
+CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
 CREATE INDEX outbox_of_job ON outbox (job_id);
 
 -- Jobs submitted again and again, once per tick over all workers.
@@ -185,8 +396,12 @@ CREATE TABLE operations (
     actor TEXT NOT NULL,
     verb TEXT NOT NULL,
     subject TEXT NOT NULL,
-    reason TEXT
+    reason TEXT,
+    letters INTEGER,                 -- how many it was about
+    change TEXT                      -- before and after, redacted, as JSON
 ) STRICT;
+
+CREATE INDEX operations_on ON operations (subject, id);
 
 -- How many jobs have ended, so that nobody has to count them; 0 stands for no run. What was pruned stays counted.
 CREATE TABLE tallies (

@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from redrive.config import database_url
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
 from redrive.engine.codec import storable
 from redrive.engine.feeding import drive_run
 from redrive.engine.jobs import ENDED, Job
 from redrive.engine.pipeline import Pipeline
+from redrive.engine.replay_rules import record_rules
 from redrive.engine.runs import OnProgress, RunBook, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import ScheduleBook
@@ -28,14 +28,15 @@ from redrive.engine.service import Options, serve
 from redrive.engine.submission import new_job
 from redrive.engine.worker import Ending
 from redrive.errors import ConfigurationError
+from redrive.ops.desk import DeadLetters, Replays
+from redrive.ops.location import path_of
 from redrive.redaction import redact
 from redrive.store.protocol import LaneId, NewJob, Step, Store
 from redrive.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from redrive.engine.async_client import AsyncRedrive
+    from redrive.async_client import AsyncRedrive
 
-DEFAULT_PATH: Final = "redrive.db"
 BATCH: Final = 1_000
 """Jobs per transaction when many are submitted."""
 
@@ -46,14 +47,15 @@ def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
     Without an address it is `REDRIVE_DATABASE_URL`, or else `redrive.db` in the present folder. Use it in a `with` block, or in an
     `async with` block for the same methods to await.
     """
-    return Redrive(SqliteStore(path_of(str(url or database_url() or DEFAULT_PATH))))
+    return Redrive(SqliteStore(path_of(None if url is None else str(url))))
 
 
 class Redrive:
     """A connection to a store. Close it, or use it in a `with` block."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
+        """The store behind it, for whoever inspects."""
         self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
 
     def __enter__(self) -> Self:
@@ -68,7 +70,7 @@ class Redrive:
 
     async def __aenter__(self) -> AsyncRedrive:
         """Return the connection with methods to await."""
-        from redrive.engine.async_client import AsyncRedrive
+        from redrive.async_client import AsyncRedrive
 
         return AsyncRedrive(self)
 
@@ -78,14 +80,9 @@ class Redrive:
         """Close it."""
         await asyncio.to_thread(self.close)
 
-    @property
-    def store(self) -> Store:
-        """The store behind it, for whoever inspects."""
-        return self._store
-
     def close(self) -> None:
         """Close the store."""
-        self._store.close()
+        self.store.close()
 
     def submit(
         self,
@@ -113,8 +110,8 @@ class Redrive:
             owner=owner,
             expires_at=expires_at,
         )
-        (made,) = self._store.submit([new], self._now())
-        return Job(self._store, made.id, is_twin=made.is_twin, output=pipeline.stages[-1].output)
+        (made,) = self.store.submit([new], self._now())
+        return Job(self.store, made.id, is_twin=made.is_twin, output=pipeline.stages[-1].output)
 
     def submit_many(
         self,
@@ -137,7 +134,7 @@ class Redrive:
 
     def job(self, job_id: int) -> Job:
         """Return a handle on a job; raises JobNotFoundError."""
-        job = Job(self._store, job_id)
+        job = Job(self.store, job_id)
         _ = job.facts
         return job
 
@@ -156,7 +153,7 @@ class Redrive:
                 Step("cancel_queued", (now, job_id), rows=1),
                 Step("ask_to_cancel", (job_id,), rows=1),
             ):
-                if self._store.apply(way, log) is not None:
+                if self.store.apply(way, log) is not None:
                     return self.job(job_id).status
             status = self.job(job_id).status
             if status in ENDED:
@@ -165,7 +162,7 @@ class Redrive:
     def counts(self) -> dict[str, int]:
         """Count all jobs by status."""
         counted: dict[str, int] = {}
-        for _, _, status, jobs in self._store.query("counts"):
+        for _, _, status, jobs in self.store.query("counts"):
             counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
         return counted
 
@@ -186,7 +183,7 @@ class Redrive:
         """
         options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)
         _refuse_on_a_loop("work", "await rd.work(...) inside `async with redrive.connect(...)`")
-        return asyncio.run(serve(self._store, pipelines, options))
+        return asyncio.run(serve(self.store, pipelines, options))
 
     def run(
         self,
@@ -213,7 +210,7 @@ class Redrive:
         options = run_options(failure_budget, thresholds, hold_max)
         how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
         driving = drive_run(
-            self._store,
+            self.store,
             pipeline,
             items=items,
             options=options,
@@ -226,22 +223,33 @@ class Redrive:
     @property
     def runs(self) -> RunBook:
         """What is known about runs."""
-        return RunBook(self._store)
+        return RunBook(self.store)
 
     @property
     def schedules(self) -> ScheduleBook:
         """Jobs that are submitted again and again by the clock."""
-        return ScheduleBook(self._store)
+        return ScheduleBook(self.store)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """What failed for good: look at it, judge it, mend it."""
+        return DeadLetters(self.store)
+
+    @property
+    def replays(self) -> Replays:
+        """The way back for what failed: one job, or many in a campaign."""
+        return Replays(self.store)
 
     def _flush(self, batch: list[NewJob]) -> list[int]:
-        made = [int(one.id) for one in self._store.submit(batch, self._now())] if batch else []
+        made = [int(one.id) for one in self.store.submit(batch, self._now())] if batch else []
         batch.clear()
         return made
 
     def _first_lane(self, pipeline: Pipeline) -> LaneId:
         names = tuple(stage.name for stage in pipeline.stages)
         if (pipeline.name, names) not in self._lanes:
-            self._lanes[pipeline.name, names] = self._store.lanes(pipeline.name, names)[0]
+            record_rules(self.store, [pipeline])
+            self._lanes[pipeline.name, names] = self.store.lanes(pipeline.name, names)[0]
         return self._lanes[pipeline.name, names]
 
     def _now(self) -> float:
@@ -290,18 +298,3 @@ def _refuse_on_a_loop(method: str, instead: str) -> None:
         rule="blocks, and cannot be called from async code",
         fix=f"Write: {instead}.",
     )
-
-
-def path_of(url: str) -> str:
-    """Return the path of a database that an address names."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url
-    if scheme != "sqlite" or not rest.startswith("/") or not rest[1:]:
-        raise ConfigurationError(
-            field="connect(url)",
-            value=f"{scheme}://...",
-            rule="must be a path, sqlite:///relative.db or sqlite:////absolute.db",
-            fix="The embedded store is the only one there is yet.",
-        )
-    return rest[1:]

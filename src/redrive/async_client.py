@@ -12,9 +12,9 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from redrive.client import Redrive, run_options, work_options
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds
-from redrive.engine.client import Redrive, run_options, work_options
 from redrive.engine.feeding import drive_run
 from redrive.engine.jobs import ENDED, LOOK_FIRST, LOOK_MOST, Job, JobFacts
 from redrive.engine.pipeline import Pipeline

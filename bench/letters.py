@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters by the million: what looking at them and starting a replay costs, and how fast a replay drains.
+
+The letters are written by plain SQL, with the engine's own tables, indexes and triggers: 1,000,000 of them in 500 groups. What is
+looked at is timed in the store alone, best of a few. The yardstick of the drain is the same number of jobs, never failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from bench import ours
+from bench.apart import measured, race
+from bench.measure import Figure, figures_of
+from bench.ours import PAYLOAD, pipeline_of
+from bench.timing import per_job
+from redrive import connect
+from redrive.core.replay import plan_of
+from redrive.engine.letters import Trouble, letter_of
+from redrive.engine.selection import LetterFilter
+from redrive.ops import letters, replay
+from redrive.ops.oversight import By
+from redrive.ops.selecting import freeze
+from redrive.store.protocol import Step, Store
+from redrive.store.sqlite import SqliteStore
+
+LETTERS = 1_000_000
+GROUPS = 500
+CAUSES = 3
+"""What a replay of many letters is about: a few causes, not hundreds."""
+REPLAYED = 100_000
+ROUNDS = 5
+BUDGET_NS = 200e6
+BY = By("bench", "measured")
+
+OLD_GROUPS = """
+WITH RECURSIVE old (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM old WHERE n < ?1 - 1)
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at)
+SELECT printf('v1:%016x', n), (SELECT min(id) FROM lanes), printf('CODE_%d', n % 20), printf('category-%d', n % 5), 'builtins.KeyError', 1.5e9, 1.6e9
+FROM old
+"""
+OLD_JOBS = """
+WITH RECURSIVE old (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM old WHERE n < ?1)
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, error_code, error_message, dispatch, created_at,
+    started_at, last_attempt_at, finished_at)
+SELECT 'bench', (SELECT min(id) FROM lanes), 'failed', 5, 1.5e9 + n, CASE WHEN ?3 THEN 'key-' || n END, CASE WHEN ?3 THEN 'owner-' || (n % 1000) END, ?2,
+    'CODE', 'refused', 1, 1.5e9 + n, 1.5e9 + n, 1.5e9 + n, 1.5e9 + n
+FROM old
+"""
+OLD_LETTERS = """
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, code, category, is_retryable, message, error_class,
+    fingerprint, context, reason, owner, key, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, CASE WHEN jobs.id % 10 = 3 THEN 'triaged' ELSE 'open' END, code, category, 0, 'refused',
+    error_class, fingerprint, x'7B7D', 'permanent', owner, key, run_at, run_at
+FROM jobs JOIN letter_groups ON letter_groups.id = 1 + jobs.id % ?1
+"""
+OLD_STACKS = (
+    "INSERT INTO letter_stacks (letter_id, stack) SELECT id, printf('%.*c', 1500, 's') FROM dead_letters"
+)
+
+
+def run() -> list[Figure]:
+    """Fill a file, look at it, and replay; takes about four minutes."""
+    looked = measured(look)
+    names = [name for name, _ in looks()]
+    figures = dict(zip(names, looked, strict=True))
+    cost = {"goal: 300 microseconds": 300e3, "redaction and fingerprint of a 4 KB stack": letter_cost()}
+    return [
+        *figures_of("looking at 1,000,000 letters", {"goal: 200 ms": BUDGET_NS, **figures}, "nanoseconds"),
+        *figures_of("a dead letter", cost, "nanoseconds"),
+        *race(
+            "a replay of 100,000 letters",
+            {
+                "jobs that never failed": [partial(ours.drain, is_async=True, jobs=REPLAYED)] * 2,
+                "the same jobs, replayed": [drain_replayed] * 2,
+            },
+        ),
+    ]
+
+
+def looks() -> list[tuple[str, Callable[[Store], object]]]:
+    """Return what is looked at, by name."""
+    some = f"v1:{7:016x}"
+    filters = {
+        "no filter": LetterFilter(),
+        "pipeline": LetterFilter(pipeline="bench"),
+        "stage": LetterFilter(stage="stage-none"),
+        "code": LetterFilter(code="CODE_7"),
+        "category": LetterFilter(category="category-3"),
+        "group": LetterFilter(group=some),
+        "state": LetterFilter(state="triaged"),
+        "state nobody is in": LetterFilter(state="ready"),
+        "group and state": LetterFilter(group=some, state="ready"),
+        "owner": LetterFilter(owner="owner-5"),
+        "owner, code and state": LetterFilter(owner="owner-5", code="CODE_7", state="triaged"),
+        "key": LetterFilter(key="key-77777"),
+        "time": LetterFilter(since=1.5e9 + 1_000, until=1.5e9 + 2_000),
+        "time and code": LetterFilter(since=1.5e9 + 1_000, until=1.5e9 + 2_000, code="CODE_7"),
+    }
+    asked: list[tuple[str, Callable[[Store], object]]] = [
+        (f"first page: {name}", partial(_page, which=which)) for name, which in filters.items()
+    ]
+    return [
+        ("groups", lambda store: letters.groups(store, LetterFilter())),
+        *asked,
+        ("show", lambda store: letters.letter_story(store, 500_000)),
+        ("a frozen set of 1,000,000", lambda store: freeze(store, LetterFilter(pipeline="bench"))),
+        ("the start of a replay of 100,000", _start),
+    ]
+
+
+def look(folder: Path) -> list[float]:
+    """Return how long the store takes for each look."""
+    path = _filled(folder, LETTERS, groups=GROUPS, is_named=True)
+    with connect(path) as rd:
+        return [_best(partial(ask, rd.store)) for _, ask in looks()]
+
+
+def drain_replayed(folder: Path) -> float:
+    """Replay failed jobs, with no rate and no canary, until all are complete."""
+    # The jobs it is compared with have neither key nor owner.
+    path = _filled(folder, REPLAYED, groups=CAUSES, is_named=False)
+    pipeline = pipeline_of()
+    with connect(path) as rd:
+        replay.start(rd.store, LetterFilter(pipeline="bench"), BY, plan=plan_of(()))
+        spent = per_job(REPLAYED, lambda: rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY))
+        assert rd.counts() == {"complete": REPLAYED}, rd.counts()
+    return spent
+
+
+def letter_cost() -> float:
+    """Return what it takes to make a dead letter of an exception with a stack of 4 KB."""
+    from redrive import classify
+    from redrive.core.decide import DeadLetter
+    from redrive.core.fingerprint import frames_of
+    from redrive.store.protocol import Claimed, JobId, LaneId
+
+    def one(depth: int) -> None:
+        # Two that call each other: a function that only calls itself is shown once.
+        other(depth - 1)
+
+    def other(depth: int) -> None:
+        if depth <= 0:
+            raise KeyError("order 4711 of customer 0815 is not in the list, token=q8Zr4mN2vX7kP1sT")
+        one(depth - 1)
+
+    exc: KeyError | None = None
+    try:
+        one(46)
+    except KeyError as error:
+        exc = error
+    assert exc is not None
+    job = Claimed(
+        JobId(1), 1, 1, LaneId(1), 1, 1, 0, 0, 0, 0, 0, None, None, b'{"text":"' + b"x" * 190 + b'"}'
+    )
+    # Writing the stack down as text is the work of the traceback module, whatever becomes of it.
+    stack = "".join(traceback.format_exception(exc))
+    trouble = Trouble(classify(exc), stack=stack, frames=frames_of(exc))
+    decision = DeadLetter(reason="permanent", sentence="it cannot heal")
+
+    def many() -> None:
+        for _ in range(200):
+            letter_of(trouble, job, "stage", decision, None)
+
+    assert 3_000 < len(letter_of(trouble, job, "stage", decision, None).stack) < 6_000
+    return min(per_job(200, many) for _ in range(ROUNDS))
+
+
+def _page(store: Store, *, which: LetterFilter) -> object:
+    return letters.list_letters(store, which, limit=50)
+
+
+def _start(store: Store) -> object:
+    which = LetterFilter(pipeline="bench", since=1.5e9, until=1.5e9 + REPLAYED)
+    begun = replay.start(store, which, BY, plan=plan_of())
+    # It is ended at once, so that the next one can be started.
+    store.apply(Step("cancel_campaign", ("measured", begun.id)), Step("end_cancelled", (0.0, begun.id)))
+    return begun
+
+
+def _best(work: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begun = time.perf_counter_ns()
+        work()
+        best = min(best, time.perf_counter_ns() - begun)
+    return best
+
+
+def _filled(folder: Path, count: int, *, groups: int, is_named: bool) -> Path:
+    path = folder / "letters.db"
+    store = SqliteStore(path)
+    store.lanes("bench", [stage.name for stage in pipeline_of().stages])
+    store.apply(Step("put_rules", ("bench", b'{"evidence":"optional"}')))
+    store.close()
+    db = sqlite3.connect(path, isolation_level=None)
+    # The old rows need not survive a power cut.
+    for pragma in ("synchronous = OFF", "cache_size = -500000"):
+        db.execute(f"PRAGMA {pragma}")
+    payload = b'{"text":"' + PAYLOAD["text"].encode() + b'"}'
+    db.execute("BEGIN")
+    db.execute(OLD_GROUPS, (groups,))
+    db.execute(OLD_JOBS, (count, payload, is_named))
+    db.execute(OLD_LETTERS, (groups,))
+    db.execute(OLD_STACKS)
+    db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    # What the system has not written yet would be written during the first commits that are timed.
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return path

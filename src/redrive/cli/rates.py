@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How people write a rate (`10/s`) and the steps of a canary (`1,5,20,100`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.errors import ConfigurationError
+
+_UNITS: Final = {
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "minute": 60.0,
+    "h": 3_600.0,
+    "hour": 3_600.0,
+}
+
+
+def rate_of(text: str | None) -> float | None:
+    """Return a rate per second; `10/s`, `600/min`, `5000/h`, or a plain number per second."""
+    if text is None:
+        return None
+    amount, separator, unit = text.strip().partition("/")
+    try:
+        rate = float(amount) / (_UNITS[unit.strip().lower()] if separator else 1.0)
+    except (KeyError, ValueError) as error:
+        raise ConfigurationError(
+            field="--rate", value=text, rule="is no rate", fix="10/s, 600/min or 5000/h, for example."
+        ) from error
+    if not 0 < rate < float("inf"):
+        raise ConfigurationError(
+            field="--rate",
+            value=text,
+            rule="must be more than nothing",
+            fix="Leave it out for no limit; redrive replay pause releases nothing for a while.",
+        )
+    return rate
+
+
+def canary_of(text: str) -> tuple[int, ...]:
+    """Return the sizes of the first steps; none for an empty text."""
+    try:
+        return tuple(int(size) for size in text.split(",")) if text.strip() else ()
+    except ValueError as error:
+        raise ConfigurationError(
+            field="--canary", value=text, rule="must be whole numbers with commas", fix="1,5,20,100 is usual."
+        ) from error

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive replay`: bring dead letters back, step by step, and watch it.
+
+A campaign is driven by the workers that serve its pipeline; these commands only write down what is wanted, and look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, is_interactive, say, table_of
+from redrive.cli.options import (
+    Actor,
+    Database,
+    Format,
+    Limit,
+    OfPipeline,
+    Output,
+    Reason,
+    Yes,
+    by,
+    confirm,
+    existing,
+)
+from redrive.cli.rates import canary_of, rate_of
+from redrive.cli.refusals import DONE, FAILED, HELD
+from redrive.cli.selections import Choice, choosing
+from redrive.core.replay import CANARY, plan_of
+from redrive.engine.runtime import CURRENT
+from redrive.ops import replay
+from redrive.ops.campaign_report import CampaignReport, report_of
+from redrive.store.protocol import Store
+
+app = typer.Typer(help="Replay dead letters, watch it, and stop it.", no_args_is_help=True)
+
+LOOK_SECONDS = 0.5
+CampaignId = Annotated[int, typer.Argument(metavar="ID", help="The replay's id.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch until it ends or stops itself.")]
+
+
+@app.command()
+@choosing
+def start(
+    choice: Choice,
+    *,
+    canary: Annotated[
+        str, typer.Option("--canary", metavar="SIZES", help="The first steps; '' for none.")
+    ] = ",".join(map(str, CANARY)),
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="N/UNIT", help="At most so many: 10/s, 600/min, 5000/h.")
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin at the first stage, although later ones were done.")
+    ] = False,
+    follow: Follow = False,
+    reason: Reason = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Replay the letters that are meant, and no later ones: from the stage that failed, the canaries first."""
+    plan = plan_of(canary_of(canary), rate_of(rate), from_start=from_start)
+    with existing(database_url) as rd:
+        chosen = choice.means(rd.store)
+        found = replay.prospect(rd.store, chosen)
+        where = "from the first stage" if from_start else "from the stage that failed"
+        if not found.lacking:
+            confirm(f"Replay {found.letters} dead letters of {found.pipeline} {where}?", is_sure=yes)
+        begun = replay.start(rd.store, chosen, by(actor, reason), plan=plan)
+        report = _watched(rd.store, begun.id, output) if follow else report_of(rd.store, begun.id)
+    _answer(report, output)
+    if follow:
+        raise typer.Exit(_exit_of(report))
+
+
+@app.command("list")
+def list_(
+    *,
+    pipeline: OfPipeline = None,
+    before: Annotated[int | None, typer.Option("--before", metavar="ID", help="Older than this one.")] = None,
+    limit: Limit = 20,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """List replays, newest first."""
+    with existing(database_url) as rd:
+        ids = [
+            each.id for each in replay.list_campaigns(rd.store, pipeline=pipeline, before=before, limit=limit)
+        ]
+        found = [asdict(report_of(rd.store, each)) for each in ids]
+    columns = (
+        "id",
+        "pipeline",
+        "status",
+        "letters",
+        "recovered",
+        "failed_again_same",
+        "failed_again_other",
+        "skipped",
+        "waiting",
+        "created_at",
+    )
+    answer_rows(found, columns, output, empty="nothing was ever replayed here")
+
+
+@app.command()
+def status(
+    campaign: CampaignId, *, follow: Follow = False, database_url: Database = None, output: Output = "table"
+) -> None:
+    """Show how a replay stands: what recovered, failed again or was left out, what it waits for, and for how long."""
+    with existing(database_url) as rd:
+        report = _watched(rd.store, campaign, output) if follow else report_of(rd.store, campaign)
+    _answer(report, output)
+    if follow:
+        raise typer.Exit(_exit_of(report))
+
+
+@app.command()
+def pause(
+    campaign: CampaignId,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Release nothing more until it is resumed; what was released goes on."""
+    with existing(database_url) as rd:
+        replay.pause(rd.store, campaign, by(actor, reason))
+        report = report_of(rd.store, campaign)
+    _answer(report, output)
+
+
+@app.command()
+def resume(
+    campaign: CampaignId,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Go on with a replay that was paused or stopped itself."""
+    with existing(database_url) as rd:
+        replay.resume(rd.store, campaign, by(actor, reason))
+        report = report_of(rd.store, campaign)
+    _answer(report, output)
+
+
+@app.command()
+def cancel(
+    campaign: CampaignId,
+    *,
+    reason: Reason = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """End a replay: what was not released stays a dead letter, what was goes on to its end."""
+    with existing(database_url) as rd:
+        waiting = report_of(rd.store, campaign).waiting
+        confirm(f"Cancel replay {campaign} and leave {waiting} letters where they are?", is_sure=yes)
+        replay.cancel(rd.store, campaign, by(actor, reason))
+        report = report_of(rd.store, campaign)
+    _answer(report, output)
+
+
+@app.command()
+def close(
+    campaign: CampaignId,
+    *,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="How it was resolved.")],
+    actor: Actor = None,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Close a replay that has ended, with a note on how it was resolved."""
+    with existing(database_url) as rd:
+        replay.close(rd.store, campaign, by(actor, None), note=note)
+        report = report_of(rd.store, campaign)
+    _answer(report, output)
+
+
+def _watched(store: Store, campaign: int, output: Format) -> CampaignReport:
+    """Look again and again until it has ended or needs somebody; show how far it is, if somebody watches."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    is_hidden = output != "table" or not is_interactive()
+    with Progress(*columns, transient=True, disable=is_hidden) as progress:
+        task = progress.add_task(f"replay {campaign}", total=None)
+        while True:
+            report = report_of(store, campaign)
+            ended = report.letters - report.waiting - report.replaying
+            told = f"replay {campaign}: {report.waits_for or report.status}"
+            progress.update(task, total=report.letters, completed=ended, description=told)
+            if report.ended_at is not None or report.status in {"paused", "stopped"}:
+                return report
+            CURRENT.get().clock.sleep(LOOK_SECONDS)
+
+
+def _exit_of(report: CampaignReport) -> int:
+    if report.ended_at is None:
+        return HELD
+    return FAILED if report.failed_again_same or report.failed_again_other or report.skipped else DONE
+
+
+def _answer(report: CampaignReport, output: Format) -> None:
+    facts: Mapping[str, object] = asdict(report)
+    if output == "json":
+        answer_json(report)
+        return
+    lists = {"failures", "skips", "skipped_letters", "selection", "canary"}
+    answer_facts(
+        {name: value for name, value in facts.items() if name not in lists and value is not None}, output
+    )
+    if report.failures:
+        rows = [asdict(each) for each in report.failures]
+        console().print(table_of(rows, ("code", "group", "letters", "escalated", "sample")))
+    for reason, letters in report.skips:
+        say(f"skipped {letters}: {reason}")
+    if report.status == "stopped":
+        say(
+            f"it stopped itself; look at redrive dlq show {_sample(report)}, then redrive replay resume or cancel {report.id}"
+        )
+    elif report.ended_at is not None and report.closed_at is None:
+        say(f'close it with: redrive replay close {report.id} --note "..."')
+
+
+def _sample(report: CampaignReport) -> str:
+    return str(report.failures[0].sample) if report.failures else "ID"

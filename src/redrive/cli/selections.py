@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which dead letters a command acts on: one by its id, or all that a filter means; counted exactly and asked about before it acts.
+
+Every command that acts on letters takes the same options: `choosing` adds them to its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, cast
+
+import msgspec
+import typer
+
+from redrive.cli.answers import answer_facts, say
+from redrive.cli.letter_options import (
+    InState,
+    OfCategory,
+    OfCode,
+    OfGroup,
+    OfKey,
+    OfOwner,
+    OfStage,
+    Since,
+    Until,
+    grouped,
+)
+from redrive.cli.options import Format, OfPipeline, confirm
+from redrive.cli.refusals import FAILED
+from redrive.core.failure import Category
+from redrive.core.lifecycle import LetterState
+from redrive.engine.selection import LetterFilter
+from redrive.errors import ConfigurationError
+from redrive.ops.judging import Judged
+from redrive.ops.selecting import Selection, freeze
+from redrive.store.protocol import Store
+
+OneLetter = Annotated[
+    int | None, typer.Argument(metavar="LETTER", help="One dead letter's id, instead of a filter.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What was typed to choose letters."""
+
+    letter: int | None
+    pipeline: str | None
+    stage: str | None
+    code: str | None
+    category: Category | None
+    group: str | None
+    state: LetterState | None
+    owner: str | None
+    key: str | None
+    since: str | None
+    until: str | None
+
+    def means(self, store: Store, *, may_be_all: bool = False) -> LetterFilter:
+        """Return the filter it adds up to; refuse an id together with a filter, and, unless all may be meant, neither."""
+        which = msgspec.structs.replace(self._by_options(store), owner=self.owner, key=self.key)
+        if self.letter is None:
+            if which == LetterFilter() and not may_be_all:
+                raise ConfigurationError(
+                    field="LETTER",
+                    value=None,
+                    rule="or a filter must say which dead letters are meant",
+                    fix="Give an id, or --group, --pipeline, --code, ...; redrive dlq groups shows what there is.",
+                )
+            return which
+        if which != LetterFilter():
+            raise ConfigurationError(
+                field="LETTER",
+                value=self.letter,
+                rule="cannot be combined with a filter",
+                fix="Give one of them.",
+            )
+        return LetterFilter(ids=(self.letter,))
+
+    def _by_options(self, store: Store) -> LetterFilter:
+        return grouped(
+            store,
+            pipeline=self.pipeline,
+            stage=self.stage,
+            code=self.code,
+            category=self.category,
+            group=self.group,
+            state=self.state,
+            since=self.since,
+            until=self.until,
+        )
+
+
+def _choice_of(
+    letter: OneLetter = None,
+    *,
+    group: OfGroup = None,
+    pipeline: OfPipeline = None,
+    stage: OfStage = None,
+    code: OfCode = None,
+    category: OfCategory = None,
+    state: InState = None,
+    owner: OfOwner = None,
+    key: OfKey = None,
+    since: Since = None,
+    until: Until = None,
+) -> Choice:
+    return Choice(
+        letter=letter,
+        pipeline=pipeline,
+        stage=stage,
+        code=code,
+        category=category,
+        group=group,
+        state=state,
+        owner=owner,
+        key=key,
+        since=since,
+        until=until,
+    )
+
+
+def choosing(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes a `choice` first the options that make one, in front of its own."""
+    chosen = inspect.signature(_choice_of, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @wraps(command)
+    def run(**given: object) -> None:
+        typed = {name: given.pop(name) for name in chosen}
+        command(cast("Callable[..., Choice]", _choice_of)(**typed), **given)
+
+    parameters = [*chosen.values(), *own]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    # Where typer looks; without it, it would see the signature of the command itself.
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    return run
+
+
+def agreed(store: Store, choice: Choice, act: str, *, is_sure: bool) -> Selection:
+    """Freeze what was chosen, say exactly how many that are, and ask; nothing, or a no, ends the command with exit code 1."""
+    selection = freeze(store, choice.means(store))
+    if not selection.count:
+        say("error: no dead letter is like that; redrive dlq groups shows what there is")
+        raise typer.Exit(FAILED)
+    told = f"{act} {told_of(selection)}"
+    if is_sure:
+        say(told)
+    confirm(f"{told}?", is_sure=is_sure)
+    return selection
+
+
+def told_of(selection: Selection) -> str:
+    """Return how many letters of which states there are, as people say it."""
+    states = ", ".join(f"{letters:,} {state}" for state, letters in selection.by_state.items())
+    return f"{selection.count:,} dead letter{'' if selection.count == 1 else 's'} ({states})"
+
+
+def answer_judged(selection: Selection, judged: Judged, output: Format) -> None:
+    """Show what became of a frozen set; exit code 1 when nothing of it could be changed."""
+    facts = {
+        "subject": selection.subject,
+        "count": selection.count,
+        "changed": judged.changed,
+        "left": judged.left,
+    }
+    answer_facts(facts, output)
+    for why, letters in judged.left.items():
+        say(f"{letters:,} left as they are: {why}" if letters > 1 else f"1 left as it is: {why}")
+    if not judged.changed:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a failure probably is, before anybody has looked: a first diagnosis by its category, and what to do about it.
+
+A suggestion and nothing more; the diagnosis that counts is the one an operator records. Codes of an application's own are not in
+the taxonomy: their category speaks for them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from redrive.core.failure import Category, Retryable
+from redrive.core.taxonomy import CODES
+
+
+class Diagnosis(StrEnum):
+    """What is wrong, in the words that decide what has to be mended."""
+
+    TRANSIENT = "transient"  # it heals by itself: replay when the dependency is well
+    DATA = "data"  # the payload is wrong: edit it, or discard the letter
+    AUTH_CONFIG = "auth_config"  # credentials, permissions or settings: correct them, then replay
+    CODE_DEFECT = "code_defect"  # the program is wrong: fix and deploy it, then replay
+
+
+_BY_CATEGORY: Final[dict[str, Diagnosis]] = {
+    Category.NETWORK: Diagnosis.TRANSIENT,
+    Category.RATE_LIMIT: Diagnosis.TRANSIENT,
+    Category.UPSTREAM: Diagnosis.TRANSIENT,
+    Category.CONFLICT: Diagnosis.TRANSIENT,
+    Category.VALIDATION: Diagnosis.DATA,
+    Category.AUTH: Diagnosis.AUTH_CONFIG,
+    Category.NOT_FOUND: Diagnosis.DATA,
+    Category.REJECTED: Diagnosis.DATA,
+    Category.BUG: Diagnosis.CODE_DEFECT,
+    Category.IO: Diagnosis.AUTH_CONFIG,
+    Category.CAPACITY: Diagnosis.TRANSIENT,
+}
+_BY_CODE: Final[dict[str, Diagnosis]] = {
+    "QUOTA_EXHAUSTED": Diagnosis.AUTH_CONFIG,
+    "UPSTREAM_UNSUPPORTED": Diagnosis.CODE_DEFECT,
+    "CONFIG_INVALID": Diagnosis.AUTH_CONFIG,
+    "TLS_CERTIFICATE": Diagnosis.AUTH_CONFIG,
+    "JOB_EXPIRED": Diagnosis.TRANSIENT,
+    "IO_ERROR": Diagnosis.TRANSIENT,
+}
+"""Codes that are something else than the rest of their category."""
+_HINTS: Final = {
+    Diagnosis.TRANSIENT: "Check that what it depends on is well again, then replay.",
+    Diagnosis.DATA: "Correct the payload, or discard the letter if nothing is to be done, then replay.",
+    Diagnosis.AUTH_CONFIG: "Correct the credentials, the permissions or the configuration, then replay.",
+    Diagnosis.CODE_DEFECT: "Read the stack; fix the code, deploy, then replay.",
+}
+
+
+def suggested_diagnosis(category: str, code: str | None = None) -> Diagnosis:
+    """Return what a failure of this category probably is; a code of the taxonomy that is an exception is known as one."""
+    if code is not None and code in _BY_CODE:
+        return _BY_CODE[code]
+    return _BY_CATEGORY.get(category, Diagnosis.CODE_DEFECT)
+
+
+def remediation_hint(code: str, category: str) -> str:
+    """Return what to do about a code: the taxonomy's words, or those for its category where the code is an application's own."""
+    known = CODES.get(code)
+    return _HINTS[suggested_diagnosis(category)] if known is None else known.hint
+
+
+def can_heal(code: str) -> bool | None:
+    """Say whether the taxonomy has trying again heal this code; None when it depends, or the code is an application's own."""
+    known = CODES.get(code)
+    if known is None or known.retryable is Retryable.IF_IDEMPOTENT:
+        return None
+    return known.retryable is Retryable.YES

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay of many dead letters does next: release a few more, wait, stop itself, or end.
+
+A campaign goes in steps, the canaries first: a step is released when the one before has ended. What follows the last step is
+released as places become free. It stops itself when the failure it was meant to cure comes back. Pure: counting and acting on the
+answer belong to whoever drives the campaign.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from redrive.core.checks import one_of
+from redrive.errors import ConfigurationError
+
+CANARY: Final = (1, 5, 20, 100)
+STRICT_MAX: Final = 20
+"""In steps up to this size, one letter with the old failure stops the campaign."""
+SHARE_MAX: Final = 0.02
+"""In larger ones, more than this share."""
+WINDOW: Final = 4_000
+"""So many may be on their way at once when the steps are over; few enough that a wrong fix is noticed soon."""
+BURST_SECONDS: Final = 1.0
+"""How much of a rate that was not used may be made up for at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRules:
+    """What a pipeline asks for before its failed jobs run again.
+
+    `evidence`: whether somebody must have written down what was done about the cause, and that running again does no harm.
+    `owner_retry`: whether the owner of a job may retry it without that. `export`: whether values may leave with an export.
+    """
+
+    evidence: Literal["required", "optional"] = "required"
+    owner_retry: bool = False
+    export: Literal["redacted", "include"] = "redacted"
+
+    def __post_init__(self) -> None:
+        one_of("ReplayRules.evidence", self.evidence, ("required", "optional"))
+        one_of("ReplayRules.export", self.export, ("redacted", "include"))
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How a campaign goes about it; see `plan_of`, which refuses what makes no sense."""
+
+    canary: tuple[int, ...] = CANARY
+    rate: float | None = None
+    """Releases per second; None for as fast as it goes."""
+    from_start: bool = False
+    """True to begin at the first stage, although later ones were done."""
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """Where the letters of a campaign are."""
+
+    waiting: int = 0
+    replaying: int = 0
+    completed: int = 0
+    cancelled: int = 0
+    same: int = 0
+    """Failed again with the old fingerprint."""
+    other: int = 0
+    """Failed again with another one."""
+
+    @property
+    def ended(self) -> int:
+        """How many replays have ended."""
+        return self.completed + self.cancelled + self.same + self.other
+
+    @property
+    def released(self) -> int:
+        """How many were released so far."""
+        return self.ended + self.replaying
+
+    @property
+    def total(self) -> int:
+        """How many letters there are."""
+        return self.released + self.waiting
+
+    def since(self, earlier: Counts) -> Counts:
+        """Return what came to its end after `earlier`."""
+        return Counts(
+            completed=self.completed - earlier.completed,
+            cancelled=self.cancelled - earlier.cancelled,
+            same=self.same - earlier.same,
+            other=self.other - earlier.other,
+        )
+
+
+class Release(Struct, frozen=True):
+    """Let so many more go; the rate allows the next ones at `next_at`."""
+
+    letters: int
+    next_at: float
+
+
+class Wait(Struct, frozen=True):
+    """Nothing to do now."""
+
+    why: str
+    until: float | None = None
+    """When to look again; None until something ends."""
+
+
+class Stop(Struct, frozen=True):
+    """The cause is not cured; somebody has to look."""
+
+    why: str
+
+
+class Finish(Struct, frozen=True):
+    """Every letter has had its turn."""
+
+
+Turn = Release | Wait | Stop | Finish
+
+
+def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from_start: bool = False) -> Plan:
+    """Return how a campaign is to go, or refuse what makes no sense."""
+    if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in canary):
+        raise ConfigurationError(
+            field="canary", value=canary, rule="must be whole numbers from 1 on", fix="1,5,20,100 is usual."
+        )
+    if any(later <= earlier for earlier, later in pairwise(canary)):
+        raise ConfigurationError(
+            field="canary", value=canary, rule="must rise from step to step", fix="1,5,20,100 is usual."
+        )
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise ConfigurationError(
+            field="rate",
+            value=rate,
+            rule="must be more than nothing",
+            fix="Leave it out for no limit, or pause the campaign to release nothing.",
+        )
+    return Plan(canary=canary, rate=rate, from_start=from_start)
+
+
+def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, now: float) -> Turn:
+    """Say what a campaign does next. What had ended when somebody resumed it (`pardoned`) is not held against it again."""
+    bounds = tuple(accumulate(plan.canary))
+    bound = next((bound for bound in bounds if bound >= counts.released), None)
+    if (trouble := _trouble(bounds, plan, counts, pardoned)) is not None:
+        return Stop(trouble)
+    if not counts.waiting:
+        return Wait(f"the last {counts.replaying} to end") if counts.replaying else Finish()
+    if counts.released in bounds:
+        if counts.replaying:
+            return Wait(f"{counts.replaying} of this step to end")
+        bound = next((bound for bound in bounds if bound > counts.released), None)
+    room = WINDOW - counts.replaying if bound is None else bound - counts.released
+    if room <= 0:
+        return Wait(f"some of the {counts.replaying} on their way to end")
+    return _paced(plan, min(room, counts.waiting), next_at, now)
+
+
+def _trouble(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> str | None:
+    """Return why the campaign must not go on; None when it may."""
+    fresh = counts.since(pardoned)
+    strict = max(
+        (bound for bound, size in zip(bounds, plan.canary, strict=True) if size <= STRICT_MAX), default=0
+    )
+    if fresh.same and counts.released <= strict:
+        return f"{fresh.same} of {fresh.ended} failed again with the same failure"
+    # Before a step has ended, its failures are measured by its whole size: the first one to end must not decide for all.
+    bound = next((bound for bound in bounds if bound >= counts.released), counts.ended)
+    if fresh.same > SHARE_MAX * max(bound - pardoned.ended, 1):
+        return f"{fresh.same} of {fresh.ended} failed again with the same failure, more than {SHARE_MAX:.0%}"
+    if fresh.ended and not counts.replaying and not fresh.completed and fresh.same + fresh.other:
+        return f"none of {fresh.ended} recovered; {fresh.other} failed with another failure"
+    return None
+
+
+def _paced(plan: Plan, letters: int, next_at: float, now: float) -> Turn:
+    """Release no faster than the rate allows."""
+    if plan.rate is None:
+        return Release(letters, now)
+    if now < next_at:
+        return Wait(f"the rate of {plan.rate:g} per second", next_at)
+    since = max(next_at, now - BURST_SECONDS)
+    allowed = min(letters, 1 + int((now - since) * plan.rate))
+    return Release(allowed, since + allowed / plan.rate)

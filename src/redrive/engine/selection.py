@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which dead letters are meant: a filter over columns that never change, and one over the state they are in."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from redrive.store.protocol import Row
+
+
+class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which dead letters are meant; what is left out does not matter."""
+
+    pipeline: str | None = None
+    stage: str | None = None
+    code: str | None = None
+    category: str | None = None
+    group: str | None = None
+    """A whole fingerprint."""
+    state: str | None = None
+    owner: str | None = None
+    """The owner of the job."""
+    key: str | None = None
+    since: float | None = None
+    until: float | None = None
+    """The last failure was at `since` or later, and before `until`."""
+    ids: tuple[int, ...] | None = None
+    """These and no others."""
+
+    @property
+    def is_by_group(self) -> bool:
+        """Whether the groups alone tell which letters are meant, and how many."""
+        rest = (self.owner, self.key, self.since, self.until, self.ids)
+        return all(each is None for each in rest)
+
+    def named_ids(self) -> str | None:
+        """Return the ids as the store takes them."""
+        return None if self.ids is None else msgspec.json.encode(self.ids).decode()
+
+    def census_row(self) -> Row:
+        """Return the parameters of this filter in the order in which counting takes them."""
+        by_group = (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
+        if self.is_by_group:
+            return by_group
+        return self.whole_row()
+
+    def whole_row(self) -> Row:
+        """Return all parameters of this filter."""
+        by_group = (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
+        return (*by_group, self.owner, self.key, self.since, self.until, self.named_ids())
+
+    def stamp_row(self, *, is_evidence_optional: bool) -> Row:
+        """Return the parameters of this filter in the order in which stamping takes them."""
+        by_group = (self.pipeline, self.stage, self.code, self.category, self.group)
+        by_letter = (self.owner, self.since, self.until)
+        return (*by_group, *by_letter, int(is_evidence_optional), self.state, self.key, self.named_ids())

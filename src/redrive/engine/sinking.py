@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a notice to the dead letter a sink is given: what the store has about it, in the words of the public interface.
+
+Only reads, and always finds something to say: whatever was pruned or erased meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import msgspec
+
+from redrive.engine.jobs import instant_of
+from redrive.engine.outcomes import Lane
+from redrive.redaction import redact
+from redrive.sinks.base import SunkAttempt, SunkLetter
+from redrive.store.protocol import Row, Store
+
+HISTORY_MAX: Final = 20
+"""So many attempts go along with a letter, the last ones."""
+
+
+def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, with_payload: bool) -> SunkLetter:
+    """Return the letter that a notice is about; `notice` is a row of `notices_for` whose attempt is still there."""
+    _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, _, _ = notice
+    found = store.query("sunk_letter", job, round_)
+    attempts = store.query("sunk_attempts", job, dispatch, HISTORY_MAX)
+    ids = {
+        "delivery": f"{store.query('installation_id')[0][0]}-{job}-{dispatch}",
+        "sent_at": instant_of(now),
+        "job_id": job,
+        "dispatch": dispatch,
+        "round": round_,
+    }
+    left = {
+        "pipeline": lane.pipeline.name,
+        "stage": lane.stage.name,
+        "code": _text(code),
+        "message": _text(message),
+        "reason": _text(reason),
+        "first_failure_at": instant_of(ended_at),
+        "last_failure_at": instant_of(ended_at),
+    }
+    history = {
+        "attempts": cast("int", attempts[0][-1]) if attempts else 0,
+        "history": tuple(_attempt_of(row) for row in reversed(attempts)),
+        "payload": _payload_of(store, job) if with_payload else None,
+    }
+    told = _told(found[0]) if found else {**_BLANK, **left}
+    return msgspec.convert({**ids, **told, **history}, SunkLetter)
+
+
+_BLANK: Final[dict[str, object]] = {
+    "letter_id": None,
+    "category": "",
+    "is_retryable": False,
+    "error_class": "",
+    "stack": "",
+    "fingerprint": "",
+    "context": {},
+    "is_escalated": False,
+    "follows": None,
+    "key": None,
+    "owner": None,
+}
+
+
+def _told(row: Row) -> dict[str, object]:
+    """Return what a letter's own row says."""
+    letter_id, pipeline, stage, _, code, category, is_retryable, error_class, *texts = row
+    message, stack, print_, reason, context, first_at, last_at, is_escalated, follows, key, owner = texts
+    return {
+        "letter_id": letter_id,
+        "pipeline": pipeline,
+        "stage": stage,
+        "code": _text(code),
+        "category": _text(category),
+        "is_retryable": bool(is_retryable),
+        "error_class": _text(error_class),
+        "message": _text(message),
+        "stack": _text(stack),
+        "fingerprint": _text(print_),
+        "reason": _text(reason),
+        "context": _context_of(context),
+        "first_failure_at": instant_of(first_at),
+        "last_failure_at": instant_of(last_at),
+        "is_escalated": bool(is_escalated),
+        "follows": follows,
+        # Both were given by whoever submitted the job, and were not redacted in the store, where they are looked for.
+        "key": None if key is None else redact(str(key)),
+        "owner": None if owner is None else redact(str(owner)),
+    }
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _context_of(encoded: object) -> dict[str, object]:
+    if not isinstance(encoded, bytes):
+        return {}
+    try:
+        return msgspec.json.decode(encoded, type=dict[str, object])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _payload_of(store: Store, job: object) -> object | None:
+    rows = store.query("sunk_payload", job)
+    if not rows or not isinstance(rows[0][0], bytes):
+        return None
+    try:
+        return cast("object", msgspec.json.decode(rows[0][0]))
+    except msgspec.DecodeError:
+        return None
+
+
+def _attempt_of(row: Row) -> SunkAttempt:
+    dispatch, stage, round_, attempt, outcome, code, http_status, started_at, ended_at, _ = row
+    return SunkAttempt(
+        dispatch=cast("int", dispatch),
+        stage=str(stage),
+        round=cast("int", round_),
+        attempt=cast("int", attempt),
+        outcome=str(outcome),
+        code=None if code is None else str(code),
+        http_status=cast("int | None", http_status),
+        started_at=instant_of(started_at),
+        ended_at=instant_of(ended_at),
+    )

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do next about a job, with the command to type; by the state it and its dead letter are in."""
+
+from __future__ import annotations
+
+from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
+from redrive.engine.jobs import JobFacts
+from redrive.ops.inspect import DeadLetter
+
+_WAITS = {
+    None: "It waits for its turn",
+    "retry": "It waits for its next attempt",
+    "hold": "It is held until what it depends on is back",
+    "crashed": "It waits to be run again after its worker was lost",
+    "paused": "It waits because its run is paused",
+    "replay": "It was replayed and waits for its turn",
+}
+
+
+def next_steps(facts: JobFacts, letter: DeadLetter | None) -> list[str]:
+    """Return what to do next, most urgent first; `letter` is the one that waits for somebody."""
+    match facts.status:
+        case "queued":
+            return _of_queued(facts)
+        case "processing":
+            return [
+                f"Worker {facts.worker} runs it now: redrive events --job {facts.id} --follow shows how it ends."
+            ]
+        case "complete":
+            return ["Nothing is to be done."]
+        case "cancelled":
+            return ["It was cancelled; submit it again if it is still wanted."]
+        case _:
+            return [] if letter is None else steps_for_letter(letter)
+
+
+def steps_for_letter(letter: DeadLetter) -> list[str]:
+    """Return what to do next about a dead letter."""
+    number = letter.id
+    if letter.campaign is not None and letter.state in {"open", "triaged", "ready"}:
+        return [
+            f"Replay {letter.campaign} has taken it: redrive replay status {letter.campaign} shows how far it is."
+        ]
+    match letter.state:
+        case "open":
+            hint = remediation_hint(letter.code, letter.category)
+            probably = suggested_diagnosis(letter.category, letter.code)
+            escalated = (
+                "It is escalated: a replay brought the same failure back, so the last fix was none."
+                if letter.is_escalated
+                else None
+            )
+            steps = [hint, f"Say what is wrong: redrive dlq triage {number} --diagnosis {probably.value}"]
+            return steps if escalated is None else [escalated, *steps]
+        case "triaged":
+            return [f'Say what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
+        case "ready":
+            return [f"Run it again: redrive job retry {letter.job}"]
+        case "discarded":
+            return [f"It was discarded, nothing is to be done; redrive dlq restore {number} takes that back."]
+        case _:
+            return []
+
+
+def _of_queued(facts: JobFacts) -> list[str]:
+    why = _WAITS.get(facts.waiting, f"It waits ({facts.waiting})")
+    steps = [f"{why}; it is due at {facts.run_at:%Y-%m-%d %H:%M:%S} UTC."]
+    if facts.waiting == "hold":
+        steps.append("See what holds it: redrive breaker list")
+    steps.append("See that a worker serves its pipeline: redrive pipeline list")
+    return steps

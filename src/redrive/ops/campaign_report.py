@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a replay stands and what it came to: counts, what it waits for, an estimate, and the report at its end.
+
+Only looks. Every letter that was shown when the replay was started is in exactly one of the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+from redrive.core.replay import Counts
+from redrive.engine.campaigns import Campaign, counts_of
+from redrive.engine.runtime import CURRENT
+from redrive.engine.selection import LetterFilter
+from redrive.ops.inspect import instant
+from redrive.ops.pausing import workers
+from redrive.ops.replay import known_campaign
+from redrive.store.protocol import Store
+
+SKIPS_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedAgain:
+    """Replays that failed with one failure."""
+
+    code: str
+    group: str
+    letters: int
+    sample: int
+    """One of the new letters."""
+    escalated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignReport:
+    """A campaign, and where every one of its letters is: `letters` is the sum of what follows it."""
+
+    id: int
+    pipeline: str
+    status: str
+    letters: int
+    recovered: int
+    failed_again_same: int
+    failed_again_other: int
+    cancelled: int
+    skipped: int
+    replaying: int
+    waiting: int
+    left_out: int
+    """Shown when it was started, and changed by somebody before their turn; or let go when it was cancelled."""
+    waits_for: str | None
+    seconds_left: float | None
+    """An estimate by the pace so far; None while there is none."""
+    verified: int
+    """Recovered letters whose job is complete."""
+    stages_done: int
+    """How many stages were done by the replayed jobs since they went back."""
+    failures: Sequence[FailedAgain]
+    skips: Sequence[tuple[str, int]]
+    """Why letters were left out, and how many for each reason."""
+    skipped_letters: Sequence[tuple[int, str]]
+    canary: tuple[int, ...]
+    rate: float | None
+    from_start: bool
+    selection: LetterFilter
+    actor: str
+    note: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    closed_at: datetime | None
+
+
+def report_of(store: Store, campaign: int) -> CampaignReport:
+    """Return how a campaign stands; raises CampaignNotFoundError."""
+    known = known_campaign(store, campaign)
+    counts = counts_of(store, campaign)
+    skips = [
+        (str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", campaign)
+    ]
+    skipped = sum(letters for _, letters in skips)
+    verified, complete, stages = store.query("recovered_of", campaign)[0]
+    waiting = counts.waiting if known.status != "stamping" else known.expected
+    accounted = counts.ended + counts.replaying + waiting + skipped
+    return CampaignReport(
+        id=known.id,
+        pipeline=known.pipeline,
+        status=known.status,
+        letters=max(known.expected, accounted),
+        recovered=counts.completed,
+        failed_again_same=counts.same,
+        failed_again_other=counts.other,
+        cancelled=counts.cancelled,
+        skipped=skipped,
+        replaying=counts.replaying,
+        waiting=waiting,
+        left_out=max(0, known.expected - accounted),
+        waits_for=waits_for(store, known, counts),
+        seconds_left=_seconds_left(known, counts),
+        verified=cast("int", complete or 0) if verified else 0,
+        stages_done=cast("int", stages or 0),
+        failures=[
+            FailedAgain(
+                code=str(code),
+                group=str(group),
+                letters=cast("int", letters),
+                sample=cast("int", sample),
+                escalated=cast("int", escalated),
+            )
+            for code, group, letters, sample, escalated in store.query("returned_of", campaign)
+        ],
+        skips=skips,
+        skipped_letters=[
+            (cast("int", letter), str(reason))
+            for letter, reason in store.query("campaign_skipped", campaign, SKIPS_SHOWN)
+        ],
+        canary=known.plan.canary,
+        rate=known.plan.rate,
+        from_start=known.plan.from_start,
+        selection=known.selection,
+        actor=known.actor,
+        note=known.note,
+        created_at=instant(known.created_at),
+        ended_at=None if known.ended_at is None else instant(known.ended_at),
+        closed_at=None if known.closed_at is None else instant(known.closed_at),
+    )
+
+
+def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:
+    """Say what a campaign that has not ended waits for; None when it has, or waits for nothing."""
+    if campaign.ended_at is not None:
+        return None
+    if campaign.status in {"paused", "stopped"}:
+        return f"somebody to resume or cancel it: {campaign.why}"
+    if not any(campaign.pipeline in each.pipelines for each in workers(store) if each.is_live):
+        return f"a worker that serves {campaign.pipeline}"
+    if campaign.status != "running":
+        return "its letters to be taken" if campaign.status == "stamping" else "its letters to be let go"
+    if counts.replaying and (held := cast("int", store.query("held_of_pipeline", campaign.pipeline)[0][0])):
+        return f"an open breaker that holds {held} jobs of {campaign.pipeline}"
+    return campaign.why
+
+
+def _seconds_left(campaign: Campaign, counts: Counts) -> float | None:
+    """Guess by the pace so far, and no faster than its rate."""
+    left = counts.waiting + counts.replaying
+    if campaign.status != "running" or not counts.ended or not left:
+        return None
+    spent = CURRENT.get().clock.wall() - campaign.created_at
+    by_pace = left * spent / counts.ended
+    return by_pace if campaign.plan.rate is None else max(by_pace, counts.waiting / campaign.plan.rate)

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program does about dead letters and replays: the use cases of operators, gathered behind a connection.
+
+The commands of the command line are the same functions. Who acts is `actor`, and `reason` says why; both go into the operator log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TypedDict, Unpack
+
+from redrive.core.diagnosis import Diagnosis
+from redrive.core.replay import CANARY, plan_of
+from redrive.engine.jobs import Job
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.releasing import by_name
+from redrive.engine.selection import LetterFilter
+from redrive.ops import erasing, judging, letters, mending, replay
+from redrive.ops.campaign_report import CampaignReport, report_of
+from redrive.ops.exporting import export
+from redrive.ops.importing import Imported, import_letters
+from redrive.ops.judging import Judged
+from redrive.ops.letters import LetterGroup, LetterStory, Page
+from redrive.ops.mending import Edited, Part
+from redrive.ops.oversight import By
+from redrive.ops.retrying import retry_job
+from redrive.ops.selecting import Selection, freeze
+from redrive.ops.validating import Validation, validate
+from redrive.store.protocol import Store
+
+
+class Which(TypedDict, total=False):
+    """Which dead letters are meant; what is left out does not matter."""
+
+    pipeline: str
+    stage: str
+    code: str
+    category: str
+    group: str
+    state: str
+    owner: str
+    key: str
+    since: datetime
+    until: datetime
+    ids: Sequence[int]
+
+
+class Doing(TypedDict, total=False):
+    """Who acts, and why."""
+
+    actor: str
+    reason: str | None
+
+
+class DeadLetters:
+    """What failed for good. Acts take a frozen set, made by `choose`: what fails later is never part of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, *, before: str | None = None, limit: int = 50, **which: Unpack[Which]) -> Page:
+        """Return letters, newest first; the cursor of the page is the `before` of the next one."""
+        return letters.list_letters(self._store, self._filter(which), before=before, limit=limit)
+
+    def groups(self, **which: Unpack[Which]) -> Sequence[LetterGroup]:
+        """Return the causes: letters with one fingerprint, the most urgent group first."""
+        return letters.groups(self._store, self._filter(which))
+
+    def show(self, letter: int) -> LetterStory:
+        """Return everything that is known about one letter."""
+        return letters.letter_story(self._store, letter)
+
+    def choose(self, **which: Unpack[Which]) -> Selection:
+        """Freeze a set of letters, and count it exactly; changes nothing."""
+        return freeze(self._store, self._filter(which))
+
+    def triage(self, chosen: Selection, *, diagnosis: Diagnosis | str, **doing: Unpack[Doing]) -> Judged:
+        """Record what is wrong: transient, data, auth_config or code_defect."""
+        return judging.triage(self._store, chosen, _by(doing), diagnosis=diagnosis)
+
+    def remediate(
+        self,
+        chosen: Selection,
+        *,
+        evidence: str,
+        is_safe: bool,
+        diagnosis: Diagnosis | str | None = None,
+        **doing: Unpack[Doing],
+    ) -> Judged:
+        """Record what was done about the cause, and that running again does no harm: then the letters are ready."""
+        return judging.remediate(
+            self._store, chosen, _by(doing), evidence=evidence, is_safe=is_safe, diagnosis=diagnosis
+        )
+
+    def discard(self, chosen: Selection, **doing: Unpack[Doing]) -> Judged:
+        """Decide that nothing is to be done about letters."""
+        return judging.discard(self._store, chosen, _by(doing))
+
+    def restore(self, chosen: Selection, **doing: Unpack[Doing]) -> Judged:
+        """Open discarded letters again."""
+        return judging.restore(self._store, chosen, _by(doing))
+
+    def assign(self, chosen: Selection, *, assignee: str | None, **doing: Unpack[Doing]) -> Judged:
+        """Say who looks after letters."""
+        return judging.assign(self._store, chosen, _by(doing), assignee=assignee)
+
+    def note(self, chosen: Selection, *, text: str, **doing: Unpack[Doing]) -> Judged:
+        """Write something down about letters."""
+        return judging.note(self._store, chosen, _by(doing), text=text)
+
+    def export(self, *, with_values: bool = False, **which: Unpack[Which]) -> Iterator[bytes]:
+        """Return letters as redacted JSON lines, one after the other."""
+        return export(self._store, self._filter(which), with_values=with_values)
+
+    def take_in(self, lines: Iterable[bytes], **doing: Unpack[Doing]) -> Imported:
+        """Take in the lines of another installation's export; each letter once."""
+        return import_letters(self._store, lines, _by(doing))
+
+    def _filter(self, which: Which) -> LetterFilter:
+        return filter_of(self._store, which)
+
+
+class Replays:
+    """The way back for what failed: one job, or many in a campaign that workers drive."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def retry(
+        self, job: int, *, from_start: bool = False, owner: str | None = None, **doing: Unpack[Doing]
+    ) -> Job:
+        """Send a failed job back to the stage that failed; `owner` acts for somebody who may touch only their own jobs."""
+        return retry_job(self._store, job, _by(doing), from_start=from_start, owner=owner)
+
+    def validate(
+        self, *, pipelines: Iterable[Pipeline] = (), from_start: bool = False, **which: Unpack[Which]
+    ) -> Validation:
+        """Say what a replay would meet; changes nothing."""
+        known: Mapping[str, Pipeline] = by_name(pipelines)
+        return validate(self._store, filter_of(self._store, which), pipelines=known, from_start=from_start)
+
+    def start(
+        self,
+        *,
+        canary: Sequence[int] = CANARY,
+        rate: float | None = None,
+        from_start: bool = False,
+        actor: str = "api",
+        reason: str | None = None,
+        **which: Unpack[Which],
+    ) -> CampaignReport:
+        """Begin to replay the letters that are there now: the canaries first, no faster than `rate` per second."""
+        plan = plan_of(tuple(canary), rate, from_start=from_start)
+        chosen = filter_of(self._store, which)
+        return self.report(replay.start(self._store, chosen, By(actor, reason), plan=plan).id)
+
+    def report(self, campaign: int) -> CampaignReport:
+        """Return how a campaign stands, and what it came to."""
+        return report_of(self._store, campaign)
+
+    def list(self, *, pipeline: str | None = None, limit: int = 50) -> Sequence[CampaignReport]:
+        """Return campaigns, newest first."""
+        found = replay.list_campaigns(self._store, pipeline=pipeline, limit=limit)
+        return [self.report(each.id) for each in found]
+
+    def pause(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
+        """Release nothing more until it is resumed."""
+        return self.report(replay.pause(self._store, campaign, _by(doing)).id)
+
+    def resume(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
+        """Go on with a campaign that was paused or stopped itself."""
+        return self.report(replay.resume(self._store, campaign, _by(doing)).id)
+
+    def cancel(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
+        """End a campaign; letters that were not released are free again."""
+        return self.report(replay.cancel(self._store, campaign, _by(doing)).id)
+
+    def close(self, campaign: int, *, note: str, **doing: Unpack[Doing]) -> CampaignReport:
+        """Close a campaign that has ended, with a note on how it was resolved."""
+        return self.report(replay.close(self._store, campaign, _by(doing), note=note).id)
+
+    def edit(
+        self,
+        letter: int,
+        *,
+        part: Part = "input",
+        value: bytes | None = None,
+        patch: bytes | None = None,
+        pipeline: Pipeline | None = None,
+        **doing: Unpack[Doing],
+    ) -> Edited:
+        """Change what a replay of a letter starts with: the whole JSON, or a JSON Patch. The original is kept."""
+        return mending.edit(
+            self._store, letter, _by(doing), part=part, value=value, patch=patch, pipeline=pipeline
+        )
+
+    def erase(self, job: int, **doing: Unpack[Doing]) -> None:
+        """Wipe the values of a job that has ended; the record stays, and it can never be replayed."""
+        erasing.erase(self._store, job, _by(doing))
+
+
+def filter_of(store: Store, which: Which) -> LetterFilter:
+    """Return what keyword arguments mean; the beginning of a fingerprint becomes the whole."""
+    since, until, ids, group = which.get("since"), which.get("until"), which.get("ids"), which.get("group")
+    return LetterFilter(
+        pipeline=which.get("pipeline"),
+        stage=which.get("stage"),
+        code=which.get("code"),
+        category=which.get("category"),
+        group=None if group is None else letters.resolve_group(store, group),
+        state=which.get("state"),
+        owner=which.get("owner"),
+        key=which.get("key"),
+        since=None if since is None else since.timestamp(),
+        until=None if until is None else until.timestamp(),
+        ids=None if ids is None else tuple(ids),
+    )
+
+
+def _by(doing: Doing) -> By:
+    return By(doing.get("actor", "api"), doing.get("reason"))

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters as JSON lines, for other installations and other programs: one line per letter, with its job's story.
+
+Redacted once more on the way out. The values of jobs leave only where the code of their pipeline allows it, and only when they are
+asked for. Reading is in small steps, so that a million letters need no more memory than a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from redrive.engine.jobs import Job
+from redrive.engine.replay_rules import rules_of
+from redrive.engine.selection import LetterFilter
+from redrive.errors import ConfigurationError
+from redrive.ops.inspect import instant, operation_of
+from redrive.ops.selecting import Selection, freeze, frozen_steps
+from redrive.redaction import redact, redact_mapping
+from redrive.store.protocol import Row, Store
+
+FORMAT: Final = 1
+"""The version of the format; a reader refuses what it does not know."""
+STEP: Final = 200
+"""Letters that are in memory at once."""
+_NOTHING: Final = msgspec.Raw()
+_ENCODER: Final = msgspec.json.Encoder()
+_NAMES: Final = (
+    "id job round state code category is_retryable error_class fingerprint reason message context stack diagnosis evidence"
+    " assignee verdict is_escalated first_failure_at last_failure_at pipeline stage position status priority key owner created_at"
+    " erased_at"
+).split()
+
+
+class ExportedLetter(Struct, frozen=True, kw_only=True):
+    """A dead letter in a line of an export."""
+
+    id: int
+    code: str
+    category: str
+    is_retryable: bool
+    error_class: str
+    fingerprint: str
+    reason: str
+    message: str
+    stack: str
+    context: dict[str, object]
+    first_failure_at: datetime
+    last_failure_at: datetime
+    round: int = 1
+    state: str = "open"
+    diagnosis: str | None = None
+    evidence: str | None = None
+    assignee: str | None = None
+    verdict: str | None = None
+    is_escalated: bool = False
+
+
+class ExportedJob(Struct, frozen=True, kw_only=True):
+    """The job of a letter in a line of an export."""
+
+    id: int
+    pipeline: str
+    stage: str
+    position: int
+    """The place of the stage in its pipeline."""
+    created_at: datetime
+    status: str = "failed"
+    priority: int = 5
+    key: str | None = None
+    owner: str | None = None
+
+
+class ExportedValues(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The values of a job, where they may leave; one that is empty is not there."""
+
+    payload: msgspec.Raw = _NOTHING
+    input: msgspec.Raw = _NOTHING
+
+
+class ExportedLine(Struct, frozen=True, kw_only=True):
+    """One line of an export."""
+
+    redrive_export: int
+    """The version of the format."""
+    origin: str
+    """The installation it comes from."""
+    letter: ExportedLetter
+    job: ExportedJob
+    attempts: list[dict[str, object]] = []
+    operations: list[dict[str, object]] = []
+    values: ExportedValues | None = None
+
+
+def export(store: Store, which: LetterFilter, *, with_values: bool = False) -> Iterator[bytes]:
+    """Return the letters a filter means as JSON lines, each with its newline; the set is frozen at once, and checked.
+
+    Raises:
+        ConfigurationError: values were asked for, and the rules of a pipeline do not let them leave.
+    """
+    selection = freeze(store, which)
+    if with_values:
+        _check_rules(store, selection)
+    return _lines(store, selection, with_values=with_values)
+
+
+def installation_of(store: Store) -> str:
+    """Return who this database is, for others."""
+    return str(store.query("installation")[0][0])
+
+
+def _lines(store: Store, selection: Selection, *, with_values: bool) -> Iterator[bytes]:
+    origin = installation_of(store)
+    for ids in frozen_steps(store, selection, step=STEP):
+        for row in store.query("exported_letters", _json(ids)):
+            yield _ENCODER.encode(_line_of(store, origin, row, with_values=with_values)) + b"\n"
+
+
+def _line_of(store: Store, origin: str, row: Row, *, with_values: bool) -> ExportedLine:
+    facts: dict[str, object] = dict(zip(_NAMES, row, strict=True))
+    letter, job = cast("int", facts["id"]), cast("int", facts["job"])
+    facts["context"] = msgspec.json.decode(cast("bytes", facts["context"]))
+    for name in ("first_failure_at", "last_failure_at", "created_at"):
+        facts[name] = instant(facts[name])
+    names = (f"letter {letter}", f"job {job}")
+    acts = [operation_of(act) for name in names for act in store.query("operations_on", name)]
+    clean = cast(
+        "dict[str, list[dict[str, object]]]",
+        redact_mapping({"attempts": _plain(Job(store, job).attempts()), "operations": _plain(acts)}),
+    )
+    safe = cast("dict[str, object]", redact_mapping({**facts, "key": None, "owner": None}))
+    times = {name: fact for name, fact in facts.items() if name.endswith("_at")}
+    safe |= {**times, "key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
+    values = _values_of(store, letter) if with_values and facts["erased_at"] is None else None
+    return ExportedLine(
+        redrive_export=FORMAT,
+        origin=origin,
+        letter=msgspec.convert(safe, ExportedLetter, strict=False),
+        job=msgspec.convert({**safe, "id": job}, ExportedJob, strict=False),
+        attempts=clean["attempts"],
+        operations=clean["operations"],
+        values=values,
+    )
+
+
+def unchanged(text: object) -> str | None:
+    """Return a name that redaction leaves alone, and None for any other: half a name would be taken for a whole one."""
+    return text if isinstance(text, str) and redact(text) == text else None
+
+
+def _values_of(store: Store, letter: int) -> ExportedValues:
+    found = {part: store.query("letter_values", letter, part)[0][6] for part in ("payload", "input")}
+    raw = {part: msgspec.Raw(cast("bytes", each)) for part, each in found.items() if each is not None}
+    return ExportedValues(**raw)
+
+
+def _plain(told: Sequence[object]) -> object:
+    """Return facts as nothing but JSON, for the redactor."""
+    return msgspec.json.decode(_ENCODER.encode(told))
+
+
+def _check_rules(store: Store, selection: Selection) -> None:
+    """Refuse to let values leave unless the rules of every pipeline say that they may."""
+    for ids in frozen_steps(store, selection):
+        for (pipeline,) in store.query("pipelines_of_letters", _json(ids)):
+            if rules_of(store, str(pipeline)).export != "include":
+                raise ConfigurationError(
+                    field=f"ReplayRules.export of {pipeline}",
+                    value="redacted",
+                    rule="does not let the values of its jobs leave",
+                    fix='Export without values, or say Pipeline(..., replay=ReplayRules(export="include")) in its code.',
+                )
+
+
+def _json(ids: Sequence[int]) -> str:
+    return msgspec.json.encode(ids).decode()

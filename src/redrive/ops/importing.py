@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters from another installation's export, to be looked at and replayed here.
+
+Nothing in a line is trusted: texts are redacted again and cut, names and instants are checked, and a line that is wrong is refused
+by its number while the rest goes on. A letter is brought in once, however often its line comes. One that comes without values
+counts as erased until an edit supplies them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.failure import Category
+from redrive.engine.codec import storable
+from redrive.engine.letters import MESSAGE_MAX, STACK_MAX, literals_in
+from redrive.engine.runtime import CURRENT
+from redrive.engine.stages import check_name
+from redrive.errors import ConfigurationError, StoreRefusedError
+from redrive.ops.exporting import FORMAT, ExportedLine, installation_of, unchanged
+from redrive.ops.oversight import By
+from redrive.redaction import redact, redact_mapping
+from redrive.store.protocol import INLINE_MAX, Step, Store
+
+STEP: Final = 200
+"""Letters per transaction."""
+LINE_MAX: Final = 64 * 1024 * 1024
+"""Bytes of a line."""
+CONTEXT_MAX: Final = 65_536
+AHEAD_MAX: Final = 86_400.0
+"""Seconds by which instants may lie in the future: clocks differ, but not by days."""
+ID_END: Final = 1 << 62
+_FINGERPRINT: Final = re.compile(r"v\d{1,3}:[0-9a-f]{8,128}")
+_ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
+_OVER: Final = frozenset({"replaying", "resolved", "returned"})
+_WORD: Final = re.compile(r"[\w.:-]{1,200}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What became of the lines of an export."""
+
+    made: int = 0
+    known: int = 0
+    """They were here already."""
+    refused: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Lines that are wrong: their numbers, and why."""
+
+
+class _WrongLineError(ValueError):
+    """A line cannot be taken; says why."""
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why)
+
+
+def import_letters(store: Store, lines: Iterable[bytes], by: By) -> Imported:
+    """Make a failed job and an open letter for every line of an export that is not here yet.
+
+    A few hundred lines are one transaction, with its line of the operator log; stopping in the middle leaves whole ones behind, and
+    the same lines again bring the rest. The story of the attempts stays in the export: only what was counted here counts here.
+    """
+    imported = Imported()
+    waiting: dict[tuple[str, int], tuple[int, ExportedLine]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            read = _read(line)
+        except _WrongLineError as error:
+            imported.refused.append((number, redact(storable(str(error)))[:MESSAGE_MAX]))
+            continue
+        mark = (read.origin, read.letter.id)
+        if mark in waiting:
+            imported.known += 1
+        else:
+            waiting[mark] = (number, read)
+        if len(waiting) >= STEP:
+            _bring_in(store, list(waiting.values()), by, imported=imported)
+            waiting.clear()
+    if waiting:
+        _bring_in(store, list(waiting.values()), by, imported=imported)
+    return imported
+
+
+def _bring_in(store: Store, read: Sequence[tuple[int, ExportedLine]], by: By, *, imported: Imported) -> None:
+    """Bring in what is not here yet, all at once; if the store does not take it, one by one."""
+    fresh = [(number, line) for number, line in read if not _is_known(store, line)]
+    imported.known += len(read) - len(fresh)
+    problem = _refusal(store, [line for _, line in fresh], by) if fresh else None
+    if problem is None:
+        imported.made += len(fresh)
+    elif len(fresh) > 1:
+        for one in fresh:
+            _bring_in(store, [one], by, imported=imported)
+    elif _is_known(store, fresh[0][1]):
+        # Somebody else has brought it in just now.
+        imported.known += 1
+    else:
+        imported.refused.append((fresh[0][0], problem))
+
+
+def _refusal(store: Store, fresh: Sequence[ExportedLine], by: By) -> str | None:
+    """Store letters in one transaction; return why the store does not take them, None when it did."""
+    origins = " ".join(sorted({line.origin for line in fresh}))
+    log = by.log_letters("import", f"origin {origins}", letters=len(fresh))
+    try:
+        answer = store.apply(*(step for line in fresh for step in _steps_of(line)), log)
+    except StoreRefusedError as error:
+        return f"the store refused it: {error.cause}"
+    return "the store refused it: a part of it did not fit" if answer is None else None
+
+
+def _is_known(store: Store, line: ExportedLine) -> bool:
+    """Say whether a letter was brought in before, or has never left."""
+    letter = msgspec.json.encode([line.letter.id]).decode()
+    if line.origin == installation_of(store) and store.query("letters_there", letter):
+        return True
+    return bool(store.query("known_imports", line.origin, letter))
+
+
+def _read(line: bytes) -> ExportedLine:
+    """Return a line as what it says, or say why it cannot be taken."""
+    if len(line) > LINE_MAX:
+        raise _WrongLineError(why=f"it has {len(line):,} bytes; {LINE_MAX:,} is the most")
+    try:
+        read = msgspec.json.decode(line, type=ExportedLine)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _WrongLineError(why=f"it is no line of an export: {error}") from None
+    if read.redrive_export != FORMAT:
+        raise _WrongLineError(why=f"its format is {read.redrive_export}, and this redrive reads {FORMAT}")
+    if read.letter.state in _OVER:
+        raise _WrongLineError(why=f"the letter is {read.letter.state} there: there is nothing to replay here")
+    try:
+        check_name("job.pipeline", read.job.pipeline)
+        check_name("job.stage", read.job.stage)
+    except ConfigurationError as error:
+        raise _WrongLineError(why=str(error)) from None
+    for name, is_right in _rules(read).items():
+        if not is_right:
+            raise _WrongLineError(why=f"{name} is not what it can be")
+    return read
+
+
+def _rules(read: ExportedLine) -> dict[str, bool]:
+    """Return what must hold about a line beyond its types."""
+    letter, job = read.letter, read.job
+    return {
+        "origin": _ORIGIN.fullmatch(read.origin) is not None,
+        "letter.id": 0 < letter.id < ID_END,
+        "letter.fingerprint": _FINGERPRINT.fullmatch(letter.fingerprint) is not None,
+        "letter.code": _WORD.fullmatch(letter.code) is not None,
+        "letter.category": letter.category in set(Category),
+        "letter.first_failure_at": _is_past(letter.first_failure_at),
+        "letter.last_failure_at": _is_past(letter.last_failure_at),
+        "job.created_at": _is_past(job.created_at),
+        "values": read.values is None or (_is_json(read.values.payload) and _is_json(read.values.input)),
+        "job.priority": 0 <= job.priority <= 9,
+        "job.position": 0 <= job.position < 10_000,
+    }
+
+
+def _is_past(at: datetime) -> bool:
+    """Say whether something can have happened at an instant: after the epoch, and not in the future."""
+    return at.tzinfo is not None and 0 <= at.timestamp() <= CURRENT.get().clock.wall() + AHEAD_MAX
+
+
+def _steps_of(line: ExportedLine) -> list[Step]:
+    """Return the steps that make a failed job and its open letter."""
+    letter, job, values = line.letter, line.job, line.values
+    payload = None if values is None else _value(values.payload)
+    given = None if values is None else _value(values.input)
+    if given == payload:
+        given = None
+    clean = _Clean({**_literals(payload), **_literals(given)})
+    mark = (line.origin, letter.id)
+    now = CURRENT.get().clock.wall()
+    message = clean.text(letter.message, MESSAGE_MAX)
+    failed_at, error_class = letter.last_failure_at.timestamp(), clean.text(letter.error_class, 200)
+    about = (letter.code, letter.category)
+    where = (job.pipeline, job.stage)
+    row = (*where, job.priority, now, *_names(line), _inline(payload), _inline(given))
+    is_beside = given is not None and len(given) > INLINE_MAX
+    erased_at = now if payload is None and given is None else None
+    steps = [
+        Step("import_lane", (*where, job.position)),
+        Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at), rows=1),
+        Step("import_mark", mark, rows=1),
+        Step("import_failure", (*mark, letter.code, message, failed_at), rows=1),
+    ]
+    large = [
+        (dispatch, value)
+        for dispatch, value in ((0, payload), (1, given))
+        if value is not None and len(value) > INLINE_MAX
+    ]
+    steps += [Step("import_value", (*mark, *each), rows=1) for each in large]
+    first_at = min(letter.first_failure_at.timestamp(), failed_at)
+    group = (*where, letter.fingerprint, *about, error_class, first_at, failed_at)
+    texts = (clean.text(letter.reason, MESSAGE_MAX), message, _context(line, clean))
+    told = (*about, int(letter.is_retryable), error_class, letter.fingerprint, *texts)
+    steps += [
+        Step("import_group", group),
+        Step("import_letter", (*mark, *told, first_at, failed_at), rows=1),
+        Step("import_stack", (clean.text(letter.stack, STACK_MAX),), rows=1),
+    ]
+    return steps
+
+
+class _Clean:
+    """Makes texts of a line fit to be stored."""
+
+    def __init__(self, literals: dict[str, str]) -> None:
+        self.literals = literals
+
+    def text(self, given: str, most: int) -> str:
+        """Return a text redacted, then cut: half a secret is not known for one."""
+        return redact(storable(given), payload=self.literals)[:most]
+
+
+def _value(raw: msgspec.Raw) -> bytes | None:
+    """Return a value as it is stored: without blanks; None when there is none."""
+    given = bytes(raw)
+    return msgspec.json.format(given, indent=-1) if given else None
+
+
+def _is_json(raw: msgspec.Raw) -> bool:
+    """Say whether a value can be decoded: reading the line has skipped it."""
+    try:
+        msgspec.json.decode(bytes(raw) or b"null")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _names(line: ExportedLine) -> tuple[str | None, str | None]:
+    key, owner = (unchanged(storable(each)) if each else None for each in (line.job.key, line.job.owner))
+    return key, owner
+
+
+def _inline(value: bytes | None) -> bytes | None:
+    return value if value is not None and len(value) <= INLINE_MAX else None
+
+
+def _literals(value: bytes | None) -> dict[str, str]:
+    return {} if value is None else literals_in(value)
+
+
+def _context(line: ExportedLine, clean: _Clean) -> bytes:
+    """Return the context of a letter, with where it comes from."""
+    source = {
+        "origin": line.origin,
+        "letter": line.letter.id,
+        "job": line.job.id,
+        "round": line.letter.round,
+        "attempts": len(line.attempts),
+    }
+    context = cast("dict[str, object]", redact_mapping(line.letter.context, payload=clean.literals))
+    told = msgspec.json.encode({**context, "imported": source})
+    return told if len(told) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mending the value a failed job runs with: its payload, or the input of the stage that failed; whole, or by a JSON Patch.
+
+The original stays where it is, and with the edit. An edit waits until a replay starts with that part: then the last one counts. A
+letter that was imported without its values is given them this way. Whatever is shown or logged is redacted; the raw value comes out
+only where it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypedDict, Unpack, cast
+
+import jsonpatch
+import msgspec
+from jsonpointer import JsonPointerException
+
+from redrive.core.checks import one_of
+from redrive.core.lifecycle import JobState, LetterState
+from redrive.engine.codec import Codec, storable
+from redrive.engine.letters import MESSAGE_MAX, literals_in
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
+from redrive.ops.near import unknown
+from redrive.ops.oversight import By
+from redrive.ops.selecting import known_letters
+from redrive.redaction import redact, redact_mapping
+from redrive.store.protocol import INLINE_MAX, Step, Store
+
+Part = Literal["payload", "input"]
+PARTS: Final[tuple[Part, ...]] = ("payload", "input")
+_LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
+_MARK: Final = re.compile(r"<(?:redacted|payload):[^<>\s]{1,256}>")
+_APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
+_TEST_FAILED: Final = "a test of it does not hold: the value there is another one"
+_BESIDE: Final = {"payload": 0, "input": 1}
+"""The dispatch under which a large value of an imported job is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A value as it would be replayed now."""
+
+    redacted: str
+    """As indented JSON, without secrets and personal facts."""
+    raw: bytes
+    """As it is, indented. For whoever has asked for it, and nobody else."""
+    is_edited: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An edit that was checked, and not made yet."""
+
+    letter: int
+    part: Part
+    before: bytes | None
+    after: bytes
+    diff: str
+    """A unified diff of both as indented JSON, redacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """An edit that is on record."""
+
+    id: int
+    diff: str
+
+
+class Change(TypedDict, total=False):
+    """What an edit is given: the part (`input` unless it says otherwise), the new value or a patch, the code to check it by."""
+
+    part: Part
+    value: bytes | None
+    patch: bytes | None
+    pipeline: Pipeline | None
+
+
+class _Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of one operation of a JSON Patch; what it means is the library's matter."""
+
+    op: Literal["add", "remove", "replace", "move", "copy", "test"]
+    path: str
+    source: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="from")
+
+
+class _Values(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knows about one part of a letter's job."""
+
+    state: LetterState
+    job: int
+    status: JobState
+    erased_at: float | None
+    pipeline: str
+    stage: str
+    original: bytes | None
+    edit: int | None
+    edited: bytes | None
+    may_be_supplied: bool
+
+    @property
+    def present(self) -> bytes | None:
+        """The value a replay would start with."""
+        return self.original if self.edited is None else self.edited
+
+
+def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
+    """Return a value as it would be replayed now; what cannot be edited is refused, as `edit` would."""
+    values = _editable(store, letter, part)
+    if values.present is None:
+        return View(redacted="null", raw=b"null", is_edited=False)
+    raw = msgspec.json.format(values.present, indent=2)
+    return View(redacted=_shown(values.present), raw=raw, is_edited=values.edited is not None)
+
+
+def draft(
+    store: Store,
+    letter: int,
+    *,
+    part: Part = "input",
+    value: bytes | None = None,
+    patch: bytes | None = None,
+    pipeline: Pipeline | None = None,
+) -> Draft:
+    """Check an edit and show what it would change; changes nothing. See `edit`."""
+    values = _editable(store, letter, part)
+    after = _new_value(letter, values, value=value, patch=patch)
+    _check_marks(values.present, after)
+    if values.present is not None and _compact("value", values.present) == after:
+        raise ConfigurationError(
+            field=f"letter {letter}", value=part, rule="would be what it is", fix="Change something."
+        )
+    if pipeline is not None:
+        _check_types(values, part, after, pipeline)
+    return Draft(
+        letter=letter, part=part, before=values.present, after=after, diff=_diff(values.present, after, part)
+    )
+
+
+def edit(store: Store, letter: int, by: By, **change: Unpack[Change]) -> Edited:
+    """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
+
+    With the code of its pipeline at hand, the new value must fit the type of the stage it is for.
+
+    Raises:
+        SerializationError: it is no JSON, or does not fit; the problem names the path of the field.
+        ConfigurationError: unknown letter, both or neither of value and patch, a patch that cannot be applied, a mark in the value.
+        ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
+    """
+    made = draft(store, letter, **change)
+    return commit(store, made, by)
+
+
+def commit(store: Store, made: Draft, by: By) -> Edited:
+    """Put an edit on record; refused when the value is not the one any more that the draft was made from."""
+    values = _editable(store, made.letter, made.part)
+    if values.present != made.before:
+        raise _refused(made.letter, "somebody else has edited it meanwhile", "Look at it again, then edit.")
+    at, actor = CURRENT.get().clock.wall(), storable(by.actor)
+    fence = (values.erased_at, values.edit)
+    row = (made.letter, made.part, made.before, made.after, at, actor, *fence)
+    # Both values stand in the edit, where erasing finds them; the log keeps for ever, so that it gets none of them.
+    size = None if made.before is None else len(made.before)
+    change = {"part": made.part, "before": {"bytes": size}, "after": {"bytes": len(made.after)}}
+    supply = _supply(values, made) if values.original is None else []
+    log = by.log_letters("edit", f"letter {made.letter}", letters=1, change=change)
+    answer = store.apply(Step("add_edit", row, rows=1), *supply, log)
+    if answer is None:
+        raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
+    return Edited(id=cast("int", answer[0][0][0]), diff=made.diff)
+
+
+def _supply(values: _Values, made: Draft) -> list[Step]:
+    """Give a job that came without values the one it starts with."""
+    dispatch = _BESIDE[made.part]
+    is_small = len(made.after) <= INLINE_MAX
+    inline = made.after if is_small else None
+    beside = [] if is_small else [Step("supply_value", (values.job, dispatch, made.after), rows=1)]
+    if made.part == "payload":
+        return [*beside, Step("supply_payload", (values.job, inline), rows=1)]
+    return [*beside, Step("supply_input", (values.job, inline, 0 if is_small else dispatch), rows=1)]
+
+
+def _editable(store: Store, letter: int, part: Part) -> _Values:
+    """Return what there is to edit, or say why nothing may be."""
+    one_of("part", part, PARTS)
+    known_letters(store, (letter,))
+    rows = store.query("letter_values", letter, part)
+    if not rows:
+        raise _refused(letter, "its job was pruned", "There is nothing left to edit.")
+    names = _Values.__struct_fields__
+    facts = dict(zip(names, rows[0], strict=True))
+    values = msgspec.convert(facts, _Values, strict=False)
+    if values.state is LetterState.DISCARDED:
+        raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
+    if values.state not in _LIVE or values.status is not JobState.FAILED:
+        raise _refused(
+            letter,
+            f"it is {values.state}, and its job {values.job} is {values.status}",
+            "Only the values of a failed job can be edited, before it runs again.",
+        )
+    if values.present is None and not values.may_be_supplied:
+        raise _refused(
+            letter, f"the values of its job {values.job} were erased", "They cannot be brought back."
+        )
+    return values
+
+
+def _new_value(letter: int, values: _Values, *, value: bytes | None, patch: bytes | None) -> bytes:
+    if (value is None) == (patch is None):
+        raise ConfigurationError(
+            field=f"edit of letter {letter}",
+            value="both" if value is not None else "neither",
+            rule="takes either a whole value or a JSON Patch",
+            fix="Give one of them.",
+        )
+    if patch is None:
+        return _compact("the new value", cast("bytes", value))
+    if values.present is None:
+        raise _refused(letter, "it came without values", "Give the whole value first.")
+    return _patched(values.present, patch)
+
+
+def _patched(before: bytes, patch: bytes) -> bytes:
+    """Return a value with a JSON Patch applied to it, whole or not at all."""
+    try:
+        msgspec.json.decode(_compact("the patch", patch), type=list[_Operation])
+    except msgspec.ValidationError as error:
+        raise _bad_patch(str(error)) from None
+    operations: object = msgspec.json.decode(patch)
+    document: object = msgspec.json.decode(before)
+    try:
+        after = _APPLY(document, operations)
+    except jsonpatch.JsonPatchTestFailed:
+        # What it says quotes the value, which must not come out this way.
+        raise _bad_patch(_TEST_FAILED) from None
+    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
+        raise _bad_patch(str(error)[:MESSAGE_MAX]) from None
+    return msgspec.json.encode(after)
+
+
+def _bad_patch(problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        field="patch",
+        value=redact(storable(problem)),
+        rule="cannot be applied",
+        fix='A list of operations, as RFC 6902 has them: [{"op": "replace", "path": "/amount", "value": 5}].',
+    )
+
+
+def _check_marks(before: bytes | None, after: bytes) -> None:
+    """Refuse marks of the redacted view: whoever saves them would replace the real value by its mark."""
+    known = set(_MARK.findall("" if before is None else before.decode()))
+    fresh = [mark for mark in _MARK.findall(after.decode()) if mark not in known]
+    if fresh:
+        raise ConfigurationError(
+            field="value",
+            value=fresh[0],
+            rule="still holds a mark of the redacted view",
+            fix="Write the real value there, use a JSON Patch for the rest, or edit with the values shown.",
+        )
+
+
+def _check_types(values: _Values, part: Part, after: bytes, pipeline: Pipeline) -> None:
+    """Refuse a value that the stage it is for would not take."""
+    if pipeline.name != values.pipeline:
+        raise ConfigurationError(
+            field="pipeline",
+            value=pipeline.name,
+            rule=f"is not the one of this letter, {values.pipeline}",
+            fix="Name the code of that pipeline.",
+        )
+    named = {stage.name: stage.input for stage in pipeline.stages}
+    stage = pipeline.stages[0].name if part == "payload" else values.stage
+    if stage not in named:
+        raise unknown(stage, named, kind="stage", otherwise="The pipeline has no stages.")
+    _check_fit(named[stage], f"{pipeline.name}.{stage}", after)
+
+
+def _check_fit(codec: Codec, where: str, after: bytes) -> None:
+    try:
+        codec.check(after)
+    except SerializationError as error:
+        # What a type refuses is often quoted, and values must not come out this way.
+        problem = redact(storable(error.problem), payload=literals_in(after))[:MESSAGE_MAX]
+        raise SerializationError(where=where, kind="the new value", problem=problem) from None
+
+
+def _compact(what: str, encoded: bytes) -> bytes:
+    """Return JSON without the blanks between its parts; refuse what is none."""
+    try:
+        msgspec.json.decode(encoded)
+        return msgspec.json.format(encoded, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SerializationError(where=what, kind="JSON", problem=str(error)) from None
+
+
+def _shown(encoded: bytes) -> str:
+    clean = redact_mapping(msgspec.json.decode(encoded))
+    return msgspec.json.format(msgspec.json.encode(clean), indent=2).decode()
+
+
+def _diff(before: bytes | None, after: bytes, part: Part) -> str:
+    old = [] if before is None else _shown(before).splitlines()
+    lines = list(
+        difflib.unified_diff(old, _shown(after).splitlines(), f"{part} before", f"{part} after", lineterm="")
+    )
+    return "\n".join(lines) or "(what changes is redacted)"
+
+
+def _refused(letter: int, problem: str, fix: str) -> ReplayRefusedError:
+    return ReplayRefusedError(subject=f"letter {letter}", problem=problem, fix=fix)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Retrying one failed job, under the same rules as a replay of many.
+
+The job keeps its identity: it is queued again at the stage that failed, with that stage's stored input, in a new round. Its dead
+letter is `replaying` from the same transaction on, and closed by the end of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from redrive.core.lifecycle import JobState, LetterState
+from redrive.engine.jobs import Job, JobFacts
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.releasing import candidate_of, first_lane_of, obstacle_to, release_steps
+from redrive.engine.replay_rules import rules_of
+from redrive.engine.runtime import CURRENT
+from redrive.errors import EvidenceMissingError, NotOwnerError, ReplayRefusedError, StoreRefusedError
+from redrive.ops.inspect import known_job
+from redrive.ops.oversight import By
+from redrive.store.protocol import Store
+
+
+def retry_job(
+    store: Store,
+    job_id: int,
+    by: By,
+    *,
+    from_start: bool = False,
+    owner: str | None = None,
+    pipelines: Mapping[str, Pipeline] | None = None,
+) -> Job:
+    """Send a failed job back to the stage that failed, or, with `from_start`, to the first one.
+
+    With `owner`, somebody acts who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it starts
+    with is checked against the present types first.
+
+    Raises:
+        ReplayRefusedError: it has not failed, was discarded or erased, belongs to a replay, or its key was taken meanwhile.
+        EvidenceMissingError: the rules of its pipeline ask for evidence, and there is none.
+        NotOwnerError: it belongs to somebody else.
+    """
+    job = known_job(store, job_id)
+    facts = job.facts
+    if owner is not None and owner != facts.owner:
+        raise NotOwnerError(
+            subject=f"job {job_id}", problem="it belongs to somebody else", fix="Ask its owner to retry it."
+        )
+    letter = _free_letter(store, facts)
+    _check_rules(store, facts, letter, owner)
+    code = (pipelines or {}).get(facts.pipeline)
+    candidate = candidate_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start))[0])
+    obstacle = obstacle_to(candidate, code, from_start=from_start)
+    if obstacle is not None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}", problem=obstacle.told, fix=f"redrive dlq show {letter[0]} tells more."
+        )
+    first = first_lane_of(store, code, facts.pipeline) if from_start else None
+    now = CURRENT.get().clock.wall()
+    steps = release_steps([candidate], campaign=None, first_lane=first, now=now)
+    verb = "restart" if from_start else "retry"
+    try:
+        taken = store.apply(*steps, by.log(verb, f"job {job_id}"), by.log(verb, f"letter {letter[0]}"))
+    except StoreRefusedError:
+        taken = None
+    if taken is None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}",
+            problem="somebody else has moved it just now",
+            fix=f"redrive job show {job_id} tells what it is now.",
+        )
+    return job
+
+
+def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
+    """Return the letter of a failed job and its state; refuse what cannot be retried."""
+    subject = f"job {facts.id}"
+    if facts.status != JobState.FAILED:
+        raise ReplayRefusedError(
+            subject=subject, problem=f"it is {facts.status}", fix="Only a job that failed can be retried."
+        )
+    rows = store.query("live_letter", facts.id)
+    if not rows:
+        raise ReplayRefusedError(
+            subject=subject,
+            problem="it has no dead letter",
+            fix="redrive doctor --deep tells what is wrong with this database.",
+        )
+    letter, state, campaign = rows[0]
+    if state == LetterState.DISCARDED:
+        raise ReplayRefusedError(
+            subject=subject,
+            problem=f"its dead letter {letter} was discarded",
+            fix=f"redrive dlq restore {letter} takes that back.",
+        )
+    if campaign is not None:
+        raise ReplayRefusedError(
+            subject=subject,
+            problem=f"its dead letter {letter} belongs to replay {campaign}",
+            fix=f"Wait for it, or redrive replay cancel {campaign}.",
+        )
+    return cast("int", letter), str(state)
+
+
+def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> None:
+    number, state = letter
+    rules = rules_of(store, facts.pipeline)
+    if rules.evidence == "optional" or state == LetterState.READY:
+        return
+    if owner is not None and rules.owner_retry:
+        return
+    remediate = f'redrive dlq remediate {number} --evidence "..." --safe'
+    raise EvidenceMissingError(
+        subject=f"job {facts.id}",
+        problem="there is no evidence that its cause is fixed, and its pipeline asks for that",
+        fix=f"Record it: redrive dlq triage {number} --diagnosis ..., then {remediate}."
+        if state == LetterState.OPEN
+        else f"Record it: {remediate}.",
+    )

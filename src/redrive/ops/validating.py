@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dry run of a replay: what would stand in its way, letter by letter and summed up. Changes nothing.
+
+With the code of the pipeline at hand, values are decoded against the present types; without it, only what the store knows is looked
+at, and the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.lifecycle import LetterState
+from redrive.engine.pipeline import Pipeline
+from redrive.engine.releasing import Candidate, candidate_of, obstacle_to
+from redrive.engine.replay_rules import rules_of
+from redrive.engine.selection import LetterFilter
+from redrive.ops.breakers import breakers
+from redrive.store.protocol import Store
+
+PAGE: Final = 1_000
+SHOWN: Final = 100
+"""Letters that are told one by one; all are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What was found about one letter."""
+
+    letter: int
+    job: int
+    kind: str
+    told: str
+    is_obstacle: bool
+    """False for what one should know and what stops nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What a replay would meet."""
+
+    letters: int
+    able: int
+    """How many nothing stands in the way of."""
+    obstacles: dict[str, int]
+    """What stands in the way, and of how many."""
+    notices: dict[str, int]
+    """What one should know, and of how many letters it holds."""
+    remarks: Sequence[Remark]
+    unchecked: Sequence[str]
+    """Pipelines whose code was not at hand, so that no value was decoded."""
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether every letter could be replayed."""
+        return self.able == self.letters
+
+
+def validate(
+    store: Store, which: LetterFilter, *, pipelines: Mapping[str, Pipeline], from_start: bool = False
+) -> Validation:
+    """Look at every letter a replay would take now."""
+    (cutoff,) = store.query("last_letter")[0]
+    view = _View(store, pipelines, from_start=from_start)
+    for page in _pages(store, which, cast("int", cutoff)):
+        view.look_at(page)
+    return view.answer()
+
+
+class _View:
+    """What has been found so far."""
+
+    def __init__(self, store: Store, pipelines: Mapping[str, Pipeline], *, from_start: bool) -> None:
+        self._store = store
+        self._pipelines = pipelines
+        self._from_start = from_start
+        self._open = {each.name: each.phase for each in breakers(store) if each.phase != "closed"}
+        self._strict: dict[str, bool] = {}
+        self._keys: set[tuple[str, str]] = set()
+        self._letters = 0
+        self._able = 0
+        self._obstacles: Counter[str] = Counter()
+        self._notices: Counter[str] = Counter()
+        self._remarks: list[Remark] = []
+        self._unchecked: set[str] = set()
+
+    def look_at(self, letters: Sequence[int]) -> None:
+        """Look at some letters."""
+        named = msgspec.json.encode(letters).decode()
+        configs = {row[0]: row[1] for row in self._store.query("last_configs", named)}
+        for row in self._store.query("replay_candidates", named, int(self._from_start)):
+            candidate = candidate_of(row)
+            self._letters += 1
+            code = self._pipelines.get(candidate.pipeline)
+            if code is None:
+                self._unchecked.add(candidate.pipeline)
+            found = list(self._obstacles_of(candidate, code))
+            for kind, told in found:
+                self._remark(candidate, kind, told, is_obstacle=True)
+            self._able += not found
+            for kind, told in self._notices_of(candidate, code, configs.get(candidate.letter)):
+                self._remark(candidate, kind, told, is_obstacle=False)
+
+    def answer(self) -> Validation:
+        """Return what was found."""
+        return Validation(
+            letters=self._letters,
+            able=self._able,
+            obstacles=dict(self._obstacles.most_common()),
+            notices=dict(self._notices.most_common()),
+            remarks=self._remarks,
+            unchecked=sorted(self._unchecked),
+        )
+
+    def _obstacles_of(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
+        if candidate.state != LetterState.READY and self._is_strict(candidate.pipeline):
+            yield "evidence", "there is no evidence that its cause is fixed"
+        obstacle = obstacle_to(candidate, code, from_start=self._from_start)
+        if obstacle is not None:
+            yield obstacle.kind, obstacle.told
+        if candidate.key is not None:
+            if (candidate.pipeline, candidate.key) in self._keys:
+                yield "key", f"an earlier letter of this replay has the same key {candidate.key!r}"
+            self._keys.add((candidate.pipeline, candidate.key))
+
+    def _notices_of(
+        self, candidate: Candidate, code: Pipeline | None, config: object
+    ) -> Iterator[tuple[str, str]]:
+        stages = {} if code is None else {stage.name: stage for stage in code.stages}
+        stage = stages.get(candidate.stage)
+        if stage is None:
+            return
+        if config is not None and stage.config != config:
+            yield "changed", f"the settings of the stage {stage.name} are others than when it failed"
+        if stage.breaker is not None and stage.breaker.name in self._open:
+            state = self._open[stage.breaker.name]
+            yield "breaker", f"the breaker {stage.breaker.name} is {state}: it would be held"
+
+    def _remark(self, candidate: Candidate, kind: str, told: str, *, is_obstacle: bool) -> None:
+        (self._obstacles if is_obstacle else self._notices)[kind] += 1
+        if len(self._remarks) < SHOWN:
+            self._remarks.append(
+                Remark(
+                    letter=candidate.letter, job=candidate.job, kind=kind, told=told, is_obstacle=is_obstacle
+                )
+            )
+
+    def _is_strict(self, pipeline: str) -> bool:
+        if pipeline not in self._strict:
+            self._strict[pipeline] = rules_of(self._store, pipeline).evidence == "required"
+        return self._strict[pipeline]
+
+
+def _pages(store: Store, which: LetterFilter, cutoff: int) -> Iterator[list[int]]:
+    """Go through the letters that are meant, a page at a time, by id."""
+    after = 0
+    while True:
+        rows = store.query("replay_page", *which.whole_row(), after, cutoff, PAGE)
+        if not rows:
+            return
+        page = [cast("int", row[0]) for row in rows]
+        after = page[-1]
+        yield page

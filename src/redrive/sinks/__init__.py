@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sinks: where dead letters go besides the store. `Pipeline(..., sinks=[Files("dead-letters")])`.
+
+`base` says what a sink is, so that others can be written; `files` and `webhook` are two of them. When a letter is delivered, and
+how often that is tried, is the engine's part.
+"""
+
+from redrive.sinks.base import Sink, SunkAttempt, SunkLetter
+from redrive.sinks.files import Files
+from redrive.sinks.webhook import Webhook
+
+__all__ = ["Files", "Sink", "SunkAttempt", "SunkLetter", "Webhook"]

@@ -1,0 +1,222 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What people decide about dead letters: which are meant, what is recorded about them, changed values, erasing, export and import.
+-- The statements that choose letters all take ?1 pipeline, ?2 stage, ?3 code, ?4 category, ?5 fingerprint, ?6 states as JSON,
+-- ?7 since, ?8 until, ?9 owner, ?10 key, ?11 ids as JSON, and look at ids above ?12 up to ?13. Which of them is used decides which index.
+
+-- name: log_letters
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: freeze_by_group
+-- The cut-off and the counts are of one moment, because it is one statement.
+SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (
+    SELECT json_group_object(state, letters) FROM (
+        SELECT state, sum(letters) AS letters
+        FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letter_tallies ON group_id = letter_groups.id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
+        GROUP BY state HAVING sum(letters) > 0));
+
+-- name: count_in_groups
+SELECT state, count(*)
+FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id
+    CROSS JOIN json_each(?6) AS wanted
+    CROSS JOIN dead_letters letter INDEXED BY dead_letters_group ON letter.group_id = letter_groups.id AND letter.state = wanted.value
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR letter_groups.code = ?3)
+    AND (?4 IS NULL OR letter_groups.category = ?4) AND (?5 IS NULL OR letter_groups.fingerprint = ?5)
+    AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300)
+    AND letter.id > ?12 AND letter.id <= ?13
+GROUP BY state;
+
+-- name: letters_in_groups
+SELECT letter.id
+FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id
+    CROSS JOIN json_each(?6) AS wanted
+    CROSS JOIN dead_letters letter INDEXED BY dead_letters_group ON letter.group_id = letter_groups.id AND letter.state = wanted.value
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR letter_groups.code = ?3)
+    AND (?4 IS NULL OR letter_groups.category = ?4) AND (?5 IS NULL OR letter_groups.fingerprint = ?5)
+    AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300)
+    AND letter.id > ?12 AND letter.id <= ?13
+ORDER BY letter.id;
+
+-- name: count_of_owner
+SELECT state, count(*) FROM dead_letters INDEXED BY dead_letters_owner
+WHERE owner = ?9 AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300) AND id > ?12 AND id <= ?13
+    AND (?10 IS NULL OR key = ?10) AND state IN (SELECT value FROM json_each(?6)) AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5))
+GROUP BY state;
+
+-- name: letters_of_owner
+SELECT id FROM dead_letters INDEXED BY dead_letters_owner
+WHERE owner = ?9 AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300) AND id > ?12 AND id <= ?13
+    AND (?10 IS NULL OR key = ?10) AND state IN (SELECT value FROM json_each(?6)) AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5))
+ORDER BY id;
+
+-- name: count_of_key
+SELECT state, count(*) FROM dead_letters INDEXED BY dead_letters_key
+WHERE key = ?10 AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300) AND id > ?12 AND id <= ?13
+    AND state IN (SELECT value FROM json_each(?6)) AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5))
+GROUP BY state;
+
+-- name: letters_of_key
+SELECT id FROM dead_letters INDEXED BY dead_letters_key
+WHERE key = ?10 AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300) AND id > ?12 AND id <= ?13
+    AND state IN (SELECT value FROM json_each(?6)) AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5))
+ORDER BY id;
+
+-- name: count_named
+SELECT state, count(*) FROM dead_letters
+WHERE id IN (SELECT value FROM json_each(?11)) AND id > ?12 AND id <= ?13
+    AND (?9 IS NULL OR owner = ?9) AND (?10 IS NULL OR key = ?10)
+    AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300)
+    AND state IN (SELECT value FROM json_each(?6)) AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5))
+GROUP BY state;
+
+-- name: letters_named
+SELECT id FROM dead_letters
+WHERE id IN (SELECT value FROM json_each(?11)) AND id > ?12 AND id <= ?13
+    AND (?9 IS NULL OR owner = ?9) AND (?10 IS NULL OR key = ?10)
+    AND last_failure_at >= coalesce(?7, -1e300) AND last_failure_at < coalesce(?8, 1e300)
+    AND state IN (SELECT value FROM json_each(?6)) AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
+            AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5))
+ORDER BY id;
+
+-- name: letters_there
+SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: judged_letters
+SELECT letter.id, state, campaign_id, diagnosis, evidence, is_safe, assignee, error_class, stage, code, reason
+FROM dead_letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
+
+-- name: triage_letters
+-- Evidence that was given for another diagnosis proves nothing for this one.
+UPDATE dead_letters SET state = 'triaged', diagnosis = ?3, evidence = NULL, is_safe = 0
+WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2 AND campaign_id IS NULL;
+
+-- name: remediate_letters
+UPDATE dead_letters SET state = 'ready', evidence = ?3, is_safe = 1
+WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
+
+-- name: discard_letters
+UPDATE dead_letters SET state = 'discarded', campaign_id = NULL WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
+
+-- name: restore_letters
+UPDATE dead_letters SET state = 'open', diagnosis = NULL, evidence = NULL, is_safe = 0
+WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
+
+-- name: assign_letters
+UPDATE dead_letters SET assignee = ?3 WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
+
+-- name: letter_values
+-- The values a letter's job would be replayed with, as they were, and as they were changed last; and whether it came from elsewhere
+-- without having been erased here, so that a value may still be supplied.
+SELECT letter.state, letter.job_id, jobs.status, jobs.erased_at, lanes.pipeline, lanes.stage,
+    CASE WHEN ?2 = 'input' AND input IS NOT NULL THEN input
+        WHEN (?2 = 'payload' OR input_from = 0) AND payload IS NOT NULL THEN payload
+        ELSE (SELECT value FROM job_values
+            WHERE job_values.job_id = jobs.id AND job_values.dispatch = CASE ?2 WHEN 'payload' THEN 0 ELSE input_from END) END,
+    (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id AND part = ?2),
+    (SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = ?2 ORDER BY edits.id DESC LIMIT 1),
+    EXISTS (SELECT 1 FROM imports WHERE imports.job_id = jobs.id)
+        AND NOT EXISTS (SELECT 1 FROM operations WHERE subject = 'job ' || jobs.id AND verb = 'erase')
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?1;
+
+-- name: add_edit
+-- Only on top of the value that was looked at, and only while nothing runs with the old one.
+INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)
+SELECT letter.id, letter.job_id, ?2, ?3, ?4, ?5, ?6 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id
+WHERE letter.id = ?1 AND letter.state IN ('open', 'triaged', 'ready') AND jobs.status = 'failed' AND jobs.erased_at IS ?7
+    AND (SELECT max(edits.id) FROM edits WHERE edits.letter_id = ?1 AND part = ?2) IS ?8
+RETURNING id;
+
+-- name: supply_payload
+UPDATE jobs SET payload = ?2, erased_at = NULL WHERE id = ?1 AND status = 'failed' AND payload IS NULL;
+
+-- name: supply_input
+UPDATE jobs SET input = ?2, input_from = ?3, erased_at = NULL WHERE id = ?1 AND status = 'failed' AND input IS NULL;
+
+-- name: supply_value
+INSERT INTO job_values (job_id, dispatch, value) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = excluded.value;
+
+-- name: erase_job
+UPDATE jobs SET payload = NULL, input = NULL, input_from = 0, result = NULL, result_from = NULL, progress = NULL, erased_at = ?2
+WHERE id = ?1 AND status IN ('complete', 'failed', 'cancelled') AND erased_at IS NULL;
+
+-- name: erase_values
+DELETE FROM job_values WHERE job_id = ?;
+
+-- name: erase_edits
+UPDATE edits SET before = NULL, after = NULL WHERE job_id = ?;
+
+-- name: job_to_erase
+SELECT status, erased_at FROM jobs WHERE id = ?;
+
+-- name: installation
+SELECT id FROM installation;
+
+-- name: exported_letters
+SELECT letter.id, letter.job_id, letter.round, letter.state, letter.code, letter.category, letter.is_retryable, letter.error_class,
+    letter.fingerprint, letter.reason, letter.message, letter.context,
+    coalesce((SELECT stack FROM letter_stacks WHERE letter_id = letter.id), ''), letter.diagnosis, letter.evidence,
+    letter.assignee, letter.verdict, letter.is_escalated, letter.first_failure_at, letter.last_failure_at,
+    lanes.pipeline, lanes.stage, lanes.position, jobs.status, jobs.priority, jobs.key, jobs.owner, jobs.created_at, jobs.erased_at
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
+WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
+
+-- name: pipelines_of_letters
+SELECT DISTINCT pipeline FROM dead_letters letter JOIN lanes ON lanes.id = lane_id
+WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY pipeline;
+
+-- name: known_imports
+SELECT letter FROM imports WHERE origin = ? AND letter IN (SELECT value FROM json_each(?));
+
+-- name: import_lane
+-- One that is there keeps its place among its neighbours.
+INSERT INTO lanes (pipeline, stage, position, paused_at)
+VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1)) ON CONFLICT DO NOTHING;
+
+-- name: import_job
+-- Made queued and failed right after it, in one transaction, because only moving a job counts it.
+-- Its dispatch is one beyond that of its input, so that there is room for the value of an edit.
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, input, input_from, dispatch, created_at, erased_at)
+SELECT ?1, id, 'queued', ?3, ?4, ?5, ?6, ?7, ?8, ?9, 2, ?10, ?11 FROM lanes WHERE pipeline = ?1 AND stage = ?2;
+
+-- name: import_mark
+INSERT INTO imports (origin, letter, job_id) VALUES (?1, ?2, last_insert_rowid());
+
+-- name: import_value
+INSERT INTO job_values (job_id, dispatch, value) SELECT job_id, ?3, ?4 FROM imports WHERE origin = ?1 AND letter = ?2;
+
+-- name: import_failure
+UPDATE jobs SET status = 'failed', error_code = ?3, error_message = ?4, finished_at = ?5
+WHERE id = (SELECT job_id FROM imports WHERE origin = ?1 AND letter = ?2);
+
+-- name: import_group
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at)
+SELECT ?3, id, ?4, ?5, ?6, ?7, ?8 FROM lanes WHERE pipeline = ?1 AND stage = ?2
+ON CONFLICT (fingerprint, lane_id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
+
+-- name: import_letter
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, code, category, is_retryable, error_class, fingerprint, reason,
+    message, context, owner, key, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, owner, key, ?11, ?12
+FROM imports JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = ?7
+WHERE origin = ?1 AND letter = ?2;
+
+-- name: import_stack
+INSERT INTO letter_stacks (letter_id, stack) VALUES (last_insert_rowid(), ?);

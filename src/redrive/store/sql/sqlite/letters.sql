@@ -1,0 +1,114 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Looking at dead letters. A page costs about the same whatever the filter: first the few groups it means are found, then the newest
+-- letters of each are read off an index. A page ends before the position (?, ?): instant of the last failure, and id.
+
+-- name: letter_pairs
+-- The groups that a filter means, with how many of their letters are in each state.
+SELECT letter_tallies.group_id, state, sum(letters)
+FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letter_tallies ON group_id = letter_groups.id
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
+    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
+GROUP BY letter_tallies.group_id, state HAVING sum(letters) > 0;
+
+-- name: letters_by_time
+SELECT last_failure_at, id FROM dead_letters
+WHERE (last_failure_at, id) < (?1, ?2) AND last_failure_at >= ?3
+ORDER BY last_failure_at DESC, id DESC LIMIT ?4;
+
+-- name: letters_by_groups
+-- Only the groups with the newest letters can have one among the newest of all, so the others are left after one look. Everything is
+-- read off the index alone: letters themselves lie scattered over the whole file.
+WITH pairs (of_group, of_state) AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1)),
+heads (of_group, of_state, head_at, head) AS MATERIALIZED (
+    SELECT of_group, of_state,
+        (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
+            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4 ORDER BY last_failure_at DESC, id DESC LIMIT 1),
+        (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
+            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4 ORDER BY last_failure_at DESC, id DESC LIMIT 1)
+    FROM pairs),
+newest (of_group, of_state, end_at, end_id) AS MATERIALIZED (
+    SELECT of_group, of_state,
+        (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
+            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+            ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5 - 1),
+        (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
+            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+            ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5 - 1)
+    FROM (SELECT of_group, of_state FROM heads WHERE head IS NOT NULL ORDER BY head_at DESC, head DESC LIMIT ?5))
+SELECT last_failure_at, id FROM newest CROSS JOIN dead_letters
+WHERE group_id = of_group AND state = of_state AND (last_failure_at, id) < (?2, ?3)
+    AND (last_failure_at, id) >= (coalesce(end_at, ?4), coalesce(end_id, 0))
+ORDER BY last_failure_at DESC, id DESC LIMIT ?5;
+
+-- name: owner_floor
+SELECT last_failure_at, id FROM dead_letters
+WHERE owner = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+
+-- name: letters_by_owner
+SELECT last_failure_at, id FROM dead_letters
+WHERE owner = ?1 AND (last_failure_at, id) < (?2, ?3) AND (last_failure_at, id) >= (?4, ?5)
+    AND (?6 IS NULL OR group_id IN (SELECT value FROM json_each(?6))) AND (?7 IS NULL OR state = ?7) AND (?8 IS NULL OR key = ?8)
+ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
+
+-- name: key_floor
+SELECT last_failure_at, id FROM dead_letters
+WHERE key = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+
+-- name: letters_by_key
+SELECT last_failure_at, id FROM dead_letters
+WHERE key = ?1 AND (last_failure_at, id) < (?2, ?3) AND (last_failure_at, id) >= (?4, ?5)
+    AND (?6 IS NULL OR group_id IN (SELECT value FROM json_each(?6))) AND (?7 IS NULL OR state = ?7) AND (?8 IS NULL OR owner = ?8)
+ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
+
+-- name: letters_by_id
+SELECT last_failure_at, id FROM dead_letters
+WHERE id IN (SELECT value FROM json_each(?1)) AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+    AND (?5 IS NULL OR group_id IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR state = ?6) AND (?7 IS NULL OR owner = ?7)
+    AND (?8 IS NULL OR key = ?8)
+ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
+
+-- name: letter_lines
+SELECT dead_letters.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key,
+    diagnosis, assignee, campaign_id, first_failure_at, last_failure_at
+FROM dead_letters JOIN lanes ON lanes.id = lane_id WHERE dead_letters.id IN (SELECT value FROM json_each(?));
+
+-- name: letter
+SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
+    assignee, campaign_id, first_failure_at, last_failure_at, verdict, follows,
+    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id), evidence, is_safe,
+    closed_at, is_retryable, error_class, reason, context, coalesce((SELECT stack FROM letter_stacks WHERE letter_id = letter.id), '')
+FROM dead_letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
+
+-- name: near_letters
+SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
+
+-- name: edits_of_letter
+SELECT id, part, at, actor FROM edits WHERE letter_id = ? ORDER BY id;
+
+-- name: letter_groups
+SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, error_class, first_at, last_at
+FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id IN (SELECT value FROM json_each(?));
+
+-- name: taken_letters
+SELECT group_id, sum(letters) FROM letter_tallies
+WHERE is_taken = 1 AND letters > 0 AND group_id IN (SELECT value FROM json_each(?)) GROUP BY group_id;
+
+-- name: letter_heads
+-- The newest letter of each group and state, read off the index alone.
+WITH pairs (of_group, of_state) AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
+SELECT of_group,
+    (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
+        ORDER BY last_failure_at DESC, id DESC LIMIT 1),
+    (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state ORDER BY last_failure_at DESC, id DESC LIMIT 1)
+FROM pairs;
+
+-- name: group_trend
+SELECT group_id, hour, letters FROM json_each(?1) CROSS JOIN letter_trend ON group_id = value AND hour > ?2;
+
+-- name: fingerprints
+-- Those that begin like this; from one string to another, so that the index is used.
+SELECT DISTINCT fingerprint FROM letter_groups WHERE fingerprint >= ?1 AND fingerprint < ?2 ORDER BY fingerprint LIMIT ?3;

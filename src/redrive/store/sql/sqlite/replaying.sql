@@ -1,0 +1,229 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The way back: campaigns over dead letters, and retries of one job. A letter becomes `replaying` in the transaction that makes its
+-- job queued again, and never twice.
+
+-- name: last_letter
+SELECT coalesce(max(id), 0) FROM dead_letters;
+
+-- name: replay_census
+-- How many letters of which pipeline and state a filter means, by their groups alone.
+SELECT pipeline, state, is_taken, sum(letters) FROM letter_groups JOIN lanes ON lanes.id = lane_id
+    JOIN letter_tallies ON group_id = letter_groups.id
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
+    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6) AND letters > 0
+GROUP BY pipeline, state, is_taken;
+
+-- name: replay_census_by_letter
+SELECT pipeline, state, campaign_id IS NOT NULL AND state IN ('open', 'triaged', 'ready'), count(*)
+FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR letter.code = ?3)
+    AND (?4 IS NULL OR letter.category = ?4) AND (?5 IS NULL OR letter.fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
+    AND (?7 IS NULL OR owner = ?7) AND (?8 IS NULL OR key = ?8)
+    AND (?9 IS NULL OR last_failure_at >= ?9) AND (?10 IS NULL OR last_failure_at < ?10)
+    AND (?11 IS NULL OR letter.id IN (SELECT value FROM json_each(?11)))
+GROUP BY 1, 2, 3;
+
+-- name: add_campaign
+-- Two that take their letters at the same time could not say how many each will have.
+INSERT INTO campaigns (pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, driven_until, actor,
+    created_at)
+SELECT ?1, 'stamping', ?2, ?3, ?4, ?5, ?6, ?7, ?9, 0, ?8, ?9
+WHERE NOT EXISTS (SELECT 1 FROM campaigns WHERE pipeline = ?1 AND status = 'stamping') RETURNING id;
+
+-- name: first_letter_of
+SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = lane_id
+WHERE pipeline = ?1 AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
+    AND (?5 IS NULL OR fingerprint = ?5);
+
+-- name: live_letter
+SELECT id, state, campaign_id FROM dead_letters WHERE job_id = ? AND state IN ('open', 'triaged', 'ready', 'discarded');
+
+-- name: held_of_pipeline
+SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
+    WHERE lanes.pipeline = ? AND status = 'queued' AND waiting = 'hold' LIMIT 1000);
+
+-- name: recovered_of
+-- Recovered letters whose job is complete, and how many stages were done after the one that had failed.
+SELECT count(*), sum(jobs.status = 'complete'),
+    sum((SELECT count(*) FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.campaign_id = ? AND letter.verdict = 'completed';
+
+-- name: returned_of
+SELECT after.code, after.fingerprint, count(*), min(after.id), sum(after.is_escalated)
+FROM dead_letters letter JOIN dead_letters after ON after.follows = letter.id
+WHERE letter.campaign_id = ? AND letter.state = 'returned' GROUP BY 1, 2 ORDER BY 3 DESC, 1;
+
+-- name: replay_page
+SELECT letter.id FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
+WHERE letter.id > ?12 AND letter.id <= ?13 AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2)
+    AND (?3 IS NULL OR letter.code = ?3) AND (?4 IS NULL OR letter.category = ?4) AND (?5 IS NULL OR letter.fingerprint = ?5)
+    AND state IN ('open', 'triaged', 'ready') AND (?6 IS NULL OR state = ?6)
+    AND (?7 IS NULL OR owner = ?7) AND (?8 IS NULL OR key = ?8)
+    AND (?9 IS NULL OR last_failure_at >= ?9) AND (?10 IS NULL OR last_failure_at < ?10)
+    AND (?11 IS NULL OR letter.id IN (SELECT value FROM json_each(?11)))
+ORDER BY letter.id LIMIT ?14;
+
+-- name: last_configs
+-- How the stage a letter is about was set up when it failed.
+SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round = letter.round
+    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1)
+FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value;
+
+-- name: campaign
+SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, why, note, driver, driven_until,
+    actor, created_at, ended_at, closed_at
+FROM campaigns WHERE id = ?;
+
+-- name: campaigns
+SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, why, note, driver, driven_until,
+    actor, created_at, ended_at, closed_at
+FROM campaigns WHERE id < ?1 AND (?2 IS NULL OR pipeline = ?2) ORDER BY id DESC LIMIT ?3;
+
+-- name: live_campaigns
+SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, why, note, driver, driven_until,
+    actor, created_at, ended_at, closed_at
+FROM campaigns WHERE ended_at IS NULL AND status IN ('stamping', 'running', 'cancelling') ORDER BY id;
+
+-- name: campaign_counts
+SELECT standing, letters FROM campaign_tallies WHERE campaign_id = ?;
+
+-- name: campaign_skips
+SELECT reason, count(*) FROM campaign_skips WHERE campaign_id = ? GROUP BY reason ORDER BY count(*) DESC, reason;
+
+-- name: campaign_skipped
+SELECT letter_id, reason FROM campaign_skips WHERE campaign_id = ? ORDER BY letter_id LIMIT ?;
+
+-- name: near_campaigns
+SELECT id FROM campaigns ORDER BY abs(id - ?), id LIMIT 5;
+
+-- name: drive_campaign
+-- A worker that has gone, or was declared dead, drives nothing any more.
+UPDATE campaigns SET driver = ?1, driven_until = ?2
+WHERE id = ?3 AND ended_at IS NULL
+    AND (driver IS ?1 OR driven_until < ?4 OR NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = driver));
+
+-- name: stamp_letters
+-- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at.
+UPDATE dead_letters SET campaign_id = ?1
+WHERE id > ?2 AND id <= ?3 AND campaign_id IS NULL
+    AND (state = 'ready' OR (?12 AND state IN ('open', 'triaged')))
+    AND group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
+        WHERE pipeline = ?4 AND (?5 IS NULL OR stage = ?5) AND (?6 IS NULL OR code = ?6) AND (?7 IS NULL OR category = ?7)
+            AND (?8 IS NULL OR fingerprint = ?8))
+    AND (?9 IS NULL OR owner = ?9) AND (?10 IS NULL OR last_failure_at >= ?10) AND (?11 IS NULL OR last_failure_at < ?11)
+    AND (?13 IS NULL OR state = ?13) AND (?14 IS NULL OR key = ?14) AND (?15 IS NULL OR id IN (SELECT value FROM json_each(?15)));
+
+-- name: stamped
+UPDATE campaigns SET stamped_to = ?1, status = CASE WHEN ?1 >= cutoff THEN 'running' ELSE status END
+WHERE id = ?2 AND driver = ?3 AND status = 'stamping' AND stamped_to = ?4;
+
+-- name: turn_campaign
+UPDATE campaigns SET next_at = ?1, why = ?2 WHERE id = ?3 AND driver = ?4 AND status = 'running';
+
+-- name: stop_campaign
+UPDATE campaigns SET status = 'stopped', why = ?1 WHERE id = ?2 AND driver = ?3 AND status = 'running';
+
+-- name: finish_campaign
+UPDATE campaigns SET status = 'done', why = NULL, ended_at = ?1 WHERE id = ?2 AND driver = ?3 AND status = 'running';
+
+-- name: pause_campaign
+UPDATE campaigns SET status = 'paused', why = ?1 WHERE id = ?2 AND status = 'running';
+
+-- name: resume_campaign
+UPDATE campaigns SET status = 'running', why = NULL, pardoned = ?1, next_at = ?2 WHERE id = ?3 AND status IN ('paused', 'stopped');
+
+-- name: cancel_campaign
+UPDATE campaigns SET status = 'cancelling', why = ?1 WHERE id = ?2 AND ended_at IS NULL AND status <> 'cancelling';
+
+-- name: unstamp_letters
+UPDATE dead_letters SET campaign_id = NULL WHERE id IN (
+    SELECT id FROM dead_letters WHERE campaign_id = ?1 AND verdict IS NULL AND state <> 'replaying' ORDER BY id LIMIT ?2)
+RETURNING id;
+
+-- name: end_cancelled
+UPDATE campaigns SET status = 'cancelled', ended_at = ?1 WHERE id = ?2 AND status = 'cancelling' AND NOT EXISTS (
+    SELECT 1 FROM dead_letters WHERE campaign_id = ?2 AND verdict IS NULL AND state <> 'replaying');
+
+-- name: close_campaign
+UPDATE campaigns SET note = ?1, closed_at = ?2 WHERE id = ?3 AND ended_at IS NOT NULL AND closed_at IS NULL;
+
+-- name: campaign_batch
+-- As one text, for the reason `claimed` is one: thousands of rows fetched one by one would each wait for the interpreter.
+SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edited, value))
+FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
+        jobs.dispatch, jobs.erased_at,
+        CASE WHEN jobs.key IS NOT NULL THEN (SELECT twin.id FROM jobs twin WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key
+            AND twin.status IN ('queued', 'processing', 'complete')) END AS twin,
+        CAST((SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = CASE WHEN ?2 THEN 'payload' ELSE 'input' END
+            ORDER BY edits.id DESC LIMIT 1) AS TEXT) AS edited,
+        CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input
+            WHEN (?2 OR jobs.input_from = 0) AND jobs.payload IS NOT NULL THEN jobs.payload
+            ELSE (SELECT value FROM job_values
+                WHERE job_values.job_id = jobs.id AND job_values.dispatch = CASE WHEN ?2 THEN 0 ELSE jobs.input_from END)
+            END AS TEXT) AS value
+    FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
+    WHERE letter.campaign_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
+
+-- name: replay_candidates
+-- The same facts about letters that are named, whatever campaign they belong to.
+SELECT letter.id, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key, jobs.dispatch,
+    jobs.erased_at,
+    (SELECT twin.id FROM jobs twin
+        WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key AND twin.status IN ('queued', 'processing', 'complete')),
+    (SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = CASE WHEN ?2 THEN 'payload' ELSE 'input' END
+        ORDER BY edits.id DESC LIMIT 1),
+    CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input
+        WHEN (?2 OR jobs.input_from = 0) AND jobs.payload IS NOT NULL THEN jobs.payload
+        ELSE (SELECT value FROM job_values
+            WHERE job_values.job_id = jobs.id AND job_values.dispatch = CASE WHEN ?2 THEN 0 ELSE jobs.input_from END) END
+FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN jobs ON jobs.id = letter.job_id
+    JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id;
+
+-- name: skip_letter
+INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: drop_skipped
+UPDATE dead_letters SET campaign_id = NULL WHERE id = ? AND campaign_id = ? AND state IN ('open', 'triaged', 'ready');
+
+-- name: take_letters
+UPDATE dead_letters SET state = 'replaying'
+WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready');
+
+-- name: replay_jobs
+UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = ?2, lane_id = coalesce(?3, lane_id), round = round + 1, attempt = 1,
+    restarts = restarts + (?3 IS NOT NULL), input = CASE WHEN ?3 IS NULL THEN input END,
+    input_from = CASE WHEN ?3 IS NULL THEN input_from ELSE 0 END, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0,
+    cancel_asked = 0, progress = NULL, error_code = NULL, error_message = NULL, finished_at = NULL,
+    expires_at = CASE WHEN expires_at > ?2 THEN expires_at END
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'failed'
+    AND (erased_at IS NULL OR EXISTS (SELECT 1 FROM edits WHERE edits.job_id = jobs.id AND after IS NOT NULL));
+
+-- name: put_input
+UPDATE jobs SET input = ?1, input_from = ?2, erased_at = NULL WHERE id = ?3 AND status = 'queued';
+
+-- name: put_rules
+INSERT INTO replay_rules (pipeline, rules) VALUES (?1, ?2) ON CONFLICT (pipeline) DO UPDATE SET rules = excluded.rules;
+
+-- name: rules
+SELECT rules FROM replay_rules WHERE pipeline = ?;
+
+-- name: wrong_letter_tallies
+-- Groups whose counters are not what a recount finds.
+SELECT group_id, state, told, found FROM (
+    SELECT group_id, state, sum(letters) AS told FROM letter_tallies GROUP BY group_id, state)
+    FULL JOIN (SELECT group_id, state, count(*) AS found FROM dead_letters GROUP BY group_id, state) USING (group_id, state)
+WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
+
+-- name: wrong_campaign_tallies
+-- Only of letters that have not ended: those that have stay counted when they are pruned.
+SELECT campaign_id, told, found FROM (
+    SELECT campaign_id, sum(letters) AS told FROM campaign_tallies WHERE standing IN ('waiting', 'replaying') GROUP BY campaign_id)
+    FULL JOIN (SELECT campaign_id, count(*) AS found FROM dead_letters WHERE campaign_id IS NOT NULL AND verdict IS NULL
+        GROUP BY campaign_id) USING (campaign_id)
+WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
+
+-- name: unlettered
+-- Failed jobs without their one letter, and letters of jobs that have not failed.
+SELECT jobs.id FROM jobs WHERE (status = 'failed') <> (SELECT count(*) FROM dead_letters
+    WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) LIMIT ?;

@@ -1,0 +1,40 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Telling hooks and sinks: what is due for whom, and what there is to say about it.
+
+-- name: notices_for
+-- The letter is the one of that round; it, or even the job, may have been pruned meanwhile: then what is left is told.
+SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, reason, sentence, ended_at, attempts.round,
+    coalesce(jobs.run_at, ended_at), tries
+FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
+    LEFT JOIN jobs ON jobs.id = outbox.job_id
+WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3 ORDER BY due_at, outbox.id LIMIT ?4;
+
+-- name: put_off_notice
+-- Only by whoever took it last: somebody who took it since has a say of their own.
+UPDATE outbox SET due_at = ?1, tries = ?2 WHERE id = ?3 AND tries = ?4;
+
+-- name: untold
+-- Who waits to be told: how many in all, how many of them since before some time, and how often one was tried.
+SELECT pipeline, recipient, count(*), sum(due_at < ?1), min(due_at), max(tries) FROM outbox JOIN lanes ON lanes.id = lane_id
+GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
+
+-- name: installation_id
+SELECT id FROM installation;
+
+-- name: sunk_letter
+SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.error_class,
+    letter.message, coalesce((SELECT stack FROM letter_stacks WHERE letter_id = letter.id), ''), letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
+    letter.is_escalated, letter.follows, letter.key, letter.owner
+FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
+WHERE letter.job_id = ?1 AND letter.round = ?2 ORDER BY letter.id DESC LIMIT 1;
+
+-- name: sunk_attempts
+-- The last ones, the newest first.
+SELECT attempts.dispatch, stage, round, attempt, outcome, code, http_status, attempts.started_at, ended_at,
+    count(*) OVER () AS in_all
+FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ?1 AND attempts.dispatch <= ?2
+ORDER BY attempts.dispatch DESC LIMIT ?3;
+
+-- name: sunk_payload
+SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) FROM jobs
+WHERE id = ? AND erased_at IS NULL;

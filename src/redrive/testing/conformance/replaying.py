@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way back of failed jobs: a letter and its job move together, once, and the end of the job closes the letter.
+
+How a campaign goes about it is the matter of the engine; here is what a store must hold whoever asks.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from redrive.engine.campaigns import counts_of
+from redrive.engine.releasing import candidate_of, release_steps
+from redrive.store.protocol import JobId, LaneId, Step, Store
+from redrive.testing.conformance.build import (
+    LETTER,
+    NOW,
+    Scene,
+    agree,
+    burial,
+    cancellation,
+    claim,
+    exchange,
+    facts,
+    holds,
+    new,
+    settlement,
+    taken,
+)
+
+
+def failed(store: Store, **changes: object) -> tuple[JobId, LaneId]:
+    """Return a job that has failed, and its lane."""
+    one = taken(store, **changes)
+    exchange(store, "w1", [burial(one)])
+    return one.id, one.lane
+
+
+def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
+    """Return the state, verdict, mark of escalation and predecessor of a job's letters."""
+    return [(row[1], row[15], row[14], row[17]) for row in store.query("letters_of_job", job)]
+
+
+def released(store: Store, letter: int, *, campaign: int | None = None, first: LaneId | None = None) -> bool:
+    """Release a letter; say whether that could be done."""
+    rows = store.query("replay_candidates", f"[{letter}]", int(first is not None))
+    steps = release_steps(
+        [candidate_of(row) for row in rows], campaign=campaign, first_lane=first, now=NOW + 10
+    )
+    return store.apply(*steps) is not None
+
+
+class Replaying(Scene):
+    """Releases, verdicts, and the counters that follow."""
+
+    def test_a_release_queues_the_job_at_the_stage_that_failed_in_a_new_round(self, store: Store) -> None:
+        """And its letter is replaying from the same moment on."""
+        job, _ = failed(store)
+
+        holds(released(store, 1))
+
+        seen = facts(store, job)
+        agree((seen.status, seen.stage, seen.round, seen.attempt), ("queued", "fetch", 2, 1))
+        agree((seen.error_code, seen.finished_at, seen.waiting), (None, None, "replay"))
+        agree(letters(store, job), [("replaying", None, 0, None)])
+
+    def test_a_letter_is_released_once(self, store: Store) -> None:
+        """The second one does not fit."""
+        failed(store)
+        holds(released(store, 1))
+
+        holds(not released(store, 1))
+
+    def test_a_job_that_completes_resolves_its_letter(self, store: Store) -> None:
+        """However many rounds it took."""
+        job, lane = failed(store)
+        released(store, 1)
+        (one,) = claim(store, lane, now=NOW + 20)
+        exchange(store, "w1", [settlement(one)])
+
+        agree(letters(store, job), [("resolved", "completed", 0, None)])
+
+    def test_a_job_that_is_cancelled_resolves_its_letter_too(self, store: Store) -> None:
+        """Queued or running."""
+        job, lane = failed(store)
+        released(store, 1)
+        (one,) = claim(store, lane, now=NOW + 20)
+        exchange(store, "w1", [cancellation(one)])
+        other, _ = failed(store)
+        released(store, 2)
+        store.apply(Step("cancel_queued", (NOW + 30, other), rows=1))
+
+        agree(letters(store, job), [("resolved", "cancelled", 0, None)])
+        agree(letters(store, other), [("resolved", "cancelled", 0, None)])
+
+    def test_a_job_that_fails_again_returns_its_letter_and_opens_a_new_one(self, store: Store) -> None:
+        """Which is escalated, because the permanent code came back."""
+        job, lane = failed(store)
+        released(store, 1)
+        (one,) = claim(store, lane, now=NOW + 20)
+        exchange(store, "w1", [burial(one)])
+
+        agree(letters(store, job), [("returned", "same", 0, None), ("open", None, 1, 1)])
+
+    def test_another_failure_is_told_apart(self, store: Store) -> None:
+        """And is no reason to escalate."""
+        job, lane = failed(store)
+        released(store, 1)
+        (one,) = claim(store, lane, now=NOW + 20)
+        other = msgspec.structs.replace(LETTER, fingerprint="v1:ffff", code="BUG_CODE")
+        exchange(store, "w1", [burial(one, letter=other)])
+
+        agree(letters(store, job), [("returned", "other", 0, None), ("open", None, 0, 1)])
+
+    def test_a_full_restart_begins_with_the_payload(self, store: Store) -> None:
+        """At the first stage, and counts as a restart."""
+        _, lane = failed(store)
+        holds(released(store, 1, first=lane))
+
+        (one,) = claim(store, lane, now=NOW + 20)
+        agree((one.restarts, one.round, one.input), (1, 2, b"{}"))
+
+    def test_a_key_that_was_taken_meanwhile_keeps_the_release_out(self, store: Store) -> None:
+        """The candidate says which job has it."""
+        _, lane = failed(store, key="k")
+        (twin,) = store.submit([new(lane, key="k")], NOW)
+
+        (row,) = store.query("replay_candidates", "[1]", 0)
+        agree(candidate_of(row).twin, twin.id)
+
+    def test_campaigns_count_their_letters(self, store: Store) -> None:
+        """From the stamp to the verdict."""
+        _, lane = failed(store)
+        failed(store)
+        values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW)
+        store.apply(Step("add_campaign", values, rows=1), Step("drive_campaign", ("w1", NOW, 1, NOW), rows=1))
+        everything = ("shop", *(None,) * 7, 1, None, None, None)
+        store.apply(Step("stamp_letters", (1, 0, 2, *everything), rows=2))
+        agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
+
+        holds(not released(store, 1))
+        holds(released(store, 1, campaign=1))
+        (one,) = claim(store, lane, now=NOW + 20)
+        exchange(store, "w1", [settlement(one)])
+
+        counts = counts_of(store, 1)
+        agree((counts.waiting, counts.replaying, counts.completed), (1, 0, 1))
+        agree(store.query("wrong_letter_tallies", 5) + store.query("wrong_campaign_tallies", 5), [])

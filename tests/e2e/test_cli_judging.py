@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters from the command line: judged, mended, erased, and carried elsewhere."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+from redrive.cli import dlq_judge, dlq_keep, job, job_erase
+from tests.e2e.test_cli import Shell, shell
+
+__all__ = ["dlq_judge", "dlq_keep", "shell"]
+
+if not any(command.callback is job_erase.erase for command in job.app.registered_commands):
+    job.app.command()(job_erase.erase)
+
+ORDERS = """
+import dataclasses
+from redrive import Pipeline, RetryPolicy, stage
+from redrive.core.replay import ReplayRules
+
+@dataclasses.dataclass
+class Order:
+    amount: int
+    email: str
+
+@stage(retry=RetryPolicy(1))
+def pay(order: Order) -> float:
+    return 10 / order.amount
+
+shop = Pipeline("shop", [pay])
+open_shop = Pipeline("shop", [pay], replay=ReplayRules(export="include"))
+"""
+
+
+@pytest.fixture
+def shop(shell: Shell) -> Shell:
+    """Two failed jobs, and so two letters of one group."""
+    (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
+    shell.write("items.jsonl", *[json.dumps({"amount": 0, "email": "ann@example.com"})] * 2)
+    shell("submit", "orders:shop", "--file", "items.jsonl")
+    shell("worker", "orders:shop", "--until-idle")
+    return shell
+
+
+def letter(shop: Shell, number: int = 1) -> dict[str, object]:
+    return shop.json("dlq", "show", str(number))
+
+
+@pytest.mark.req("CR-5.1")
+def test_triage_records_the_diagnosis_with_what_failed_and_how(shop: Shell) -> None:
+    done = shop.json(
+        *(
+            "dlq",
+            "triage",
+            "1",
+            "--diagnosis",
+            "code_defect",
+            "--reason",
+            "divides",
+            "--actor",
+            "ann",
+            "--yes",
+        )
+    )
+
+    assert done == {"subject": "letter 1", "count": 1, "changed": 1, "left": {}}
+    told = letter(shop)
+    assert (told["state"], told["diagnosis"]) == ("triaged", "code_defect")
+    assert (told["error_class"], told["stage"]) == ("ZeroDivisionError", "pay")
+    assert told["reason"]
+    assert [each["outcome"] for each in told["attempts"]] == ["dead"]
+    last = shop.json("events", "--operations")[-1]
+    assert (last["actor"], last["verb"], last["subject"], last["reason"]) == (
+        "ann",
+        "triage",
+        "letter 1",
+        "divides",
+    )
+
+
+def test_a_diagnosis_has_to_be_one_of_four(shop: Shell) -> None:
+    wrong = shop("dlq", "triage", "1", "--diagnosis", "bad-luck", "--yes")
+
+    assert wrong.code == 2
+    assert "code_defect" in wrong.err
+    assert shop("dlq", "triage", "1", "--yes").code == 2
+
+
+def test_the_exact_count_is_shown_before_anything_is_done(shop: Shell) -> None:
+    group = letter(shop)["group"]
+
+    refused = shop("dlq", "discard", "--group", group, stdin="n\n")
+    assert refused.code == 1
+    assert "Discard 2 dead letters (2 open)?" in refused.err
+    assert letter(shop)["state"] == "open"
+
+    done = shop("dlq", "discard", "--group", group.partition(":")[2][:10], stdin="y\n")
+    assert done.code == 0
+    assert [letter(shop, n)["state"] for n in (1, 2)] == ["discarded", "discarded"]
+    restored = shop.json("dlq", "restore", "2", "--yes")
+    assert restored["changed"] == 1
+    again = shop("dlq", "restore", "2", "--yes")
+    assert again.code == 1
+    assert "1 left as it is: it is open" in again.err
+
+
+@pytest.mark.req("CR-5.2")
+def test_evidence_is_demanded_and_kept(shop: Shell) -> None:
+    missing = shop("dlq", "remediate", "1", "--safe", "--yes")
+    empty = shop("dlq", "remediate", "1", "--evidence", " ", "--safe", "--yes")
+    early = shop("dlq", "remediate", "1", "--evidence", "fixed in 1.2", "--safe", "--yes")
+
+    assert (missing.code, empty.code, early.code) == (2, 2, 1)
+    assert "--evidence" in missing.err
+    assert "evidence must say something" in empty.err
+    assert "triage it first, or give a diagnosis as well" in early.err
+    assert letter(shop)["state"] == "open"
+
+    shop.json("dlq", "remediate", "1", "-e", "fixed in 1.2", "--safe", "-d", "code_defect", "--yes")
+    told = letter(shop)
+    assert (told["state"], told["evidence"], told["diagnosis"]) == ("ready", "fixed in 1.2", "code_defect")
+    assert [each["verb"] for each in shop.json("events", "--operations")] == ["triage", "remediate"]
+
+
+@pytest.mark.req("CR-5.3")
+def test_somebody_has_to_confirm_that_a_replay_is_safe(shop: Shell) -> None:
+    shop.json("dlq", "triage", "--pipeline", "shop", "-d", "transient", "--yes")
+
+    refused = shop("dlq", "remediate", "--pipeline", "shop", "-e", "it is up again", "--yes")
+
+    assert refused.code == 2
+    assert "--safe" in refused.err
+    assert letter(shop)["state"] == "triaged"
+    assert shop.json("dlq", "remediate", "-p", "shop", "-e", "up again", "--safe", "--yes")["changed"] == 2
+
+
+def test_letters_are_given_to_people_and_noted_on(shop: Shell) -> None:
+    shop.json("dlq", "assign", "1", "--to", "bob", "--yes")
+    shop.json("dlq", "note", "1", "--text", "asked the supplier", "--yes")
+    told = letter(shop)
+
+    assert told["assignee"] == "bob"
+    assert [(each["verb"], each["reason"]) for each in told["operations"]] == [
+        ("assign", None),
+        ("note", "asked the supplier"),
+    ]
+    shop.json("dlq", "assign", "1", "--nobody", "--yes")
+    assert letter(shop)["assignee"] is None
+    assert shop("dlq", "assign", "1", "--yes").code == 2
+    assert "note must say something" in shop("dlq", "note", "1", "--text", "", "--yes").err
+
+
+def test_either_an_id_or_a_filter_says_which_letters_are_meant(shop: Shell) -> None:
+    neither = shop("dlq", "discard", "--yes")
+    both = shop("dlq", "discard", "1", "--pipeline", "shop", "--yes")
+    nobody = shop("dlq", "discard", "5", "--yes")
+    none = shop("dlq", "discard", "--code", "TIMEOUT", "--yes")
+
+    assert (neither.code, both.code, nobody.code, none.code) == (2, 2, 1, 1)
+    assert "Give an id, or --group" in neither.err
+    assert "cannot be combined with a filter" in both.err
+    assert "Near it are: 1, 2" in nobody.err
+    assert "no dead letter is like that" in none.err
+    assert shop.json("stats") == {"failed": 2, "total": 2}
+
+
+def test_an_edit_from_a_file_is_shown_redacted_and_asked_about(shop: Shell) -> None:
+    shop.write("new.json", json.dumps({"amount": 5, "email": "ann@example.com"}))
+
+    refused = shop("dlq", "edit", "1", "--input", "new.json", "--target", "orders:shop", stdin="n\n")
+    done = shop("dlq", "edit", "1", "--input", "new.json", "--target", "orders:shop", stdin="y\n")
+
+    assert (refused.code, done.code) == (1, 0)
+    assert '+  "amount": 5,' in done.out
+    assert "Replay letter 1 with this input?" in done.err
+    assert "ann@example.com" not in done.out + done.err
+    assert len(letter(shop)["edits"]) == 1
+
+
+def test_a_patch_is_read_from_standard_input(shop: Shell) -> None:
+    patch = json.dumps([{"op": "replace", "path": "/amount", "value": 5}])
+
+    done = shop("dlq", "edit", "1", "--patch", "-", "--yes", "-o", "json", stdin=patch)
+
+    assert done.json == {"letter": 1, "part": "input", "edit": 1, "is_checked": False}
+
+
+def test_an_edit_that_does_not_fit_names_the_field(shop: Shell) -> None:
+    shop.write("wrong.json", json.dumps({"amount": "five", "email": "ann@example.com"}))
+    shop.write("broken.json", '{"amount": ')
+
+    wrong = shop("dlq", "edit", "1", "--input", "wrong.json", "--target", "orders:shop", "--yes")
+    broken = shop("dlq", "edit", "1", "--input", "broken.json", "--yes")
+    absent = shop("dlq", "edit", "1", "--input", "absent.json", "--yes")
+    unknown = shop("dlq", "edit", "4", "--input", "wrong.json", "--yes")
+
+    assert (wrong.code, broken.code, absent.code, unknown.code) == (2, 2, 2, 1)
+    assert "$.amount" in wrong.err
+    assert "does not fit" in broken.err
+    assert "--input cannot be read" in absent.err
+    assert "Near it are: 1, 2" in unknown.err
+
+
+@pytest.mark.parametrize(("flags", "stdin", "code"), [((), "", 2), (("--show-values",), "y\n", 0)])
+def test_an_editor_gets_the_redacted_view_unless_the_value_is_asked_for(
+    shop: Shell, flags: tuple[str, ...], stdin: str, code: int
+) -> None:
+    """What still holds a mark is not saved."""
+    done = shop(
+        *("dlq", "edit", "1", "--editor", "sed -i s/0,/7,/", "--target", "orders:shop", "--yes"),
+        *flags,
+        stdin=stdin,
+    )
+
+    assert done.code == code
+    assert ("still holds a mark" in done.err) == (code == 2)
+    assert ("secrets included?" in done.err) == (code == 0)
+    assert "ann@example.com" not in done.out + done.err
+
+
+def test_an_editor_that_fails_changes_nothing(shop: Shell) -> None:
+    for editor in ("false", "no-such-editor-here", "'"):
+        failed = shop("dlq", "edit", "1", "--editor", editor, "--yes")
+        assert failed.code == 2
+        assert "nothing was changed" in failed.err
+    assert letter(shop)["edits"] == []
+
+
+def test_an_export_goes_into_a_file_of_its_owner_and_is_taken_in_elsewhere(shop: Shell) -> None:
+    done = shop.json("dlq", "export", "--to", "letters.jsonl")
+    again = shop("dlq", "export", "--to", "letters.jsonl")
+    shown = shop("dlq", "export", "2")
+    other = ("--database-url", "other.db")
+    shop("migrate", *other)
+    refused = shop("dlq", "import", "letters.jsonl", *other, stdin="n\n")
+    first = shop.json("dlq", "import", "letters.jsonl", "--yes", *other)
+    second = shop.json("dlq", "import", "letters.jsonl", "--yes", *other)
+
+    assert done == {"file": "letters.jsonl", "letters": 2, "is_with_values": False}
+    assert stat.S_IMODE((shop.folder / "letters.jsonl").stat().st_mode) == 0o600
+    assert (again.code, refused.code) == (2, 1)
+    assert json.loads(shown.out)["letter"]["id"] == 2
+    assert first == {"made": 2, "known": 0, "refused": []}
+    assert second == {"made": 0, "known": 2, "refused": []}
+    assert len(shop.json("dlq", "list", *other)["letters"]) == 2
+
+
+def test_values_are_exported_only_where_the_code_lets_them_leave(shop: Shell) -> None:
+    kept = shop("dlq", "export", "--with-values")
+    shop("worker", "orders:open_shop", "--until-idle")
+    shared = shop("dlq", "export", "1", "--with-values")
+
+    assert kept.code == 2
+    assert "ReplayRules.export of shop" in kept.err
+    assert kept.out == ""
+    assert json.loads(shared.out)["values"]["payload"] == {"amount": 0, "email": "ann@example.com"}
+
+
+def test_garbage_is_refused_by_its_line_and_the_rest_is_taken_in(shop: Shell) -> None:
+    line = shop("dlq", "export", "1").out.strip()
+    shop.write("mixed.jsonl", "garbage", line)
+    other = ("--database-url", "other.db")
+    shop("migrate", *other)
+
+    done = shop("dlq", "import", "mixed.jsonl", "--yes", *other)
+
+    assert done.code == 1
+    assert "line 1: it is no line of an export" in done.err
+    assert len(shop.json("dlq", "list", *other)["letters"]) == 1
+    assert shop("dlq", "import", "absent.jsonl", "--yes").code == 2
+
+
+def test_the_values_of_a_job_are_erased_after_asking(shop: Shell) -> None:
+    shop("submit", "orders:shop", '{"amount": 1, "email": "x"}')
+
+    running = shop("job", "erase", "3", "--yes")
+    refused = shop("job", "erase", "1", stdin="n\n")
+    done = shop.json("job", "erase", "1", "--yes", "--reason", "asked to")
+    again = shop("job", "erase", "1", "--yes")
+    unknown = shop("job", "erase", "9", "--yes")
+
+    assert (running.code, refused.code, again.code, unknown.code) == (1, 1, 0, 1)
+    assert "redrive job cancel 3" in running.err
+    assert "can never be replayed" in refused.err
+    assert (done["job"], done["is_new"]) == (1, True)
+    assert "had been erased before" in again.err
+    assert "were erased" in shop("dlq", "edit", "1", "--editor", "true").err
+    assert b"example.com" not in str(shop.json("job", "show", "1")).encode()

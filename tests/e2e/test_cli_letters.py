@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters, explanations and reports from the command line."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from redrive import connect
+from redrive.cli import letter_options
+from redrive.cli.instants import instant_from
+from redrive.errors import ConfigurationError
+from redrive.testing import virtual_time
+from tests.e2e.test_cli import Shell, shell
+
+__all__ = ["shell"]
+
+
+@pytest.fixture
+def failed(shell: Shell) -> Shell:
+    """Six jobs: one is complete, three were divided by zero, one was reset, one has a pipeline of its own."""
+    shell.write("items.jsonl", 5, 0, 13, 0, 0)
+    shell("submit", "flows:orders", "--file", "items.jsonl")
+    shell("submit", "flows:sleepers", "1")
+    shell("worker", "flows:orders", "flows:sleepers", "--until-idle", "--concurrency", "1")
+    return shell
+
+
+@pytest.mark.req("FG-5.3")
+def test_the_dead_letters_of_a_pipeline_are_listed_newest_first(failed: Shell) -> None:
+    listed = failed.json("dlq", "list", "--pipeline", "orders")
+    shown = failed("dlq", "list", "--pipeline", "orders")
+
+    times = [each["last_failure_at"] for each in listed["letters"]]
+    assert len(times) == 4
+    assert times == sorted(times, reverse=True)
+    assert {each["pipeline"] for each in listed["letters"]} == {"orders"}
+    assert listed["next_cursor"] is None
+    assert "NETWORK_RESET" in shown.out
+    assert "more:" not in shown.err
+
+
+def test_a_list_of_letters_goes_on_where_the_last_page_ended(failed: Shell) -> None:
+    seen: list[int] = []
+    cursor: list[str] = []
+    for _ in range(3):
+        page = failed.json("dlq", "list", "-n", "2", *cursor)
+        seen += [each["id"] for each in page["letters"]]
+        cursor = ["--before", page["next_cursor"] or ""]
+
+    assert sorted(seen) == [1, 2, 3, 4, 5]
+    assert cursor == ["--before", ""]
+    assert "more: --before 1" in failed("dlq", "list", "-n", "2").err
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (["--code", "BUG_CODE"], 4),
+        (["--category", "network"], 1),
+        (["--stage", "halve"], 3),
+        (["--state", "open"], 5),
+        (["--state", "resolved"], 0),
+        (["--owner", "ann"], 0),
+        (["--key", "k"], 0),
+        (["--since", "2h"], 5),
+        (["--until", "2h"], 0),
+        (["--since", "2020-01-02T03:04", "--until", "2020-01-03"], 0),
+    ],
+)
+def test_letters_are_chosen_by_options(failed: Shell, options: list[str], count: int) -> None:
+    assert len(failed.json("dlq", "list", *options)["letters"]) == count
+    shown = failed("dlq", "list", *options)
+    assert ("no dead letter is like that" in shown.err) is (count == 0)
+
+
+def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
+    found = failed.json("dlq", "groups")
+    largest = found[0]
+    start = largest["fingerprint"].removeprefix("v1:")[:6]
+
+    of_group = failed.json("dlq", "list", "--group", start)
+    shown = failed("dlq", "groups", "--pipeline", "orders")
+    picture = failed("dlq", "groups", "-o", "svg")
+
+    assert sorted(each["letters"] for each in found) == [1, 1, 3]
+    assert (largest["pending"], largest["code"], largest["stages"]) == (3, "BUG_CODE", ["halve"])
+    assert (largest["diagnosis"], largest["trend"]["word"]) == ("code_defect", "rising")
+    assert len(largest["trend"]["hours"]) == 24
+    assert of_group["letters"][0]["id"] == largest["sample"]
+    assert len(of_group["letters"]) == 3
+    assert "division by zero" in shown.out
+    assert "rising" in shown.out
+    assert ET.fromstring(picture.out).tag.endswith("svg")
+    assert "no dead letter is like that" in failed("dlq", "groups", "--code", "NOT_FOUND").err
+
+
+def test_one_letter_is_shown_with_its_story(failed: Shell) -> None:
+    letter = failed.json("dlq", "list", "--code", "NETWORK_RESET")["letters"][0]["id"]
+
+    told = failed.json("dlq", "show", str(letter))
+    shown = failed("dlq", "show", str(letter)).out
+
+    assert (told["job"], told["code"], told["suggested_diagnosis"]) == (3, "NETWORK_RESET", "transient")
+    assert [each["outcome"] for each in told["attempts"]] == ["retry", "dead"]
+    assert told["job_facts"]["status"] == "failed"
+    assert "in fetch" in told["frames"]["own"][-1]
+    assert told["sanitized_context"]["stage"] == "fetch"
+    assert "1 frame of your code" in shown
+    assert shown.index("of your code") < shown.index("of libraries")
+    assert "Check that the host is up" in shown
+
+
+def test_edits_and_operations_are_shown_without_values(failed: Shell) -> None:
+    with connect(failed.folder / "redrive.db") as rd:
+        db = rd.store._db  # type: ignore[attr-defined]
+        db.execute(
+            "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 2, 'input', x'30', x'353535', 9.0, 'ann')"
+        )
+        db.execute(
+            "INSERT INTO operations (at, actor, verb, subject, reason) VALUES (9.0, 'ann', 'edit', 'letter 1', 'a slip')"
+        )
+
+    told, shown = failed.json("dlq", "show", "1"), failed("dlq", "show", "1").out
+
+    assert [(each["part"], each["actor"]) for each in told["edits"]] == [("input", "ann")]
+    assert "555" not in json.dumps(told["edits"])
+    assert [each["verb"] for each in told["operations"]] == ["edit"]
+    assert "a slip" in shown
+
+
+def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(failed: Shell) -> None:
+    with connect(failed.folder / "redrive.db") as rd:
+        db = rd.store._db  # type: ignore[attr-defined]
+        db.execute("UPDATE dead_letters SET state = 'replaying' WHERE job_id = 2")
+        db.execute(
+            "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL WHERE id = 2"
+        )
+    failed("worker", "flows:orders", "--until-idle")
+
+    told, shown = failed.json("job", "show", "2"), failed("job", "show", "2").out
+    letter = told["dead_letter"]["id"]
+
+    assert [(each["state"], each["verdict"]) for each in told["past_letters"]] == [("returned", "same")]
+    assert (told["dead_letter"]["state"], told["dead_letter"]["is_escalated"]) == ("open", True)
+    assert "is past: returned (same)" in shown
+    assert f"dead letter {letter} (open, escalated)" in shown
+    assert "open (escalated)" in failed("dlq", "list", "--state", "open").out
+    assert failed.json("dlq", "show", str(letter))["follows"] == told["past_letters"][0]["id"]
+    assert "It is escalated" in failed("job", "explain", "2").out
+
+
+def test_wrong_letters_groups_cursors_and_times_are_refused(failed: Shell) -> None:
+    wrong = {
+        ("show", "9"): (1, "Near it are: 4, 5"),
+        ("show", "900"): (1, "The last dead letter is 5"),
+        ("list", "--group", "zz"): (2, "Near it are: v1:"),
+        ("list", "--before", "yesterday"): (2, "must be the cursor of a page"),
+        ("list", "--since", "soon"): (2, "Give how long ago (30m, 2h, 7d)"),
+        ("list", "--state", "dead"): (2, "discarded"),
+        ("list", "--category", "odd"): (2, "rate_limit"),
+    }
+
+    for arguments, (code, words) in wrong.items():
+        ended = failed("dlq", *arguments)
+        assert (ended.code, words in ended.err) == (code, True), (arguments, ended.err)
+
+
+def test_a_job_is_explained_with_the_next_command_to_type(failed: Shell) -> None:
+    told = failed.json("job", "explain", "3")
+    shown = failed("job", "explain", "3").out
+
+    assert (told["status"], len(told["attempts"])) == ("failed", 2)
+    assert (
+        told["next_steps"][-1]
+        == f"Say what is wrong: redrive dlq triage {told['letter']} --diagnosis transient"
+    )
+    assert "That was taken for NETWORK_RESET (category network)" in shown
+    assert "would have gone on to stage 'halve'" in shown
+    assert "Nothing is to be done." in failed("job", "explain", "1").out
+    assert "Near it are" in failed("job", "explain", "8").err
+
+
+def test_a_job_has_a_timeline(failed: Shell) -> None:
+    told = failed.json("job", "timeline", "3")
+
+    assert [each["what"] for each in told] == ["queued", "processing", "retry", "processing", "failed"]
+    assert "exhausted" in failed("job", "timeline", "3").out
+    assert failed("job", "timeline", "99").code == 1
+
+
+@pytest.mark.req("FG-4.2")
+def test_retries_errors_and_stages_are_reported_as_table_json_and_picture(failed: Shell) -> None:
+    retries = failed.json("report", "retries", "--pipeline", "orders")
+    errors = failed.json("report", "errors", "--pipeline", "orders")
+    stages = failed.json("report", "stages", "--pipeline", "orders")
+
+    assert [(each["retries"], each["jobs"]) for each in retries] == [("0", 4), ("1", 1), ("2", 0), ("3+", 0)]
+    assert [(each["code"], each["failures"]) for each in errors] == [("BUG_CODE", 3), ("NETWORK_RESET", 2)]
+    assert [(each["stage"], each["attempts"], each["ok"]) for each in stages] == [
+        ("fetch", 6, 4),
+        ("halve", 4, 1),
+    ]
+    for name, word in (("retries", "80.0%"), ("errors", "60.0%"), ("stages", "25.0%")):
+        assert word in failed("report", name, "--pipeline", "orders").out
+        assert ET.fromstring(failed("report", name, "-o", "svg").out).tag.endswith("svg")
+
+
+def test_a_pipeline_and_a_run_are_accounted_for(failed: Shell) -> None:
+    failed("run", "start", "flows:orders", "items.jsonl")
+
+    of_pipeline = failed.json("report", "account", "--pipeline", "sleepers")
+    shown = failed("report", "account", "--pipeline", "orders")
+
+    assert (of_pipeline["total"], of_pipeline["dead"], of_pipeline["adds_up"]) == (1, 1, True)
+    assert "adds up" in shown.out
+    assert ET.fromstring(failed("report", "account", "-p", "orders", "-o", "svg").out) is not None
+    assert failed("report", "account").code == 2
+    assert "Did you mean orders?" in failed("report", "account", "-p", "order").err
+    assert failed("report", "account", "--run", "77").code == 1
+
+
+def test_an_account_that_does_not_add_up_ends_with_1(failed: Shell) -> None:
+    with connect(failed.folder / "redrive.db") as rd:
+        rd.store._db.execute("UPDATE tallies SET jobs = jobs + 1")  # type: ignore[attr-defined]
+
+    ended = failed("report", "account", "--pipeline", "sleepers")
+
+    assert ended.code == 1
+    assert "differ from the total by -1" in ended.err
+
+
+def test_a_shell_completes_groups_codes_and_stages(failed: Shell) -> None:
+    class Typed:
+        def __init__(self, database_url: str | None = None) -> None:
+            self.params = {"database_url": database_url}
+
+    group = failed.json("dlq", "groups")[0]["fingerprint"].removeprefix("v1:")
+
+    assert group in letter_options._groups(Typed())  # type: ignore[arg-type]
+    assert letter_options._codes(Typed()) == ["BUG_CODE", "NETWORK_RESET"]  # type: ignore[arg-type]
+    assert letter_options._stages(Typed()) == ["fetch", "halve", "later"]  # type: ignore[arg-type]
+    assert letter_options._codes(Typed("sqlite:///nowhere/at/all.db")) == []  # type: ignore[arg-type]
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    with virtual_time() as clock:
+        now = clock.wall()
+        for text, seconds in (
+            ("90s", 90),
+            ("5m", 300),
+            ("5 min", 300),
+            ("1.5h", 5400),
+            ("2d", 172800),
+            ("1w", 604800),
+        ):
+            assert instant_from(text, "--since") == pytest.approx(now - seconds)
+    assert instant_from("2026-01-02", "--since") == 1767312000.0
+    assert instant_from("2026-01-02T00:00+01:00", "--since") == 1767308400.0
+    assert instant_from(None, "--since") is None
+    for nonsense in ("", "2x", "-2h", "h", "tomorrow", "2026-13-01", "9999999999h"):
+        with pytest.raises(ConfigurationError, match="must be a time"):
+            instant_from(nonsense, "--since")

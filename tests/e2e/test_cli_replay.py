@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way back, as an operator goes it: see, judge, validate, replay, verify, close; and what is refused on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redrive import connect
+from tests.e2e.test_cli import Shell, shell
+
+__all__ = ["shell"]
+
+REVIEWS = """
+import os
+from pathlib import Path
+from redrive import Pipeline, RetryPolicy, stage
+from redrive.core.replay import ReplayRules
+
+def record(line: str) -> None:
+    with open("ledger", "a", encoding="utf-8") as file:
+        file.write(line + "\\n")
+
+@stage
+def fetch(change: dict[str, str]) -> str:
+    record(f"fetch {change['id']}")
+    return change["id"]
+
+@stage(retry=RetryPolicy(1))
+def llm(change: str) -> str:
+    record(f"llm {change}")
+    if not Path("fixed").exists() or change in Path("fixed").read_text(encoding="utf-8").split():
+        raise PermissionError(f"the key of {change} has expired, api_key={os.environ.get('MODEL_KEY', '')}")
+    return change
+
+@stage
+def notify(change: str) -> str:
+    record(f"notify {change}")
+    return change
+
+reviews = Pipeline("reviews", [fetch, llm, notify])
+samples = Pipeline("samples", [fetch, llm, notify], replay=ReplayRules(evidence="optional"))
+"""
+
+
+def ledger(shell: Shell) -> list[str]:
+    return (shell.folder / "ledger").read_text(encoding="utf-8").splitlines()
+
+
+def work(shell: Shell, pipeline: str = "reviews") -> None:
+    assert shell("worker", f"reviews_flow:{pipeline}", "--until-idle").code == 0
+
+
+def prepared(shell: Shell, pipeline: str, changes: int) -> Shell:
+    Path(shell.folder, "reviews_flow.py").write_text(REVIEWS, encoding="utf-8")
+    shell.write("items.jsonl", *(f'{{"id": "change-{place}"}}' for place in range(changes)))
+    shell("submit", f"reviews_flow:{pipeline}", "--file", "items.jsonl")
+    work(shell, pipeline)
+    return shell
+
+
+@pytest.fixture
+def failed(shell: Shell) -> Shell:
+    """Eight changes whose review failed because a key had expired."""
+    return prepared(shell, "reviews", 8)
+
+
+def made_ready(shell: Shell) -> None:
+    shell.json("dlq", "triage", "--pipeline", "reviews", "--diagnosis", "auth_config", "--yes")
+    shell.json(
+        "dlq",
+        "remediate",
+        "--pipeline",
+        "reviews",
+        "--evidence",
+        "the key was renewed, ticket 42",
+        "--safe",
+        "--yes",
+    )
+
+
+@pytest.mark.req("CR-5.1", "CR-5.2", "CR-5.3")
+def test_a_replay_needs_a_diagnosis_evidence_and_a_confirmation(failed: Shell) -> None:
+    refused = failed("replay", "start", "--pipeline", "reviews", "--yes")
+    retried = failed("job", "retry", "1", "--yes")
+    unconfirmed = failed("dlq", "remediate", "--pipeline", "reviews", "--evidence", "renewed", "--yes")
+    made_ready(failed)
+    letter = failed.json("dlq", "show", "1")
+
+    assert (refused.code, retried.code) == (1, 1)
+    assert "8 of 8 letters have no evidence" in refused.err
+    assert "redrive dlq remediate" in refused.err
+    assert "no evidence" in retried.err
+    assert unconfirmed.code == 2
+    assert letter["diagnosis"] == "auth_config"
+    assert letter["evidence"] == "the key was renewed, ticket 42"
+    assert letter["state"] == "ready"
+
+
+@pytest.mark.req("CR-5.4", "CR-5.5")
+def test_a_replay_goes_from_the_failed_stage_and_is_verified_and_closed(failed: Shell) -> None:
+    made_ready(failed)
+    failed.write("fixed")
+    before = len(ledger(failed))
+
+    checked = failed.json("dlq", "validate", "--pipeline", "reviews", "--target", "reviews_flow:reviews")
+    begun = failed.json(
+        "replay", "start", "--pipeline", "reviews", "--canary", "1,3", "--yes", "--reason", "renewed"
+    )
+    work(failed)
+    ended = failed.json("replay", "status", str(begun["id"]), "--follow")
+    closed = failed.json("replay", "close", str(begun["id"]), "--note", "eight reviews were sent")
+
+    assert (checked["letters"], checked["able"], checked["is_fine"]) == (8, 8, True)
+    assert (begun["status"], begun["letters"]) == ("stamping", 8)
+    assert begun["waits_for"] == "a worker that serves reviews"
+    assert (ended["status"], ended["recovered"], ended["verified"], ended["stages_done"]) == (
+        "done",
+        8,
+        8,
+        16,
+    )
+    assert closed["note"] == "eight reviews were sent"
+    again = ledger(failed)[before:]
+    assert sorted(again) == sorted(
+        f"{stage} change-{place}" for stage in ("llm", "notify") for place in range(8)
+    )
+    assert failed.json("stats") == {"complete": 8, "total": 8}
+    letter = failed.json("dlq", "show", "1")
+    assert (letter["state"], letter["verdict"]) == ("resolved", "completed")
+
+
+@pytest.mark.req("CR-5.4")
+def test_a_full_restart_happens_only_when_it_is_asked_for(failed: Shell) -> None:
+    made_ready(failed)
+    failed.write("fixed")
+    failed.json("job", "retry", "1", "--yes")
+    failed.json("job", "retry", "2", "--from-start", "--yes")
+    work(failed)
+
+    assert ledger(failed).count("fetch change-0") == 1
+    assert ledger(failed).count("fetch change-1") == 2
+
+
+@pytest.mark.req("CR-6.1")
+def test_a_replay_that_meets_the_same_permanent_failure_stops_and_is_escalated(failed: Shell) -> None:
+    made_ready(failed)
+    begun = failed.json("replay", "start", "--pipeline", "reviews", "--yes")
+    work(failed)
+    stopped = failed("replay", "status", str(begun["id"]), "--follow", "-o", "json")
+    report = stopped.json
+    listed = failed.json("dlq", "list", "--state", "open")
+
+    assert stopped.code == 3
+    assert (report["status"], report["failed_again_same"], report["waiting"]) == ("stopped", 1, 7)
+    assert [each["is_escalated"] for each in listed["letters"]] == [True]
+    assert failed.json("dlq", "show", str(listed["letters"][0]["id"]))["follows"] == 1
+    assert failed.json("stats") == {"failed": 8, "total": 8}
+
+
+@pytest.mark.req("FG-5.1", "FG-5.2")
+def test_the_dead_letters_of_one_stage_are_processed_again_with_the_fixed_stage(shell: Shell) -> None:
+    prepared(shell, "samples", 5)
+    letters = shell.json("dlq", "list", "--pipeline", "samples", "--stage", "llm")["letters"]
+    shell.write("fixed")
+    begun = shell.json("replay", "start", "--pipeline", "samples", "--stage", "llm", "--canary", "", "--yes")
+    work(shell, "samples")
+
+    assert {(each["stage"], each["code"]) for each in letters} == {("llm", "IO_DENIED")}
+    assert all(each["last_failure_at"] for each in letters)
+    report = shell.json("replay", "status", str(begun["id"]))
+    assert (report["recovered"], report["failed_again_same"], report["skipped"]) == (5, 0, 0)
+
+
+@pytest.mark.req("CR-4.1", "CR-4.2", "CR-4.3")
+def test_a_dead_letter_tells_everything_an_operator_needs_and_no_secret(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", "q8Zr4mN2vX7kP1sT")
+    prepared(shell, "reviews", 1)
+    shown = shell("dlq", "show", "1", "-o", "json")
+    letter = shown.json
+
+    assert {"error_class", "last_stack", "first_failure_at", "last_failure_at", "stage"} <= set(letter)
+    assert "in llm" in letter["last_stack"]
+    assert {"stage", "attempt", "http_status", "request_id", "input_sha256"} <= set(
+        letter["sanitized_context"]
+    )
+    everything = "".join(
+        shell(*command).out
+        for command in (
+            ("dlq", "show", "1"),
+            ("dlq", "list"),
+            ("dlq", "groups"),
+            ("dlq", "export"),
+            ("job", "explain", "1"),
+            ("job", "show", "1"),
+            ("events",),
+        )
+    )
+    assert "q8Zr4mN2vX7kP1sT" not in everything + shown.out
+
+
+def test_a_replay_is_paused_resumed_and_cancelled(shell: Shell) -> None:
+    prepared(shell, "samples", 4)
+    begun = shell.json("replay", "start", "--pipeline", "samples", "--yes")
+    early = shell("replay", "pause", str(begun["id"]))
+    work(shell, "samples")
+    resumed = shell.json("replay", "resume", str(begun["id"]))
+    paused = shell.json("replay", "pause", str(begun["id"]), "--reason", "lunch")
+    cancelled = shell.json("replay", "cancel", str(begun["id"]), "--yes")
+    listed = shell.json("replay", "list")
+
+    assert early.code == 1
+    assert "it is stamping and cannot be paused" in early.err
+    assert (resumed["status"], paused["status"], cancelled["status"]) == ("running", "paused", "cancelled")
+    assert cancelled["left_out"] == 3
+    assert [each["id"] for each in listed] == [begun["id"]]
+    assert "4 letters" not in shell("replay", "list").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--rate", "0"), "must be more than nothing"),
+        (("--rate", "ten"), "is no rate"),
+        (("--rate", "10/fortnight"), "is no rate"),
+        (("--canary", "5,1"), "must rise"),
+        (("--canary", "1,x"), "whole numbers"),
+        (("--group", "v1:nothing"), "group"),
+    ],
+)
+def test_a_replay_that_makes_no_sense_is_refused(shell: Shell, arguments: tuple[str, ...], told: str) -> None:
+    prepared(shell, "samples", 1)
+    choice = () if arguments[0] == "--group" else ("--pipeline", "samples")
+
+    refused = shell("replay", "start", *choice, *arguments, "--yes")
+
+    assert refused.code in {1, 2}
+    assert told in refused.err
+    assert shell.json("replay", "list") == []
+
+
+def test_a_replay_over_nothing_or_of_nobody_knows_what_is_refused(shell: Shell) -> None:
+    prepared(shell, "samples", 1)
+
+    assert "nothing to replay" in shell("replay", "start", "--pipeline", "reviews", "--yes").err
+    assert "which dead letters are meant" in shell("replay", "start", "--yes").err
+    assert "there is no replay 7" in shell("replay", "status", "7").err
+    assert "there is no job 99" in shell("job", "retry", "99", "--yes").err
+    no = shell("replay", "start", "--pipeline", "samples", stdin="n\n")
+    assert no.code == 1
+    assert shell.json("replay", "list") == []
+
+
+def test_two_operators_cannot_start_the_same_replay(shell: Shell) -> None:
+    prepared(shell, "samples", 3)
+    shell.json("replay", "start", "--pipeline", "samples", "--yes")
+
+    second = shell("replay", "start", "--pipeline", "samples", "--yes")
+
+    assert second.code == 1
+    assert "another replay of this pipeline is just taking its letters" in second.err
+
+
+def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
+    made_ready(failed)
+    failed("replay", "start", "--pipeline", "reviews", "--yes", "--actor", "ann", "--reason", "renewed")
+    with connect() as rd:
+        log = rd.store.query("operations", 10)
+
+    assert [(row[2], row[3], row[4], row[5]) for row in reversed(log)][-1] == (
+        "ann",
+        "replay",
+        "pipeline reviews",
+        "renewed",
+    )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns, edits, discards, cancellations and retries in a world of faults; and deliberate bugs that must be caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from redrive.engine import campaigns, releasing
+from redrive.engine.campaigns import Campaign, Campaigns, Options
+from redrive.ops import retrying
+from redrive.store import sqlite
+from redrive.store.protocol import Step
+
+from .replay_world import ReplayWorld, replay_breaches
+from .world import CALM, Faults, breaches
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_operators_do_every_letter_is_accounted_for(seed: int) -> None:
+    world = ReplayWorld(seed)
+    world.run()
+
+    assert breaches(world) + replay_breaches(world) == []
+
+
+def test_replays_bring_work_to_its_end() -> None:
+    world = ReplayWorld(3, faults=CALM)
+    world.run()
+
+    assert breaches(world) + replay_breaches(world) == []
+    assert world.store.read("SELECT count(*) FROM dead_letters WHERE verdict = 'completed'") != [(0,)]
+    assert world.store.read("SELECT count(*) FROM dead_letters WHERE state = 'returned'") != [(0,)]
+
+
+def released_in_two_steps(patch: pytest.MonkeyPatch) -> None:
+    plain = sqlite.SqliteStore.apply
+
+    def halved(self: sqlite.SqliteStore, *steps: Step) -> object:
+        if any(step.name == "take_letters" for step in steps):
+            # The jobs are on their way before their letters know.
+            jobs = [step for step in steps if step.name == "replay_jobs"]
+            plain(self, *jobs)
+            return plain(self, *(step for step in steps if step not in jobs and step.name != "take_letters"))
+        return plain(self, *steps)
+
+    patch.setattr(sqlite.SqliteStore, "apply", halved)
+
+
+def newcomers_are_taken(patch: pytest.MonkeyPatch) -> None:
+    plain = Campaigns._stamp
+
+    def greedy(self: Campaigns, campaign: Campaign, options: Options) -> float:
+        self._store.query("last_letter")
+        stamped = plain(self, campaign, options)
+        which = campaign.selection.stamp_row(is_evidence_optional=True)
+        self._store.apply(Step("stamp_letters", (campaign.id, campaign.cutoff, 10**9, *which)))
+        return stamped
+
+    def late(self: Campaigns, campaign: Campaign) -> float:
+        which = campaign.selection.stamp_row(is_evidence_optional=True)
+        self._store.apply(Step("stamp_letters", (campaign.id, campaign.cutoff, 10**9, *which)))
+        return release(self, campaign)
+
+    release = Campaigns._release
+    patch.setattr(Campaigns, "_stamp", greedy)
+    patch.setattr(Campaigns, "_release", late)
+
+
+def a_pause_is_overrun(patch: pytest.MonkeyPatch) -> None:
+    for name in ("turn_campaign", "live_campaigns"):
+        loose = sqlite._SQL[name].replace("AND status = 'running'", "")
+        loose = loose.replace(
+            "('stamping', 'running', 'cancelling')", "('stamping', 'running', 'cancelling', 'paused')"
+        )
+        assert loose != sqlite._SQL[name]
+        patch.setitem(sqlite._SQL, name, loose)
+
+
+def letters_are_not_closed(patch: pytest.MonkeyPatch) -> None:
+    plain = ReplayWorld.__post_init__
+
+    def careless(self: ReplayWorld) -> None:
+        plain(self)
+        with self.store._writing() as db:
+            db.execute("DROP TRIGGER jobs_replayed")
+
+    patch.setattr(ReplayWorld, "__post_init__", careless)
+
+
+def a_cancelled_campaign_keeps_its_letters(patch: pytest.MonkeyPatch) -> None:
+    end = sqlite._SQL["end_cancelled"]
+    patch.setitem(sqlite._SQL, "end_cancelled", end[: end.index("AND NOT EXISTS")])
+    keep = sqlite._SQL["unstamp_letters"].replace(
+        "SELECT id FROM", "SELECT id FROM (SELECT NULL AS id) WHERE 0 UNION SELECT 0 FROM"
+    )
+    patch.setitem(sqlite._SQL, "unstamp_letters", keep)
+
+
+def edits_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(releasing, "_edited", lambda *_args: [])
+
+
+def a_retry_leaves_its_letter_open(patch: pytest.MonkeyPatch) -> None:
+    plain = releasing.release_steps
+
+    def careless(*args: object, **kwargs: object) -> list[Step]:
+        return [step for step in plain(*args, **kwargs) if step.name != "take_letters"]  # type: ignore[arg-type]
+
+    patch.setattr(retrying, "release_steps", careless)
+
+
+def letters_that_wait_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(campaigns, "next_turn", lambda *_args, **_kwargs: campaigns.Finish())
+
+
+BUGS: list[tuple[Bug, Faults]] = [
+    (released_in_two_steps, CALM),
+    (newcomers_are_taken, CALM),
+    (a_pause_is_overrun, CALM),
+    (letters_are_not_closed, CALM),
+    (a_cancelled_campaign_keeps_its_letters, CALM),
+    (edits_are_forgotten, CALM),
+    (a_retry_leaves_its_letter_open, Faults()),
+    (letters_that_wait_are_forgotten, CALM),
+]
+
+
+@pytest.mark.parametrize(("bug", "faults"), BUGS, ids=[bug.__name__ for bug, _ in BUGS])
+def test_a_deliberate_bug_is_caught(bug: Bug, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+
+    for seed in range(12):
+        world = ReplayWorld(seed, faults=faults, patience=2_500)
+        world.run()
+        if breaches(world) + replay_breaches(world):
+            return
+    pytest.fail("no seed noticed the bug")

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explaining a job in plain words, from what is stored and nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redrive import Backoff, Breaker, Fail, Jitter, Pipeline, Redrive, RetryPolicy, Snooze, connect, stage
+from redrive.errors import JobNotFoundError
+from redrive.ops import breakers, inspect
+from redrive.ops.advice import next_steps, steps_for_letter
+from redrive.ops.explain import explain, timeline
+from redrive.ops.oversight import By
+from redrive.testing import VirtualClock, virtual_time
+
+STEADY = Backoff.fixed(1, jitter=Jitter.none())
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def failing(*errors: BaseException | None, name: str = "fetch", **options: object) -> object:
+    """Return a stage that raises these, one after the other, and then is done."""
+    left = list(errors)
+
+    def run(number: int) -> int:
+        error = left.pop(0) if left else None
+        if error is not None:
+            raise error
+        return number
+
+    return stage(name=name, **options)(run)  # type: ignore[call-overload]
+
+
+def worked(rd: Redrive, *stages: object) -> int:
+    flow = Pipeline("shop", list(stages))  # type: ignore[arg-type]
+    job = rd.submit(flow, 7)
+    rd.work([flow], until_idle=True)
+    return job.id
+
+
+def last(rd: Redrive, job: int) -> tuple[str | None, str | None]:
+    told = explain(rd.store, job).attempts[-1]
+    return told.reason, told.otherwise
+
+
+def test_a_spent_budget_is_told_attempt_by_attempt(rd: Redrive) -> None:
+    resets = [ConnectionResetError(104, "reset")] * 2
+    job = worked(rd, failing(*resets, retry=RetryPolicy(2, STEADY)), failing(name="store"))
+
+    told = explain(rd.store, job)
+
+    first, second = told.attempts
+    assert (told.status, told.letter) == ("failed", 1)
+    assert (first.code, first.category, first.reason, first.outcome) == (
+        "NETWORK_RESET",
+        "network",
+        "retryable",
+        "retry",
+    )
+    assert first.happened.startswith("Attempt 1 of stage 'fetch' ended after ")
+    assert first.matched == "That was taken for NETWORK_RESET (category network): The connection broke off."
+    assert "Why: the failure can heal, and attempts are left." in first.decided
+    assert (
+        "The policy said: attempt 1 of 2 failed with NETWORK_RESET: again in 1 s (backoff)." in first.decided
+    )
+    assert (
+        first.otherwise
+        == "Had NETWORK_RESET been permanent, the job would have become a dead letter at once."
+    )
+    assert (
+        second.otherwise == "Had one of its attempts succeeded, the job would have gone on to stage 'store'."
+    )
+    assert told.sentences[0] == "Job 1 of pipeline 'shop' is failed at stage 'fetch'."
+    assert told.sentences[-1] == "Say what is wrong: redrive dlq triage 1 --diagnosis transient"
+
+
+def test_the_last_stage_would_have_completed_the_job(rd: Redrive) -> None:
+    job = worked(rd, failing(ConnectionResetError(104, "reset"), retry=RetryPolicy(1, STEADY)))
+
+    assert last(rd, job) == (
+        "exhausted",
+        "Had one of its attempts succeeded, the job would have been complete.",
+    )
+
+
+def test_what_a_permanent_failure_cost_is_told_only_if_the_limit_is_on_record(rd: Redrive) -> None:
+    reset, bug = ConnectionResetError(104, "reset"), KeyError("x")
+    known = worked(rd, failing(reset, bug, retry=RetryPolicy(4, STEADY)))
+    unknown = worked(rd, failing(bug, retry=RetryPolicy(4, STEADY)))
+    too_late = worked(rd, failing(reset, bug, retry=RetryPolicy(2, STEADY)))
+
+    assert last(rd, known) == (
+        "permanent",
+        "Had BUG_CODE been retryable, the job would have been tried again; it would have had 2 more attempts.",
+    )
+    assert last(rd, too_late) == (
+        "permanent",
+        "Had BUG_CODE been retryable, nothing would have changed: it was the last attempt.",
+    )
+    assert last(rd, unknown) == (
+        "permanent",
+        "Had BUG_CODE been retryable, the job would have been tried again.",
+    )
+
+
+def test_a_code_with_a_limit_of_its_own_says_what_would_have_been_left(rd: Redrive) -> None:
+    resets = [ConnectionResetError(104, "reset")] * 3
+    policy = RetryPolicy(5, STEADY, per_code_max_attempts={"NETWORK_RESET": 2})
+    job = worked(rd, failing(*resets, retry=policy))
+
+    assert last(rd, job) == (
+        "code_exhausted",
+        "Without the limit NETWORK_RESET has of its own, the job would have had 3 more attempts.",
+    )
+
+
+def test_a_policy_that_gives_up_by_name_is_told(rd: Redrive) -> None:
+    policy = RetryPolicy(4, STEADY, give_up_on=["NETWORK_RESET"])
+    job = worked(rd, failing(ConnectionResetError(104, "reset"), retry=policy))
+
+    reason, otherwise = last(rd, job)
+
+    assert reason == "given_up"
+    assert otherwise is not None
+    assert "(the taxonomy counts it among those that can heal) among what it gives up on" in otherwise
+
+
+def test_a_code_of_ones_own_speaks_by_its_category(rd: Redrive) -> None:
+    job = worked(rd, failing(Fail("NO_STOCK", "sold out")))
+
+    told = explain(rd.store, job)
+
+    assert told.attempts[0].matched is not None
+    assert told.attempts[0].matched.startswith("That was taken for NO_STOCK (category ")
+    assert "the stage itself asked for it" in told.attempts[0].decided
+    assert told.attempts[0].otherwise is None
+
+
+def test_a_hold_says_what_a_closed_breaker_would_have_done(rd: Redrive, clock: VirtualClock) -> None:
+    held = failing(
+        *[ConnectionResetError(104, "reset")] * 2,
+        retry=RetryPolicy(5, STEADY),
+        breaker=Breaker("api", consecutive=1, open_for=60),
+    )
+    job = worked(rd, held)
+
+    told = explain(rd.store, job)
+
+    holds = [one for one in told.attempts if one.outcome == "hold"]
+    assert holds
+    assert holds[0].otherwise is not None
+    assert holds[0].otherwise.startswith("Had the breaker been closed")
+    assert told.status == "queued"
+    assert told.next_steps[0].startswith("It is held until what it depends on is back; it is due at ")
+    assert told.next_steps[1] == "See what holds it: redrive breaker list"
+
+
+def test_a_complete_job_needs_nothing(rd: Redrive) -> None:
+    told = explain(rd.store, worked(rd, failing()))
+
+    assert list(told.sentences)[::2] == ["Job 1 of pipeline 'shop' is complete.", "Nothing is to be done."]
+    assert told.attempts[0].happened.startswith("Attempt 1 of stage 'fetch' took ")
+    assert (told.attempts[0].matched, told.attempts[0].otherwise, told.letter) == (None, None, None)
+
+
+def test_a_job_that_waits_says_for_what(rd: Redrive, clock: VirtualClock) -> None:
+    flow = Pipeline("shop", [failing(Snooze(3600))])  # type: ignore[list-item]
+    job = rd.submit(flow, 1)
+    before = explain(rd.store, job.id)
+
+    assert before.attempts == []
+    assert before.next_steps[0].startswith("It waits for its turn; it is due at ")
+    facts = replace(job.facts, waiting="hold")
+    assert "redrive breaker list" in next_steps(facts, None)[1]
+    assert next_steps(replace(facts, waiting="odd"), None)[0].startswith("It waits (odd)")
+    assert "Worker w1 runs it" in next_steps(replace(facts, status="processing", worker="w1"), None)[0]
+
+
+def test_a_cancelled_job_is_explained(rd: Redrive) -> None:
+    job = rd.submit(Pipeline("shop", [failing()]), 1)  # type: ignore[list-item]
+    rd.cancel(job.id, reason="no longer wanted", actor="ann")
+
+    told = explain(rd.store, job.id)
+
+    assert told.next_steps == ["It was cancelled; submit it again if it is still wanted."]
+    assert [(moment.what, moment.actor, moment.told) for moment in timeline(rd.store, job.id)] == [
+        ("queued", None, None),
+        ("cancelled", None, None),
+        ("cancel", "ann", "no longer wanted"),
+    ]
+
+
+def test_each_state_of_a_letter_has_its_next_command(rd: Redrive) -> None:
+    job = worked(rd, failing(KeyError("x")))
+    (letter,) = inspect.story_of(rd.store, job).letters
+
+    assert steps_for_letter(letter)[-1] == "Say what is wrong: redrive dlq triage 1 --diagnosis code_defect"
+    assert "It is escalated" in steps_for_letter(replace(letter, is_escalated=True))[0]
+    assert "redrive dlq remediate 1" in steps_for_letter(replace(letter, state="triaged"))[0]
+    assert steps_for_letter(replace(letter, state="ready")) == ["Run it again: redrive job retry 1"]
+    assert "redrive dlq restore 1" in steps_for_letter(replace(letter, state="discarded"))[0]
+    assert "redrive replay status 4" in steps_for_letter(replace(letter, state="ready", campaign=4))[0]
+    assert steps_for_letter(replace(letter, state="returned")) == []
+
+
+def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redrive, tmp_path: Path) -> None:
+    flow = Pipeline("shop", [failing(KeyError("x"), KeyError("x"))])  # type: ignore[list-item]
+    job = rd.submit(flow, 1).id
+    rd.work([flow], until_idle=True)
+    with sqlite3.connect(tmp_path / "jobs.db") as db:
+        db.execute("UPDATE dead_letters SET state = 'replaying'")
+        db.execute(
+            "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL"
+        )
+    rd.work([flow], until_idle=True)
+
+    told = explain(rd.store, job)
+
+    assert (
+        "Dead letter 1 of round 1 is returned: its replay failed again with the same failure."
+        in told.sentences
+    )
+    assert told.letter == 2
+    assert told.next_steps[0].startswith("It is escalated")
+    assert "in round 2" in told.attempts[1].happened
+    story = inspect.story_of(rd.store, job)
+    assert [(letter.state, letter.is_live) for letter in story.letters] == [
+        ("returned", False),
+        ("open", True),
+    ]
+
+
+def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    job = worked(rd, failing(KeyError("x")))
+    clock.advance(5)
+    rd.store.apply(By("ann", "a slip").log("triage", "letter 1"))
+    clock.advance(5)
+    rd.store.apply(By("bob").log("retry", f"job {job}"), By("eve").log("retry", "job 99"))
+
+    moments = timeline(rd.store, job)
+
+    assert [moment.what for moment in moments] == [
+        "queued",
+        "processing",
+        "failed",
+        "triage (letter 1)",
+        "retry",
+    ]
+    assert [moment.at for moment in moments] == sorted(moment.at for moment in moments)
+    assert (moments[2].code, moments[2].told, moments[2].duration is not None) == (
+        "BUG_CODE",
+        "permanent",
+        True,
+    )
+    assert (moments[3].actor, moments[3].told) == ("ann", "a slip")
+
+
+def test_an_unknown_job_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
+    worked(rd, failing())
+
+    for ask in (explain, timeline):
+        with pytest.raises(JobNotFoundError) as refused:
+            ask(rd.store, 3)
+        assert "Near it are: 1" in refused.value.hint
+
+
+def test_an_isolated_breaker_holds_and_the_job_says_where_to_look(rd: Redrive, clock: VirtualClock) -> None:
+    guarded = failing(breaker=Breaker("api", consecutive=1, open_for=60))
+    flow = Pipeline("shop", [guarded])  # type: ignore[list-item]
+    job = rd.submit(flow, 1)
+    breakers.move(rd.store, "api", "isolate", By("ann"), is_new=True)
+    rd.work([flow], until_idle=True)
+
+    told = explain(rd.store, job.id)
+
+    assert (told.status, told.attempts) == ("queued", [])

@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Letters carried from one installation to another: redacted, each once, and replayed there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive.core.replay import ReplayRules
+from redrive.engine.releasing import candidate_of, obstacle_to, release_steps
+from redrive.engine.selection import LetterFilter
+from redrive.errors import ReplayRefusedError
+from redrive.ops import importing, inspect, judging
+from redrive.ops.erasing import erase
+from redrive.ops.exporting import export
+from redrive.ops.importing import import_letters
+from redrive.ops.mending import edit, value_for_edit
+from redrive.ops.oversight import By
+from redrive.ops.selecting import freeze
+from redrive.testing import virtual_time
+
+ANN = By("ann", "a test")
+ALL = LetterFilter()
+
+
+@stage
+def take(text: str) -> str:
+    return text
+
+
+@stage(retry=RetryPolicy(1))
+def check(text: str) -> str:
+    if text.startswith("bad"):
+        raise KeyError(text)
+    return text
+
+
+SHOP = Pipeline("shop", [take, check])
+OPEN_SHOP = Pipeline("shop", [take, check], replay=ReplayRules(export="include"))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Generator[Redrive]:
+    with virtual_time(), connect(tmp_path / "here.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "there.db") as opened:
+        yield opened
+
+
+def fail(rd: Redrive, *texts: str, pipeline: Pipeline = SHOP, **options: object) -> None:
+    for text in texts:
+        rd.submit(pipeline, text, **options)
+    rd.work([pipeline], until_idle=True)
+
+
+def lines(rd: Redrive, which: LetterFilter = ALL, **options: bool) -> list[bytes]:
+    return list(export(rd.store, which, **options))
+
+
+def changed(line: bytes, path: str, value: object) -> bytes:
+    told = json.loads(line)
+    *parents, last = path.split(".")
+    place = told
+    for parent in parents:
+        place = place[parent]
+    place[last] = value
+    return json.dumps(told).encode()
+
+
+def replay(rd: Redrive, *, from_start: bool = False) -> str:
+    candidate = candidate_of(rd.store.query("replay_candidates", "[1]", int(from_start))[0])
+    obstacle = obstacle_to(candidate, SHOP, from_start=from_start)
+    if obstacle is not None:
+        return obstacle.kind
+    first = rd.store.lanes("shop", ["take", "check"])[0] if from_start else None
+    assert rd.store.apply(*release_steps([candidate], campaign=None, first_lane=first, now=0.0)) is not None
+    rd.work([SHOP], until_idle=True)
+    return rd.store.read("SELECT status FROM jobs WHERE id = 1")[0][0]
+
+
+def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
+    fail(here, "bad token-of-mine", owner="ann", key="k1")
+    judging.triage(here.store, freeze(here.store, ALL), By("bob", "mail ann@example.com"), diagnosis="data")
+    judging.note(here.store, freeze(here.store, LetterFilter(ids=(1,))), ANN, text="seen")
+
+    (line,) = lines(here)
+
+    told = json.loads(line)
+    assert line.endswith(b"\n")
+    assert (told["redrive_export"], told["origin"]) == (1, here.store.query("installation")[0][0])
+    assert (told["letter"]["code"], told["letter"]["diagnosis"]) == ("BUG_CODE", "data")
+    assert (told["job"]["pipeline"], told["job"]["stage"], told["job"]["position"]) == ("shop", "check", 1)
+    assert (told["job"]["key"], told["job"]["owner"]) == ("k1", "ann")
+    assert [each["outcome"] for each in told["attempts"]] == ["ok", "dead"]
+    assert [each["verb"] for each in told["operations"]] == ["note"]
+    assert told["values"] is None
+    assert b"token-of-mine" not in line
+    assert b"example.com" not in line
+
+
+def test_names_that_are_personal_do_not_leave(here: Redrive) -> None:
+    fail(here, "bad", owner="ann@example.com", key="ann@example.com")
+
+    job = json.loads(lines(here)[0])["job"]
+
+    assert (job["key"], job["owner"]) == (None, None)
+
+
+def test_values_leave_only_where_the_code_says_so(here: Redrive) -> None:
+    fail(here, "bad")
+
+    with pytest.raises(ConfigurationError, match=r"ReplayRules\.export of shop does not let the values"):
+        export(here.store, ALL, with_values=True)
+    fail(here, "bad too", pipeline=OPEN_SHOP)
+
+    assert [json.loads(line)["values"] for line in lines(here, with_values=True)] == [
+        {"payload": "bad", "input": "bad"},
+        {"payload": "bad too", "input": "bad too"},
+    ]
+    assert all(json.loads(line)["values"] is None for line in lines(here))
+    erase(here.store, 1, ANN)
+    assert json.loads(lines(here, with_values=True)[0])["values"] is None
+
+
+def test_an_export_is_frozen_when_it_begins(here: Redrive) -> None:
+    fail(here, "bad", "bad")
+    begun = export(here.store, LetterFilter(pipeline="shop"))
+    fail(here, "bad")
+
+    assert [json.loads(line)["letter"]["id"] for line in begun] == [1, 2]
+
+
+def test_a_letter_is_brought_in_once_and_can_be_looked_at(here: Redrive, there: Redrive) -> None:
+    fail(here, "bad", "bad", owner="ann", key=None)
+    exported = lines(here)
+
+    first = import_letters(there.store, [*exported, exported[0], b"\n"], ANN)
+    second = import_letters(there.store, exported, ANN)
+
+    assert (first.made, first.known, first.refused) == (2, 1, [])
+    assert (second.made, second.known, second.refused) == (0, 2, [])
+    story = inspect.story_of(there.store, 1)
+    assert (story.facts.status, story.facts.stage, story.facts.owner) == ("failed", "check", "ann")
+    assert story.facts.error_code == "BUG_CODE"
+    assert story.letters[0].state == "open"
+    assert story.letters[0].context["imported"]["attempts"] == 2
+    assert freeze(there.store, ALL).by_state == {"open": 2}
+    assert inspect.counts(there.store)[("shop", "check")] == {"failed": 2}
+    log = there.store.read("SELECT verb, subject, letters FROM operations")
+    assert log == [("import", f"origin {json.loads(exported[0])['origin']}", 2)]
+
+
+def test_an_own_letter_that_is_still_here_is_known(here: Redrive) -> None:
+    fail(here, "bad")
+
+    assert import_letters(here.store, lines(here), ANN).known == 1
+    assert freeze(here.store, ALL).count == 1
+
+
+@pytest.mark.parametrize("text", ["bad", "bad " * 3_000])
+def test_a_letter_with_values_is_replayed_elsewhere(here: Redrive, there: Redrive, text: str) -> None:
+    fail(here, text, pipeline=OPEN_SHOP)
+    assert import_letters(there.store, lines(here, with_values=True), ANN).made == 1
+
+    edit(there.store, 1, ANN, value=b'"good"', pipeline=SHOP)
+
+    assert replay(there) == "complete"
+
+
+def test_input_and_payload_that_differ_are_both_brought_in(here: Redrive, there: Redrive) -> None:
+    fail(here, "bad", pipeline=OPEN_SHOP)
+    large = "good " * 2_000
+    (line,) = lines(here, with_values=True)
+    line = changed(changed(line, "values.input", large), "values.payload", large + "!")
+
+    assert import_letters(there.store, [line], ANN).made == 1
+
+    edit(there.store, 1, ANN, value=json.dumps(large + "?").encode(), pipeline=SHOP)
+    assert replay(there) == "complete"
+    assert there.job(1).result() == large + "?"
+
+
+@pytest.mark.parametrize("size", [4, 10_000])
+def test_a_letter_without_values_is_replayed_once_an_edit_supplies_them(
+    here: Redrive, there: Redrive, size: int
+) -> None:
+    fail(here, "bad")
+    import_letters(there.store, lines(here), ANN)
+    assert replay(there) == "erased"
+    assert value_for_edit(there.store, 1).raw == b"null"
+
+    with pytest.raises(ReplayRefusedError, match="it came without values"):
+        edit(there.store, 1, ANN, patch=b"[]")
+    edit(there.store, 1, ANN, value=json.dumps("g" * size).encode(), pipeline=SHOP)
+
+    assert there.store.read("SELECT erased_at FROM jobs") == [(None,)]
+    assert replay(there, from_start=True) == "erased"
+    assert replay(there) == "complete"
+    assert there.job(1).result() == "g" * size
+
+
+@pytest.mark.parametrize("size", [4, 10_000])
+def test_a_supplied_payload_is_replayed_from_the_start(here: Redrive, there: Redrive, size: int) -> None:
+    fail(here, "bad")
+    import_letters(there.store, lines(here), ANN)
+
+    edit(there.store, 1, ANN, part="payload", value=json.dumps("g" * size).encode(), pipeline=SHOP)
+
+    assert replay(there, from_start=True) == "complete"
+
+
+def test_what_was_erased_after_it_was_supplied_stays_erased(here: Redrive, there: Redrive) -> None:
+    fail(here, "bad")
+    import_letters(there.store, lines(here), ANN)
+    edit(there.store, 1, ANN, value=b'"good"')
+    erase(there.store, 1, ANN)
+
+    with pytest.raises(ReplayRefusedError, match="were erased"):
+        edit(there.store, 1, ANN, value=b'"good"')
+    assert replay(there) == "erased"
+
+
+def test_a_lane_that_is_there_keeps_its_place(here: Redrive, there: Redrive) -> None:
+    there.submit(SHOP, "good")
+    fail(here, "bad")
+
+    import_letters(there.store, [changed(lines(here)[0], "job.position", 0)], ANN)
+
+    assert there.store.read("SELECT stage, position FROM lanes ORDER BY id") == [("take", 0), ("check", 1)]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("redrive_export", 2, "its format is 2, and this redrive reads 1"),
+        ("origin", "../etc", "origin is not what it can be"),
+        ("letter.id", 0, "letter.id"),
+        ("letter.id", "x", "$.letter.id"),
+        ("letter.id", 2**63, "letter.id"),
+        ("letter.state", "resolved", "it is resolved there|the letter is resolved there"),
+        ("letter.fingerprint", "v1:" + "z" * 9, "letter.fingerprint"),
+        ("letter.code", "A B", "letter.code"),
+        ("letter.category", "weather", "letter.category"),
+        ("letter.last_failure_at", "2999-01-01T00:00:00Z", "letter.last_failure_at"),
+        ("letter.first_failure_at", "2020-01-01T00:00:00", "letter.first_failure_at"),
+        ("letter.context", [], "$.letter.context"),
+        ("job.pipeline", " ", "job.pipeline must be a name"),
+        ("job.stage", "s" * 500, "job.stage must be a name"),
+        ("job.priority", 10, "job.priority"),
+        ("job.position", -1, "job.position"),
+        ("job.created_at", 5, "$.job.created_at"),
+    ],
+)
+def test_a_wrong_line_is_refused_by_its_number_and_the_rest_goes_on(
+    here: Redrive, there: Redrive, path: str, value: object, words: str
+) -> None:
+    fail(here, "bad", "bad")
+    good, other = lines(here)
+
+    done = import_letters(there.store, [good, changed(other, path, value)], ANN)
+
+    ((number, why),) = done.refused
+    assert (done.made, number) == (1, 2)
+    assert any(word in why for word in words.split("|"))
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"garbage", b"\xff\xfe", b"{}", b"[]", b"[" * 100_000, b'{"redrive_export": 1']
+)
+def test_garbage_is_refused_by_its_number(there: Redrive, garbage: bytes) -> None:
+    done = import_letters(there.store, [b"\n", garbage], ANN)
+
+    assert (done.made, [number for number, _ in done.refused]) == (0, [2])
+    assert "it is no line of an export" in done.refused[0][1]
+
+
+def test_values_that_are_no_text_are_refused(here: Redrive, there: Redrive) -> None:
+    fail(here, "bad", pipeline=OPEN_SHOP)
+    line = lines(here, with_values=True)[0].replace(b'"input":"bad"', b'"input":"\xff"')
+
+    done = import_letters(there.store, [line], ANN)
+
+    assert (done.made, len(done.refused)) == (0, 1)
+
+
+def test_a_line_that_is_too_long_is_refused(there: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "LINE_MAX", 10)
+
+    assert "10 is the most" in import_letters(there.store, [b"x" * 11], ANN).refused[0][1]
+
+
+def test_what_others_wrote_is_redacted_again_and_cut(here: Redrive, there: Redrive) -> None:
+    fail(here, "bad", pipeline=OPEN_SHOP)
+    (line,) = lines(here, with_values=True)
+    for path, value in (
+        ("letter.message", "password=hunter2hunter2 " + "x" * 5_000),
+        ("letter.stack", "mail ann@example.com"),
+        ("letter.reason", "the value was a-value-of-theirs"),
+        ("letter.context", {"notes": "mail ann@example.com", "huge": "y" * 100}),
+        ("values.input", "a-value-of-theirs"),
+        ("job.key", "ann@example.com"),
+    ):
+        line = changed(line, path, value)
+
+    assert import_letters(there.store, [line], ANN).made == 1
+
+    stored = str(there.store.read("SELECT * FROM dead_letters")) + str(
+        there.store.read("SELECT error_message, key FROM jobs")
+    )
+    assert "hunter2" not in stored
+    assert "example.com" not in stored
+    assert "a-value-of-theirs" not in stored
+    assert len(there.store.read("SELECT message FROM dead_letters")[0][0]) <= 2_048
+
+
+def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) -> None:
+    fail(here, "bad")
+    line = changed(lines(here)[0], "letter.context", {"huge": ["y z"] * 40_000})
+
+    import_letters(there.store, [line], ANN)
+
+    assert list(inspect.story_of(there.store, 1).letters[0].context) == ["imported"]
+
+
+def test_what_the_store_does_not_take_is_refused_alone(
+    here: Redrive, there: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(here, "bad", "bad", "bad")
+    exported = lines(here)
+    import_letters(there.store, exported[:1], ANN)
+    monkeypatch.setattr(importing, "_is_known", lambda *_: False)
+
+    done = import_letters(there.store, exported, ANN)
+
+    assert (done.made, [number for number, _ in done.refused]) == (2, [1])
+    assert "the store refused it" in done.refused[0][1]
+    assert freeze(there.store, ALL).count == 3
+
+
+def test_a_long_import_goes_in_steps(here: Redrive, there: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(here, *["bad"] * 5)
+    monkeypatch.setattr(importing, "STEP", 2)
+
+    assert import_letters(there.store, lines(here), ANN).made == 5
+    assert [row[0] for row in there.store.read("SELECT letters FROM operations")] == [2, 2, 1]
+
+
+def test_a_letter_that_somebody_else_brings_in_at_the_same_time_is_known(
+    here: Redrive, there: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(here, "bad")
+    exported = lines(here)
+    asked = importing._is_known
+    answers: list[bool] = []
+
+    def late(*given: object) -> bool:
+        if not answers:
+            monkeypatch.setattr(importing, "_is_known", asked)
+            import_letters(there.store, exported, By("bob"))
+            monkeypatch.setattr(importing, "_is_known", late)
+        answers.append(bool(answers) and asked(*given))
+        return answers[-1]
+
+    monkeypatch.setattr(importing, "_is_known", late)
+    done = import_letters(there.store, exported, ANN)
+
+    assert (done.made, done.known, done.refused) == (0, 1, [])
+    assert freeze(there.store, ALL).count == 1
+
+
+def test_a_line_of_which_a_part_does_not_fit_is_refused(
+    here: Redrive, there: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(here, "bad")
+    monkeypatch.setattr(there.store, "apply", lambda *_: None)
+
+    assert "did not fit" in import_letters(there.store, lines(here), ANN).refused[0][1]

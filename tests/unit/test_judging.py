@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frozen sets of dead letters, and what people decide about them: exactly these, as the lifecycle allows, and on record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive.engine.selection import LetterFilter
+from redrive.errors import LetterNotFoundError, StoreUnavailableError
+from redrive.ops import judging, selecting
+from redrive.ops.judging import Judged
+from redrive.ops.oversight import By
+from redrive.ops.selecting import Selection, freeze, frozen_steps
+from redrive.store.protocol import Step
+from redrive.testing import VirtualClock, virtual_time
+
+ANN = By("ann", "a test")
+ALL = LetterFilter()
+
+
+@stage(retry=RetryPolicy(1))
+def fetch(number: int) -> int:
+    if number < 0:
+        raise ConnectionResetError(104, "reset")
+    return 10 // number
+
+
+SHOP = Pipeline("shop", [fetch])
+MILL = Pipeline("mill", [fetch])
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def fail(rd: Redrive, *numbers: int, pipeline: Pipeline = SHOP, **options: object) -> None:
+    for number in numbers:
+        rd.submit(pipeline, number, **options)
+    rd.work([pipeline], until_idle=True)
+
+
+def states(rd: Redrive) -> dict[int, str]:
+    return dict(rd.store.read("SELECT id, state FROM dead_letters ORDER BY id"))
+
+
+def letter(rd: Redrive, number: int = 1) -> dict[str, object]:
+    names = "state diagnosis evidence is_safe assignee campaign_id".split()
+    row = rd.store.read(f"SELECT {', '.join(names)} FROM dead_letters WHERE id = ?", (number,))[0]
+    return dict(zip(names, row, strict=True))
+
+
+def log(rd: Redrive) -> list[tuple[str, str, str | None, int]]:
+    return rd.store.read("SELECT verb, subject, reason, letters FROM operations ORDER BY id")
+
+
+def changes(rd: Redrive) -> list[dict[str, dict[str, object]]]:
+    return [json.loads(row[0]) for row in rd.store.read("SELECT change FROM operations ORDER BY id")]
+
+
+def only(rd: Redrive, *ids: int) -> Selection:
+    return freeze(rd.store, LetterFilter(ids=ids))
+
+
+def stamp(rd: Redrive, *ids: int) -> int:
+    """Let a campaign that waits take letters, as the engine does."""
+    row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0)
+    made = rd.store.apply(Step("add_campaign", row))[0][0][0]
+    for each in ids:
+        rd.store._db.execute("UPDATE dead_letters SET campaign_id = ? WHERE id = ?", (made, each))
+    return made
+
+
+def test_a_frozen_set_is_counted_exactly_by_state(rd: Redrive) -> None:
+    fail(rd, 0, 0, -1, 5)
+    fail(rd, 0, pipeline=MILL)
+    judging.discard(rd.store, only(rd, 2), ANN)
+
+    every = freeze(rd.store, ALL)
+    group = rd.store.read("SELECT fingerprint FROM dead_letters WHERE id = 1")[0][0]
+
+    assert (every.count, every.cutoff, every.by_state) == (4, 4, {"open": 3, "discarded": 1})
+    assert freeze(rd.store, LetterFilter(pipeline="mill")).count == 1
+    assert freeze(rd.store, LetterFilter(group=group, pipeline="shop")).by_state == {
+        "open": 1,
+        "discarded": 1,
+    }
+    assert freeze(rd.store, LetterFilter(code="NETWORK_RESET", state="open")).count == 1
+    assert freeze(rd.store, LetterFilter(stage="nowhere")).by_state == {}
+
+
+def test_any_filter_counts_what_it_then_walks_over(rd: Redrive, clock: VirtualClock) -> None:
+    fail(rd, 0, 0, owner="ann", key="k1")
+    clock.advance(100)
+    now = clock.wall()
+    fail(rd, -1, owner="ann")
+    fail(rd, 0, key="k2")
+
+    for which, ids in (
+        (LetterFilter(owner="ann"), [1, 2]),
+        (LetterFilter(owner="ann", code="NETWORK_RESET"), [2]),
+        (LetterFilter(owner="ann", since=now), [2]),
+        (LetterFilter(key="k1"), [1]),
+        (LetterFilter(key="k2", state="triaged"), []),
+        (LetterFilter(since=now), [2, 3]),
+        (LetterFilter(until=now, pipeline="shop"), [1]),
+        (LetterFilter(ids=(3, 1)), [1, 3]),
+        (LetterFilter(ids=(3, 1), owner="ann"), [1]),
+        (ALL, [1, 2, 3]),
+    ):
+        selection = freeze(rd.store, which)
+        assert [each for step in frozen_steps(rd.store, selection) for each in step] == ids
+        assert selection.count == len(ids)
+
+
+def test_newcomers_are_never_touched(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    selection = freeze(rd.store, LetterFilter(pipeline="shop"))
+    fail(rd, 0)
+
+    assert judging.discard(rd.store, selection, ANN) == Judged(changed=2, left={})
+    assert states(rd) == {1: "discarded", 2: "discarded", 3: "open"}
+
+
+def test_a_large_set_is_walked_in_small_transactions(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(rd, *[0] * 7)
+    monkeypatch.setattr(selecting, "WINDOW", 3)
+    assert list(frozen_steps(rd.store, freeze(rd.store, ALL), step=2)) == [[1, 2], [3], [4, 5], [6], [7]]
+
+    done = judging.note(rd.store, freeze(rd.store, ALL), ANN, text="seen")
+
+    assert done.changed == 7
+    assert log(rd) == [("note", "filter all", "seen", n) for n in (3, 3, 1)]
+
+
+def test_what_nobody_knows_is_refused_with_what_is_near(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+
+    with pytest.raises(LetterNotFoundError) as far:
+        only(rd, 1, 4)
+    assert "1, 2" in far.value.hint
+    for wrong in (0, -1, 2**70):
+        with pytest.raises(LetterNotFoundError):
+            only(rd, wrong)
+    with pytest.raises(ConfigurationError, match="open, triaged, ready"):
+        freeze(rd.store, LetterFilter(state="opened"))
+
+
+def test_triage_records_the_diagnosis_and_what_it_was_about(rd: Redrive) -> None:
+    fail(rd, 0)
+
+    assert judging.triage(rd.store, only(rd, 1), ANN, diagnosis="code_defect").changed == 1
+
+    assert (letter(rd)["state"], letter(rd)["diagnosis"]) == ("triaged", "code_defect")
+    assert log(rd) == [("triage", "letter 1", "a test", 1)]
+    (change,) = changes(rd)
+    assert change["after"] == {"state": "triaged", "diagnosis": "code_defect"}
+    assert (change["before"]["state"], change["before"]["stage"]) == ("open", "fetch")
+    assert change["before"]["error_class"] == "ZeroDivisionError"
+    assert change["before"]["reason"]
+
+
+def test_another_diagnosis_takes_the_evidence_back(rd: Redrive) -> None:
+    fail(rd, 0)
+    judging.remediate(rd.store, only(rd, 1), ANN, evidence="fixed", is_safe=True, diagnosis="data")
+
+    judging.triage(rd.store, only(rd, 1), ANN, diagnosis="transient")
+
+    assert letter(rd) == {
+        "state": "triaged",
+        "diagnosis": "transient",
+        "evidence": None,
+        "is_safe": 0,
+        "assignee": None,
+        "campaign_id": None,
+    }
+    assert changes(rd)[-1]["before"]["evidence"] == "fixed"
+
+
+def test_evidence_makes_triaged_letters_ready(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    judging.triage(rd.store, only(rd, 1), ANN, diagnosis="data")
+
+    done = judging.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence=" deployed 1.2 ", is_safe=True)
+
+    assert done == Judged(changed=1, left={"it is open: triage it first, or give a diagnosis as well": 1})
+    assert (letter(rd)["state"], letter(rd)["evidence"], letter(rd)["is_safe"]) == (
+        "ready",
+        "deployed 1.2",
+        1,
+    )
+    assert judging.remediate(rd.store, only(rd, 1), ANN, evidence="again", is_safe=True) == Judged(
+        changed=0, left={"it is ready": 1}
+    )
+
+
+def test_a_diagnosis_with_the_evidence_is_two_moves_on_record(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    judging.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
+    which = freeze(rd.store, LetterFilter(pipeline="shop"))
+
+    done = judging.remediate(rd.store, which, ANN, evidence="e", is_safe=True, diagnosis="transient")
+
+    assert done.changed == 2
+    assert states(rd) == {1: "ready", 2: "ready"}
+    assert [verb for verb, *_ in log(rd)][1:] == ["triage", "remediate"]
+    assert changes(rd)[1]["before"] == {"states": {"open": 1, "triaged": 1}}
+    assert changes(rd)[2]["before"] == {"states": {"triaged": 2}}
+    assert freeze(rd.store, ALL).by_state == {"ready": 2}
+
+
+@pytest.mark.parametrize("evidence", ["", "  \n", "x" * 8_193])
+def test_evidence_has_to_say_something(rd: Redrive, evidence: str) -> None:
+    fail(rd, 0)
+
+    with pytest.raises(ConfigurationError, match="evidence must say something"):
+        judging.remediate(rd.store, only(rd, 1), ANN, evidence=evidence, is_safe=True, diagnosis="data")
+    assert states(rd) == {1: "open"}
+    assert log(rd) == []
+
+
+def test_nobody_gets_ready_without_the_word_that_it_is_safe(rd: Redrive) -> None:
+    fail(rd, 0)
+
+    with pytest.raises(ConfigurationError, match="idempotent, or harmless"):
+        judging.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=False, diagnosis="data")
+    with pytest.raises(ConfigurationError, match="diagnosis must be transient or data"):
+        judging.triage(rd.store, only(rd, 1), ANN, diagnosis="bad luck")
+    assert states(rd) == {1: "open"}
+
+
+def test_what_people_write_is_redacted(rd: Redrive) -> None:
+    fail(rd, 0)
+    secret = "password=hunter2hunter2"
+
+    judging.remediate(
+        rd.store, only(rd, 1), By("ann", secret), evidence=secret, is_safe=True, diagnosis="data"
+    )
+    judging.note(rd.store, only(rd, 1), ANN, text=secret)
+
+    stored = str(rd.store.read("SELECT evidence FROM dead_letters")) + str(
+        rd.store.read("SELECT * FROM operations")
+    )
+    assert "hunter2" not in stored
+    assert stored.count("<redacted:password>") >= 4
+
+
+def test_discarding_and_restoring_begin_anew(rd: Redrive) -> None:
+    fail(rd, 0)
+    judging.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=True, diagnosis="data")
+
+    assert judging.restore(rd.store, only(rd, 1), ANN).left == {"it is ready": 1}
+    assert judging.discard(rd.store, only(rd, 1), ANN).changed == 1
+    assert judging.discard(rd.store, only(rd, 1), ANN).left == {"it is discarded": 1}
+    assert judging.restore(rd.store, only(rd, 1), ANN).changed == 1
+
+    assert (letter(rd)["state"], letter(rd)["diagnosis"], letter(rd)["is_safe"]) == ("open", None, 0)
+    assert [verb for verb, *_ in log(rd)] == ["triage", "remediate", "discard", "restore"]
+
+
+def test_a_letter_that_a_campaign_has_taken_keeps_its_diagnosis_but_may_be_discarded(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    judging.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence="e", is_safe=True, diagnosis="data")
+    campaign = stamp(rd, 1)
+
+    kept = judging.triage(rd.store, freeze(rd.store, ALL), ANN, diagnosis="transient")
+    gone = judging.discard(rd.store, only(rd, 1), ANN)
+
+    assert kept == Judged(changed=1, left={f"replay {campaign} has taken it": 1})
+    assert gone.changed == 1
+    assert letter(rd)["campaign_id"] is None
+    assert rd.store.query("campaign_skips", campaign) == [("it was discarded meanwhile", 1)]
+    assert rd.store.query("campaign_counts", campaign) == [("waiting", 0)]
+    assert freeze(rd.store, ALL).by_state == {"triaged": 1, "discarded": 1}
+
+
+def test_a_replaying_letter_cannot_be_discarded(rd: Redrive) -> None:
+    fail(rd, 0)
+    rd.store._db.execute("UPDATE dead_letters SET state = 'replaying'")
+
+    assert judging.discard(rd.store, only(rd, 1), ANN) == Judged(changed=0, left={"it is replaying": 1})
+    assert log(rd) == []
+
+
+def test_letters_are_given_to_somebody_and_taken_back(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+
+    judging.assign(rd.store, freeze(rd.store, LetterFilter(pipeline="shop")), ANN, assignee="bob")
+    assert letter(rd, 2)["assignee"] == "bob"
+    judging.assign(rd.store, only(rd, 2), ANN, assignee=None)
+
+    assert (letter(rd, 1)["assignee"], letter(rd, 2)["assignee"]) == ("bob", None)
+    assert log(rd)[0] == ("assign", "filter pipeline=shop", "a test", 2)
+    assert changes(rd)[1]["after"] == {"assignee": None}
+    with pytest.raises(ConfigurationError, match="assignee must say something"):
+        judging.assign(rd.store, only(rd, 2), ANN, assignee=" ")
+
+
+def test_an_act_on_a_group_is_logged_under_its_name(rd: Redrive) -> None:
+    fail(rd, 0)
+    group = rd.store.read("SELECT fingerprint FROM dead_letters")[0][0]
+
+    judging.note(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, text="seen")
+
+    assert log(rd) == [("note", f"group {group}", "seen", 1)]
+
+
+def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    which, asked = freeze(rd.store, ALL), rd.store.query
+    seen: list[str] = []
+
+    def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
+        found = asked(name, *parameters)
+        if name == "judged_letters" and name not in seen:
+            rd.store._db.execute("UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
+        seen.append(name)
+        return found
+
+    rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
+    done = judging.discard(rd.store, which, ANN)
+
+    assert done == Judged(changed=1, left={"it is replaying": 1})
+    assert log(rd)[0][3] == 1
+
+
+def test_letters_that_never_stand_still_are_given_up(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(rd, 0)
+    which = freeze(rd.store, ALL)
+    monkeypatch.setattr(rd.store, "apply", lambda *_: None)
+
+    with pytest.raises(StoreUnavailableError, match="20 times in a row"):
+        judging.discard(rd.store, which, ANN)
+
+
+def test_what_left_the_set_meanwhile_is_counted(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    which = freeze(rd.store, LetterFilter(state="open"))
+    judging.discard(rd.store, only(rd, 2), ANN)
+
+    assert judging.triage(rd.store, which, ANN, diagnosis="data") == Judged(
+        changed=1, left={"it was moved or pruned meanwhile": 1}
+    )
+
+
+def test_several_named_letters_are_logged_by_their_number(rd: Redrive) -> None:
+    fail(rd, 0, 0, 0)
+
+    judging.note(rd.store, only(rd, 1, 3), ANN, text="seen")
+
+    assert log(rd) == [("note", "filter ids=2 named", "seen", 2)]
+
+
+def test_closed_letters_need_nobody(rd: Redrive) -> None:
+    fail(rd, 0)
+    rd.store._db.execute("UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0")
+
+    assert judging.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {"it is resolved": 1}
+    assert judging.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {"it is resolved": 1}
+
+
+def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    which, asked = freeze(rd.store, ALL), rd.store.query
+
+    def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
+        if name == "judged_letters":
+            rd.store._db.execute("DELETE FROM dead_letters WHERE id = 2")
+        return asked(name, *parameters)
+
+    rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
+
+    assert judging.discard(rd.store, which, ANN) == Judged(changed=1, left={"it was pruned": 1})
+
+
+def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> None:
+    fail(rd, 0, 0)
+    which, asked = freeze(rd.store, LetterFilter(state="open")), rd.store.query
+
+    def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
+        if name == "judged_letters":
+            rd.store._db.execute("UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
+        return asked(name, *parameters)
+
+    rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
+
+    assert judging.discard(rd.store, which, ANN) == Judged(changed=1, left={"it is triaged by now": 1})

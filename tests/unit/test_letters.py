@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at dead letters: pages that join under any filter, groups by cause, one letter with its whole story."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive.core.diagnosis import Diagnosis, can_heal, remediation_hint, suggested_diagnosis
+from redrive.core.failure import Category
+from redrive.core.taxonomy import CODES
+from redrive.engine.selection import LetterFilter
+from redrive.errors import LetterNotFoundError
+from redrive.ops import letter_pages, letters
+from redrive.ops.letter_groups import known_codes, trend_of
+from redrive.ops.letter_pages import cursor_of, position_of
+from redrive.ops.letters import groups, known_letter, letter_story, list_letters, resolve_group
+from redrive.ops.oversight import By
+from redrive.ops.stacks import stack_of
+from redrive.testing import VirtualClock, virtual_time
+
+STATES = ("open", "triaged", "ready", "replaying", "resolved", "returned", "discarded")
+INSERT_GROUP = (
+    "INSERT INTO letter_groups (id, fingerprint, lane_id, code, category, error_class, first_at, last_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+CODES_USED = (("NETWORK_ERROR", "network"), ("AUTH_DENIED", "auth"), ("OWN_CODE", "validation"))
+
+
+@stage
+def fetch(number: int) -> int:
+    return 10 // number
+
+
+@stage
+def store(number: int) -> int:
+    raise KeyError(f"no {number}")
+
+
+SHOP = Pipeline("shop", [fetch, store])
+MALL = Pipeline("mall", [fetch])
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def fill(rd: Redrive, path: Path, count: int = 400) -> None:
+    """Put letters of every kind into the store, many of them at the same instant."""
+    drawn = random.Random(7)
+    lanes = [*rd.store.lanes("shop", ["fetch", "store"]), *rd.store.lanes("mall", ["fetch"])]
+    with sqlite3.connect(path / "jobs.db") as db:
+        pairs = list(itertools.product(lanes, CODES_USED, range(2)))
+        for group, (lane, (code, category), twin) in enumerate(pairs, 1):
+            row = (group, f"v1:{group // 2:02x}{twin}", lane, code, category, "E", 0.0, 99.0)
+            db.execute(INSERT_GROUP, row)
+        for letter in range(1, count + 1):
+            state = drawn.choices(STATES, [9, 3, 3, 1, 2, 2, 2])[0]
+            past = ("same", 1.0) if state in {"resolved", "returned"} else (None, None)
+            group = drawn.randrange(len(pairs)) + 1
+            lane, (code, category), _ = pairs[group - 1]
+            owner, key = drawn.choice([None, "ann", "bob"]), drawn.choice([None, "k1", "k2", "k3"])
+            db.execute(
+                "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at,"
+                " is_safe, evidence, verdict, closed_at, code, category, is_retryable, error_class, fingerprint, reason, message, context)"
+                " SELECT ?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9, ?10, ?11, 0, 'E', fingerprint, 'permanent', 'm',"
+                " x'7B7D' FROM letter_groups WHERE id = ?3",
+                (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past, code, category),
+            )
+
+
+def expected(rd: Redrive, which: LetterFilter) -> list[int]:
+    """The letters a filter means, found the slow way."""
+    rows = rd.store.read(  # type: ignore[attr-defined]  # the embedded store answers plain questions
+        "SELECT dead_letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at FROM dead_letters"
+        " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, dead_letters.id DESC"
+    )
+    names = "pipeline stage code category group state owner key".split()
+    wanted = {place: getattr(which, name) for place, name in enumerate(names, 1)}
+    return [
+        row[0]
+        for row in rows
+        if all(value is None or row[place] == value for place, value in wanted.items())
+        and (which.since is None or row[9] >= which.since)
+        and (which.until is None or row[9] < which.until)
+        and (which.ids is None or row[0] in which.ids)
+    ]
+
+
+def paged(rd: Redrive, which: LetterFilter, limit: int) -> list[int]:
+    seen: list[int] = []
+    before: str | None = None
+    while True:
+        page = list_letters(rd.store, which, before=before, limit=limit)
+        assert len(page.letters) <= limit
+        seen += [letter.id for letter in page.letters]
+        before = page.next_cursor
+        if before is None:
+            return seen
+
+
+FILTERS = [
+    LetterFilter(),
+    LetterFilter(pipeline="shop"),
+    LetterFilter(pipeline="nowhere"),
+    LetterFilter(stage="fetch"),
+    LetterFilter(code="OWN_CODE"),
+    LetterFilter(category="auth", pipeline="mall"),
+    LetterFilter(group="v1:021"),
+    LetterFilter(state="open"),
+    LetterFilter(state="returned", pipeline="shop"),
+    LetterFilter(since=10.0, until=20.0),
+    LetterFilter(since=10.0, until=20.0, code="AUTH_DENIED"),
+    LetterFilter(owner="ann"),
+    LetterFilter(owner="ann", key="k1"),
+    LetterFilter(key="k2", until=30.0),
+    LetterFilter(owner="bob", code="AUTH_DENIED", state="open"),
+    LetterFilter(key="k3", pipeline="shop", since=5.0),
+    LetterFilter(ids=(3, 7, 9, 200, 9_999)),
+    LetterFilter(ids=tuple(range(100)), state="open", owner="ann", pipeline="shop"),
+]
+
+
+@pytest.mark.parametrize("scan_max", [20_000, 8])
+@pytest.mark.parametrize("limit", [1, 7, 1_000])
+def test_pages_of_any_filter_join_without_gap_or_overlap(
+    rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, scan_max: int
+) -> None:
+    monkeypatch.setattr(letter_pages, "SCAN_MAX", scan_max)
+    fill(rd, tmp_path)
+
+    for which in FILTERS:
+        assert paged(rd, which, limit) == expected(rd, which), which
+
+
+def test_a_letter_that_comes_while_somebody_pages_is_on_no_later_page(rd: Redrive, tmp_path: Path) -> None:
+    fill(rd, tmp_path, 30)
+    first = list_letters(rd.store, LetterFilter(), limit=10)
+    with sqlite3.connect(tmp_path / "jobs.db") as db:
+        columns = "job_id, lane_id, group_id, round, state, code, category, is_retryable, error_class, fingerprint, reason, message"
+        rest = "context, first_failure_at"
+        db.execute(
+            f"INSERT INTO dead_letters ({columns}, {rest}, last_failure_at)"
+            f" SELECT 1000 + job_id, lane_id, group_id, round, 'open', {columns.partition('state, ')[2]}, {rest}, 1e6"
+            " FROM dead_letters WHERE id = 1"
+        )
+
+    second = list_letters(rd.store, LetterFilter(), before=first.next_cursor, limit=100)
+
+    assert len(second.letters) == 20
+    assert {each.id for each in first.letters}.isdisjoint(each.id for each in second.letters)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1.0", "nan_3", "inf_3", "1.0_-3", "1.0_x", f"1.0_{2**70}"])
+def test_what_is_no_cursor_is_refused(rd: Redrive, cursor: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be the cursor of a page"):
+        list_letters(rd.store, LetterFilter(), before=cursor)
+
+
+def test_a_cursor_gives_its_position_back_exactly() -> None:
+    position = (1794797432.0583222, 3)
+
+    assert position_of(cursor_of(position)) == position
+
+
+def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
+    """Every way to a page goes along an index; the sort of all letters would be a temporary tree over them."""
+    from redrive.store.queries import statements_of
+
+    for name, parameters in (
+        ("letters_by_time", 4),
+        ("letters_by_groups", 5),
+        ("owner_floor", 5),
+        ("letters_by_owner", 9),
+        ("key_floor", 5),
+        ("letters_by_key", 9),
+        ("letter_heads", 1),
+    ):
+        values = ("[]", *[1] * (parameters - 1))
+        plan = rd.store.read(f"EXPLAIN QUERY PLAN {statements_of('sqlite')[name]}", values)  # type: ignore[attr-defined]
+        steps = [str(row[3]) for row in plan]
+        assert not [step for step in steps if step.startswith("SCAN dead_letters")], name
+        assert [step for step in steps if "INDEX dead_letters_" in step], name
+
+
+def test_groups_put_letters_of_one_cause_together_over_pipelines(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit_many(SHOP, [0, 0, 1])
+    rd.submit(MALL, 0)
+    rd.work([SHOP, MALL], until_idle=True)
+
+    zero, missing = groups(rd.store, LetterFilter())
+
+    assert (zero.code, zero.category, zero.error_class) == ("BUG_CODE", "bug", "ZeroDivisionError")
+    assert (zero.pending, zero.letters, zero.states, zero.taken) == (3, 3, {"open": 3}, 0)
+    assert (zero.pipelines, zero.stages) == (["mall", "shop"], ["fetch"])
+    assert (zero.trend.hours[-1], sum(zero.trend.hours), zero.trend.word) == (3, 3, "rising")
+    assert (zero.message, zero.diagnosis) == ("integer division or modulo by zero", "code_defect")
+    assert zero.hint == CODES["BUG_CODE"].hint
+    assert zero.sample == list_letters(rd.store, LetterFilter(group=zero.fingerprint)).letters[0].id
+    assert zero.first_at <= zero.last_at
+    assert (missing.stages, missing.pending) == (["store"], 1)
+
+
+def test_groups_are_chosen_like_letters_and_count_all_their_states(rd: Redrive, tmp_path: Path) -> None:
+    fill(rd, tmp_path)
+
+    for which in FILTERS:
+        if which.owner or which.key or which.ids or which.since:
+            continue
+        rows = [known_letter(rd.store, letter) for letter in expected(rd, which)]
+        assert {group.fingerprint for group in groups(rd.store, which)} == {row.group for row in rows}
+    (one,) = groups(rd.store, LetterFilter(group="v1:021", state="open"))
+    assert one.letters == len(expected(rd, LetterFilter(group="v1:021")))
+    assert one.pending == sum(one.states.get(state, 0) for state in ("open", "triaged", "ready"))
+    pending = [group.pending for group in groups(rd.store, LetterFilter())]
+    assert pending == sorted(pending, reverse=True)
+    assert [group.pending for group in groups(rd.store, LetterFilter(), limit=3)] == pending[:3]
+    assert groups(rd.store, LetterFilter(since=1000.0)) == []
+    assert known_codes(rd.store) == ["AUTH_DENIED", "NETWORK_ERROR", "OWN_CODE"]
+
+
+@pytest.mark.parametrize("which", [LetterFilter(owner="ann"), LetterFilter(key="k"), LetterFilter(ids=(1,))])
+def test_groups_cannot_be_chosen_by_what_only_letters_know(rd: Redrive, which: LetterFilter) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be chosen by owner, key or ids"):
+        groups(rd.store, which)
+
+
+@pytest.mark.parametrize(
+    ("hours", "word"),
+    [
+        ([0] * 24, "quiet"),
+        ([0] * 23 + [1], "rising"),
+        ([4] + [0] * 23, "falling"),
+        ([2] * 24, "steady"),
+        ([2] * 12 + [3] * 12, "steady"),
+        ([2] * 12 + [4] * 12, "rising"),
+    ],
+)
+def test_a_trend_has_a_word(hours: list[int], word: str) -> None:
+    assert trend_of(hours).word == word
+
+
+def test_letters_of_yesterday_leave_the_trend(rd: Redrive, clock: VirtualClock) -> None:
+    rd.submit(MALL, 0)
+    rd.work([MALL], until_idle=True)
+    clock.advance(25 * 3600)
+
+    (group,) = groups(rd.store, LetterFilter())
+
+    assert (group.trend.word, sum(group.trend.hours), group.pending) == ("quiet", 0, 1)
+
+
+def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redrive, tmp_path: Path) -> None:
+    fill(rd, tmp_path)
+
+    assert resolve_group(rd.store, "021") == "v1:021"
+    assert resolve_group(rd.store, " V1:021 ") == "v1:021"
+    for given, words in (
+        ("02", "Give more of it: v1:020, v1:021"),
+        ("0f", "Near it are: v1:00"),
+        ("02é", "Near it are: v1:020, v1:021"),
+        ("", "Near it are: v1:00"),
+        ("v2:0", "Near it are: v1:00"),
+    ):
+        with pytest.raises(ConfigurationError) as refused:
+            resolve_group(rd.store, given)
+        assert words in refused.value.hint, given
+
+
+def test_without_any_letter_no_group_is_known(rd: Redrive) -> None:
+    assert groups(rd.store, LetterFilter()) == []
+    with pytest.raises(ConfigurationError, match="There is no dead letter in this database"):
+        resolve_group(rd.store, "0a")
+    with pytest.raises(LetterNotFoundError) as refused:
+        known_letter(rd.store, 1)
+    assert "There is no dead letter" in refused.value.hint
+
+
+def test_an_unknown_letter_is_refused_with_ids_that_are_near(rd: Redrive, tmp_path: Path) -> None:
+    fill(rd, tmp_path, 3)
+
+    for wrong, words in (
+        (5, "Near it are: 1, 2, 3"),
+        (-1, "Near it are: 1, 2, 3"),
+        (900, "The last dead letter is 3"),
+        (2**70, "The last dead letter is 3"),
+    ):
+        with pytest.raises(LetterNotFoundError) as refused:
+            letter_story(rd.store, wrong)
+        assert words in refused.value.hint
+
+
+def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: VirtualClock) -> None:
+    job = rd.submit(SHOP, 0, owner="ann", key="k-1")
+    rd.work([SHOP], until_idle=True)
+    group = known_letter(rd.store, 1).group
+    rd.store.apply(
+        By("bob", "looked at it").log("note", "letter 1"),
+        By("eve").log("note", "job 2"),
+        By("ann").log("triage", f"group {group}"),
+    )
+
+    story = letter_story(rd.store, 1)
+
+    assert (story.letter.job, story.letter.owner, story.letter.key) == (job.id, "ann", "k-1")
+    assert (story.letter.state, story.letter.follows, story.letter.followed_by) == ("open", None, None)
+    assert (story.suggested_diagnosis, story.hint) == ("code_defect", CODES["BUG_CODE"].hint)
+    assert story.facts is not None
+    assert story.facts.status == "failed"
+    assert [attempt["outcome"] for attempt in story.attempts] == ["dead"]
+    assert [(each.actor, each.subject) for each in story.operations] == [
+        ("bob", "letter 1"),
+        ("ann", f"group {group}"),
+    ]
+    assert (list(story.edits), story.letter.context["stage"]) == ([], "fetch")  # type: ignore[index]
+    assert len(story.stack.own) == 1
+    assert "in fetch" in story.stack.own[0]
+    assert story.stack.said == ["ZeroDivisionError: integer division or modulo by zero"]
+
+
+def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    rd.submit(MALL, 0)
+    rd.work([MALL], until_idle=True)
+    clock.advance(5)
+    rd.store.apply(By("ann").log("triage", f"group {known_letter(rd.store, 1).group}"))
+    clock.advance(5)
+    rd.submit(MALL, 0)
+    rd.work([MALL], until_idle=True)
+
+    assert [len(letter_story(rd.store, letter).operations) for letter in (1, 2)] == [1, 0]
+
+
+def test_edits_are_told_without_what_was_changed(rd: Redrive, tmp_path: Path, clock: VirtualClock) -> None:
+    rd.submit(SHOP, 0)
+    rd.work([SHOP], until_idle=True)
+    with sqlite3.connect(tmp_path / "jobs.db") as db:
+        db.execute(
+            "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 1, 'input', x'30', x'3132333435', 9.0, 'ann')"
+        )
+        db.execute("DELETE FROM jobs")
+
+    story = letter_story(rd.store, 1)
+
+    (edit,) = story.edits
+    assert (edit.part, edit.actor, edit.at.timestamp()) == ("input", "ann", 9.0)
+    assert story.facts is None
+    assert "12345" not in repr(story)
+
+
+def test_a_letter_names_the_one_it_follows_and_the_one_that_followed(rd: Redrive, tmp_path: Path) -> None:
+    rd.submit(MALL, 0)
+    rd.work([MALL], until_idle=True)
+    with sqlite3.connect(tmp_path / "jobs.db") as db:
+        db.execute("UPDATE dead_letters SET state = 'replaying'")
+        db.execute(
+            "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL"
+        )
+    rd.work([MALL], until_idle=True)
+
+    first, second = known_letter(rd.store, 1), known_letter(rd.store, 2)
+
+    assert (first.state, first.verdict, first.followed_by) == ("returned", "same", 2)
+    assert (second.state, second.follows, second.is_escalated) == ("open", 1, True)
+    assert [each.is_escalated for each in list_letters(rd.store, LetterFilter()).letters] == [True, False]
+
+
+def test_a_stack_puts_the_frames_of_ones_own_code_first() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/srv/app/flow.py", line 3, in fetch\n    ask()\n    ~~~^^\n'
+        '  File "/usr/lib/python3.11/socket.py", line 9, in connect\n    raise OSError\n'
+        "OSError: first\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "/srv/venv/lib/python3.11/site-packages/redrive/engine/runner.py", line 1, in call\n    fn()\n'
+        '  File "/srv/app/flow.py", line 5, in fetch\n    raise ValueError\n'
+        "  [Previous line repeated 3 more times]\n"
+        "ValueError: second\n"
+    )
+
+    stack = stack_of(text)
+
+    assert [frame.partition(", in ")[2][:5] for frame in stack.own] == ["fetch", "fetch"]
+    assert stack.own[1].endswith("more times]")
+    assert len(stack.library) == 2
+    assert stack.said == [
+        "OSError: first",
+        "During handling of the above exception, another exception occurred:",
+        "ValueError: second",
+    ]
+    assert stack_of("") == stack_of("\n")
+    assert stack_of("no stack at all").said == ["no stack at all"]
+
+
+def test_every_category_and_code_has_a_diagnosis_and_a_hint() -> None:
+    assert {suggested_diagnosis(category) for category in Category} == set(Diagnosis)
+    assert suggested_diagnosis("validation") is Diagnosis.DATA
+    assert suggested_diagnosis("bug", "CONFIG_INVALID") is Diagnosis.AUTH_CONFIG
+    assert suggested_diagnosis("auth", "OWN_CODE") is Diagnosis.AUTH_CONFIG
+    assert suggested_diagnosis("never heard of") is Diagnosis.CODE_DEFECT
+    assert all(remediation_hint(code.name, code.category) == code.hint for code in CODES.values())
+    assert "Correct the payload" in remediation_hint("OWN_CODE", "validation")
+    assert [can_heal(code) for code in ("NETWORK_ERROR", "BUG_CODE", "CONFLICT", "OWN_CODE")] == [
+        True,
+        False,
+        None,
+        None,
+    ]
+
+
+def test_everything_about_letters_is_found_in_one_module() -> None:
+    assert all(hasattr(letters, name) for name in letters.__all__)

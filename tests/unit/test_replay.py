@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a campaign does next, as a pure function of where its letters are."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.core.replay import (
+    CANARY,
+    WINDOW,
+    Counts,
+    Finish,
+    Plan,
+    Release,
+    ReplayRules,
+    Stop,
+    Turn,
+    Wait,
+    next_turn,
+    plan_of,
+)
+from redrive.errors import ConfigurationError
+
+PLAN = plan_of()
+NONE = Counts()
+NOW = 1_000.0
+
+
+def turn(counts: Counts, *, plan: Plan = PLAN, pardoned: Counts = NONE, next_at: float = NOW) -> Turn:
+    return next_turn(plan, counts, pardoned, next_at=next_at, now=NOW)
+
+
+def test_the_first_canary_goes_alone() -> None:
+    assert turn(Counts(waiting=500)) == Release(1, NOW)
+
+
+def test_a_step_waits_until_the_one_before_has_ended() -> None:
+    assert turn(Counts(waiting=499, replaying=1)) == Wait("1 of this step to end")
+    assert turn(Counts(waiting=499, completed=1)) == Release(5, NOW)
+    assert turn(Counts(waiting=494, completed=5, replaying=1)) == Wait("1 of this step to end")
+    assert turn(Counts(waiting=494, completed=6)) == Release(20, NOW)
+
+
+def test_a_step_that_was_released_in_part_is_released_on() -> None:
+    assert turn(Counts(waiting=497, completed=1, replaying=2)) == Release(3, NOW)
+
+
+def test_after_the_last_step_the_rest_goes_as_places_become_free() -> None:
+    released = sum(CANARY)
+    assert turn(Counts(waiting=90_000, completed=released)) == Release(WINDOW, NOW)
+    on_their_way = Counts(waiting=86_000, completed=released, replaying=WINDOW)
+    assert turn(on_their_way) == Wait(f"some of the {WINDOW} on their way to end")
+    assert turn(Counts(waiting=10, completed=released, replaying=WINDOW - 4)) == Release(4, NOW)
+    assert turn(Counts(waiting=2, completed=released, replaying=1_000)) == Release(2, NOW)
+
+
+def test_without_a_canary_all_go_at_once() -> None:
+    assert turn(Counts(waiting=50), plan=plan_of(())) == Release(50, NOW)
+
+
+def test_it_ends_when_nothing_waits_and_nothing_is_on_its_way() -> None:
+    assert turn(Counts(completed=3, replaying=2)) == Wait("the last 2 to end")
+    assert turn(Counts(completed=5)) == Finish()
+    assert turn(Counts()) == Finish()
+
+
+def test_a_cancelled_job_is_no_failure() -> None:
+    assert turn(Counts(waiting=9, cancelled=1)) == Release(5, NOW)
+
+
+def test_in_small_steps_one_old_failure_stops_it() -> None:
+    assert turn(Counts(waiting=499, same=1)) == Stop("1 of 1 failed again with the same failure")
+    assert turn(Counts(waiting=474, completed=25, same=1)) == Stop(
+        "1 of 26 failed again with the same failure"
+    )
+
+
+def test_in_larger_steps_more_than_two_in_a_hundred_stop_it() -> None:
+    fine = Counts(waiting=374, completed=123, replaying=1, same=2)
+    assert isinstance(turn(fine), Wait)
+    bad = Counts(waiting=374, completed=122, replaying=1, same=3)
+    assert turn(bad) == Stop("3 of 125 failed again with the same failure, more than 2%")
+
+
+def test_the_first_letter_of_a_large_step_does_not_decide_for_all_of_them() -> None:
+    assert isinstance(turn(Counts(waiting=374, completed=26, replaying=99, same=1)), Wait)
+
+
+def test_the_rest_is_judged_by_what_has_ended() -> None:
+    assert isinstance(turn(Counts(waiting=5_000, completed=9_800, replaying=WINDOW, same=200)), Wait)
+    assert isinstance(turn(Counts(waiting=5_000, completed=9_790, replaying=WINDOW, same=210)), Stop)
+
+
+def test_a_step_that_cured_nothing_stops_it_whatever_the_failure() -> None:
+    assert turn(Counts(waiting=9, other=1)) == Stop("none of 1 recovered; 1 failed with another failure")
+
+
+def test_another_failure_among_recovered_ones_does_not_stop_it() -> None:
+    assert turn(Counts(waiting=494, completed=5, other=1)) == Release(20, NOW)
+
+
+def test_what_was_pardoned_does_not_stop_it_again() -> None:
+    stopped = Counts(waiting=499, same=1)
+    assert turn(stopped, pardoned=stopped) == Release(5, NOW)
+    again = Counts(waiting=494, same=2, completed=4)
+    assert turn(again, pardoned=stopped) == Stop("1 of 5 failed again with the same failure")
+
+
+def test_a_rate_spreads_the_releases() -> None:
+    plan = plan_of((), 10)
+    assert turn(Counts(waiting=50), plan=plan) == Release(1, NOW + 0.1)
+    assert turn(Counts(waiting=50), plan=plan, next_at=NOW - 0.5) == Release(6, pytest.approx(NOW + 0.1))  # type: ignore[arg-type]
+    assert turn(Counts(waiting=50), plan=plan, next_at=NOW + 3) == Wait("the rate of 10 per second", NOW + 3)
+
+
+def test_a_rate_that_was_not_used_for_long_is_not_made_up_for() -> None:
+    assert turn(Counts(waiting=500), plan=plan_of((), 10), next_at=0.0) == Release(
+        11, pytest.approx(NOW + 0.1)
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("canary", [(0,), (-1, 5), (5, 5), (5, 1), (True,), (1.5,)])
+def test_a_canary_that_does_not_rise_is_refused(canary: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="canary"):
+        plan_of(canary)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_rate_of_nothing_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigurationError, match="rate"):
+        plan_of((), rate)
+
+
+@pytest.mark.parametrize(("field", "value"), [("evidence", "maybe"), ("export", "all")])
+def test_rules_in_unknown_words_are_refused(field: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"ReplayRules.{field}"):
+        ReplayRules(**{field: value})  # type: ignore[arg-type]
+
+
+@given(
+    canary=st.lists(st.integers(1, 200), max_size=5, unique=True).map(lambda sizes: tuple(sorted(sizes))),
+    letters=st.integers(0, 20_000),
+    fails=st.integers(0, 3),
+)
+def test_every_campaign_ends_or_stops_and_never_releases_more_than_its_step(
+    canary: tuple[int, ...], letters: int, fails: int
+) -> None:
+    plan, counts = plan_of(canary), Counts(waiting=letters)
+    bounds = [*accumulate(canary)]
+    for _ in range(10_000):
+        step = turn(counts, plan=plan)
+        if isinstance(step, Finish):
+            assert counts.waiting == counts.replaying == 0
+            return
+        if isinstance(step, Stop):
+            assert counts.same
+            return
+        if isinstance(step, Wait):
+            assert counts.replaying
+            same = min(fails, counts.replaying)
+            counts = Counts(
+                waiting=counts.waiting,
+                completed=counts.completed + counts.replaying - same,
+                same=counts.same + same,
+            )
+            continue
+        assert 0 < step.letters <= counts.waiting
+        released = counts.released + step.letters
+        assert not any(counts.released < bound < released for bound in bounds)
+        assert counts.replaying == 0 or counts.released not in bounds
+        counts = Counts(
+            waiting=counts.waiting - step.letters,
+            replaying=counts.replaying + step.letters,
+            completed=counts.completed,
+            same=counts.same,
+        )
+    raise AssertionError("it neither ended nor stopped")

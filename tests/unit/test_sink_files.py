@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of dead letters: whole files, one per letter, private, and never anywhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from redrive.errors import ConfigurationError
+from redrive.sinks import Files, SunkAttempt, SunkLetter
+from redrive.sinks import files as module
+from redrive.sinks.files import safe_name
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ATTEMPT = SunkAttempt(
+    dispatch=1, stage="fetch", round=1, attempt=1, outcome="dead", code="BUG_CODE", http_status=None,
+    started_at=AT, ended_at=AT,
+)  # fmt: skip
+LETTER = SunkLetter(
+    delivery="abc-7-1", sent_at=AT, letter_id=3, job_id=7, dispatch=1, pipeline="shop", stage="fetch", round=1, key="k", owner=None,
+    code="BUG_CODE", category="bug", is_retryable=False, error_class="KeyError", message="'x'", stack="Traceback",
+    fingerprint="v1:0123456789abcdef", reason="permanent", context={"attempt": 1}, first_failure_at=AT,
+    last_failure_at=AT, attempts=1, history=(ATTEMPT,), is_escalated=False, follows=None,
+)  # fmt: skip
+
+
+def letter(**changes: object) -> SunkLetter:
+    return msgspec.structs.replace(LETTER, **changes)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
+
+
+def test_a_letter_is_one_private_file_of_json(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "letters"
+    Files(folder).deliver(LETTER)
+
+    assert files_in(folder) == ["shop/fetch/7-1.json"]
+    file = folder / "shop/fetch/7-1.json"
+    told = json.loads(file.read_text(encoding="utf-8"))
+    assert (told["code"], told["history"][0]["outcome"], told["first_failure_at"]) == (
+        "BUG_CODE",
+        "dead",
+        "2026-01-02T03:04:05Z",
+    )
+    assert "payload" not in told
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for made in (file.parent, file.parent.parent, folder, folder.parent):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_the_same_letter_twice_is_one_file_and_a_payload_stands_in_it(tmp_path: Path) -> None:
+    sink = Files(tmp_path, payload="include")
+    sink.deliver(letter(payload={"a": 1}))
+    sink.deliver(letter(payload={"a": 1}))
+
+    (name,) = files_in(tmp_path)
+    assert json.loads((tmp_path / name).read_text(encoding="utf-8"))["payload"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc", "/etc/passwd", "..", ".", "a/../../b", "a\\..\\b", "a\0b", "~root", "-rf", ".hidden", "CON", "nul.txt",
+     "x" * 5000, "ü/ö", "a\nb", "C:\\x", "trailing.", " "],
+)  # fmt: skip
+@pytest.mark.parametrize("field", ["pipeline", "stage", "delivery", "key"])
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, field: str, name: str) -> None:
+    folder = tmp_path / "letters"
+    Files(folder, layout="{pipeline}/{stage}/{delivery}-{key}.json").deliver(
+        letter(**{field: name, "message": ""})
+    )
+
+    (written,) = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert written.is_relative_to(folder)
+    assert len(written.relative_to(folder).parts) == 3
+    assert all(
+        set(part) <= set(module.string.ascii_letters + "0123456789._-~")
+        for part in written.relative_to(folder).parts
+    )
+    assert files_in(tmp_path) == [str(written.relative_to(tmp_path))]
+
+
+def test_names_that_would_look_alike_stay_two() -> None:
+    names = [
+        "a/b",
+        "a_b",
+        "a\\b",
+        "a:b",
+        "x" * 200,
+        "x" * 201,
+        "CON",
+        "con",
+        "",
+        ".",
+        "..",
+        "a.",
+        "a",
+        "\ud800",
+    ]
+
+    assert len({safe_name(name) for name in names}) == len(names)
+    assert safe_name("7-1.json") == "7-1.json"
+    assert safe_name("a b.json").endswith(".json")
+
+
+@pytest.mark.parametrize("path", ["../out.json", "/out.json", "a/../../out.json", "", "///", "./."])
+def test_a_function_may_say_where_but_not_outside(tmp_path: Path, path: str) -> None:
+    folder = tmp_path / "letters"
+    Files(folder, layout=lambda _letter: path).deliver(LETTER)
+
+    (written,) = files_in(tmp_path)
+    assert written.startswith("letters/")
+
+
+def test_a_layout_can_be_that_of_another_system(tmp_path: Path) -> None:
+    Files(tmp_path, layout=lambda one: f"{one.stage}/dlq_{one.letter_id}.json").deliver(LETTER)
+
+    assert files_in(tmp_path) == ["fetch/dlq_3.json"]
+
+
+def test_no_letter_takes_the_place_of_another_or_of_a_file_that_is_none(tmp_path: Path) -> None:
+    sink = Files(tmp_path, layout="{job_id}.json")
+    (tmp_path / "8.json").write_text("mine", encoding="utf-8")
+    sink.deliver(LETTER)
+    second = letter(delivery="abc-7-2", round=2)
+    sink.deliver(second)
+    sink.deliver(second)
+    sink.deliver(LETTER)
+    sink.deliver(letter(job_id=8, delivery="abc-8-1"))
+
+    assert len(files_in(tmp_path)) == 4
+    assert (tmp_path / "8.json").read_text(encoding="utf-8") == "mine"
+    assert json.loads((tmp_path / "7.json").read_text(encoding="utf-8"))["round"] == 1
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Files(tmp_path)
+    sink.deliver(LETTER)
+
+    def broken(_file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", broken)
+    with pytest.raises(OSError, match="No space"):
+        sink.deliver(letter(message="new"))
+
+    assert files_in(tmp_path) == ["shop/fetch/7-1.json"]
+    assert json.loads((tmp_path / "shop/fetch/7-1.json").read_text(encoding="utf-8"))["message"] == "'x'"
+
+
+def test_a_file_and_its_folder_are_durable_before_it_counts_as_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop/fetch").mkdir(parents=True)
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(
+        module.os,
+        "fsync",
+        lambda file: (
+            steps.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file"),
+            fsync(file),
+        ),
+    )
+    monkeypatch.setattr(Path, "replace", lambda self, target: (steps.append("move"), replace(self, target)))
+    Files(tmp_path).deliver(LETTER)
+
+    assert steps == ["file", "move", "folder"]
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    (folder / "shop").symlink_to(outside)
+
+    with pytest.raises(NotADirectoryError, match="symbolic link"):
+        Files(folder).deliver(LETTER)
+    assert list(outside.iterdir()) == []
+
+
+def test_many_threads_write_the_same_and_other_letters_at_once(tmp_path: Path) -> None:
+    sink = Files(tmp_path)
+    letters = [letter(job_id=number, delivery=f"abc-{number}-1") for number in range(20)] * 4
+    threads = [threading.Thread(target=sink.deliver, args=(each,)) for each in letters]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(files_in(tmp_path)) == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"layout": "{pipeline}.json"}, "must hold one of"),
+        ({"layout": "{message}/{job_id}"}, "may hold, in plain braces"),
+        ({"layout": "{job_id.__class__}"}, "may hold, in plain braces"),
+        ({"layout": "{job_id!r}"}, "may hold, in plain braces"),
+        ({"layout": "{job_id:>9}"}, "may hold, in plain braces"),
+        ({"layout": "{job_id"}, "may hold, in plain braces"),
+        ({"layout": "{}"}, "may hold, in plain braces"),
+        ({"layout": 3}, "must be a text or a function"),
+        ({"payload": "yes"}, "must be exclude or include"),
+    ],
+)
+def test_what_can_not_work_is_refused_when_it_is_made(
+    tmp_path: Path, options: dict[str, object], rule: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=rule):
+        Files(tmp_path, **options)  # type: ignore[arg-type]
+
+
+def test_a_sink_says_what_it_is(tmp_path: Path) -> None:
+    assert repr(Files("x", name="mine")) == "Files('x', name='mine', payload='exclude')"
