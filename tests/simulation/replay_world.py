@@ -80,6 +80,7 @@ class ReplayWorld(World):
             clock,
             name=lambda: worker.name,
             ask_store=store.elsewhere,
+            on_release=worker.look,
         )
         return [campaigns.run()]
 
@@ -95,7 +96,7 @@ class ReplayWorld(World):
                 act()
             except RedriveError:
                 continue
-        for _ in range(100):
+        for _ in range(60):
             await clock.asleep(10)
             live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL")
             for campaign, status in live:

@@ -133,8 +133,8 @@ BUGS: list[tuple[Bug, Faults]] = [
 def test_a_deliberate_bug_is_caught(bug: Bug, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
 
-    for seed in range(12):
-        world = ReplayWorld(seed, faults=faults, patience=2_500)
+    for seed in range(30):
+        world = ReplayWorld(seed, faults=faults, patience=1_500)
         world.run()
         if breaches(world) + replay_breaches(world):
             return

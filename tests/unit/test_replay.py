@@ -95,8 +95,13 @@ def test_the_rest_is_judged_by_what_has_ended() -> None:
     assert isinstance(turn(Counts(waiting=5_000, completed=9_790, replaying=WINDOW, same=210)), Stop)
 
 
-def test_a_step_that_cured_nothing_stops_it_whatever_the_failure() -> None:
-    assert turn(Counts(waiting=9, other=1)) == Stop("none of 1 recovered; 1 failed with another failure")
+def test_when_most_of_it_fails_it_stops_whatever_the_failure() -> None:
+    assert turn(Counts(waiting=9, other=1)) == Stop("1 of 1 failed again, 1 of them with another failure")
+    after_one = Counts(waiting=494, completed=1, other=5)
+    assert turn(after_one) == Stop("5 of 6 failed again, 5 of them with another failure")
+    assert isinstance(turn(Counts(waiting=494, completed=1, other=4, replaying=1)), Wait)
+    rest = Counts(waiting=9_000, completed=126, replaying=WINDOW, other=127)
+    assert isinstance(turn(rest), Stop)
 
 
 def test_another_failure_among_recovered_ones_does_not_stop_it() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive demo`: a few thousand jobs against an upstream that misbehaves, with a worker that is killed in the middle.
+"""`redrive demo`: jobs against an upstream that misbehaves, with a worker that is killed in the middle; then some are brought back.
 
-Everything is real: an HTTP server on loopback, workers in processes of their own, kill -9, a store on disk. Nothing is scripted
-on our side but the order of the scenes; every figure shown is read from the store, or from the upstream's ledger.
+Everything is real: an HTTP server on loopback, workers and commands in processes of their own, kill -9, a store on disk. Nothing
+is scripted on our side but the order of the scenes; every figure shown is read from the store, or from the upstream's ledger.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from redrive.cli.demo_account import Account, account_of, show
+from redrive.cli.demo_account import Account, account_of, compare, show
+from redrive.cli.demo_back import WayBack, pending
 from redrive.cli.demo_crew import Crew, Scenes
 from redrive.cli.demo_flow import OPENS_AFTER, Article, flow
+from redrive.cli.demo_shell import Shell
 from redrive.cli.demo_view import View
 from redrive.cli.demo_watch import Watch
 from redrive.cli.flaky import GOOD_KEY, WRONG_KEY, FlakyUpstream, Outage, trouble_of
-from redrive.engine.client import connect
+from redrive.client import Redrive, connect
 from redrive.errors import ConfigurationError
 
 JOBS: Final = 3_000
@@ -55,7 +57,7 @@ def demo(
         str | None, typer.Option("--database-url", help="Keep the jobs there, to look at them afterwards.")
     ] = None,
 ) -> None:
-    """Run jobs against a misbehaving upstream on this machine, kill the worker in the middle, and account for every job."""
+    """Run jobs against a misbehaving upstream, kill the worker in the middle, account for every job, and bring failed ones back."""
     script = Script(
         jobs=jobs or (FAST_JOBS if fast else JOBS),
         seed=seed,
@@ -68,7 +70,7 @@ def demo(
 
 
 def play(console: Console, script: Script) -> Account:
-    """Play the demo on this console, and return the account of every job."""
+    """Play the demo on this console, and return the last account of every job."""
     refusals_min = min(2 * OPENS_AFTER, script.jobs // 10)
     outage = Outage(int(script.jobs * OUTAGE_AT), script.outage_seconds, refusals_min)
     with ExitStack() as stack:
@@ -77,32 +79,70 @@ def play(console: Console, script: Script) -> Account:
         database = script.database or str(folder / "demo.db")
         rd = stack.enter_context(connect(database))
         watch = Watch.over(rd, script.jobs)
-        _refuse_leftovers(watch)
+        _refuse_leftovers(rd, watch)
         view = View(console, plain=script.is_plain or not console.is_terminal)
         view.tell(f"a misbehaving upstream listens on {upstream.url}; the jobs live in {database}")
         ids = rd.submit_many(flow, _articles(script, upstream.url))
         view.tell(f"{len(ids)} jobs are submitted: fetch -> llm -> notify")
-        with closing(Crew(database, folder / "workers.log")) as crew, view.showing():
+        crew = stack.enter_context(closing(Crew(database, folder / "workers.log")))
+        with view.showing():
             complaint = Scenes(watch, view, crew, upstream).play()
         account = account_of(rd, ids, upstream.ledger.notified)
-        if complaint:
-            account.complaints.insert(0, complaint)
-        show(console, account)
+        _show(console, account, complaint)
+        refused = [job for number, job in enumerate(ids) if _is_refused(number, script)]
+        if account.complaints:
+            return account
+        if not refused:
+            view.tell("no key was refused among so few jobs: play it with more to see the way back")
+            return account
+        complaint = WayBack(rd, view, Shell(console, database), crew, upstream, refused).play()
+        before, account = account, account_of(rd, ids, upstream.ledger.notified, recovered=refused)
+        compare(before, account)
+        _show(console, account, complaint or _miscount(watch))
+        view.tell(_how_to_go_on(script))
         return account
+
+
+def _show(console: Console, account: Account, complaint: str | None) -> None:
+    """Show an account, with what went wrong with the demo itself on top of what the account finds."""
+    if complaint:
+        account.complaints.insert(0, complaint)
+    show(console, account)
+
+
+def _miscount(watch: Watch) -> str | None:
+    """Say whether the store's own count of the jobs has changed on the way back."""
+    watch.look()
+    counted = watch.counts.total()
+    return None if counted == watch.total else f"the store counts {counted} jobs instead of {watch.total}"
+
+
+def _how_to_go_on(script: Script) -> str:
+    if script.database is None:
+        return "to look around: redrive demo --database-url demo.db keeps the jobs"
+    return (
+        f"the jobs are kept in {script.database}: look, triage, edit; "
+        "their upstream ends here, so that a replay would find nobody"
+    )
 
 
 def _articles(script: Script, url: str) -> Iterator[Article]:
     for number in range(script.jobs):
-        is_wrong = trouble_of(number, script.seed) == "wrong key"
-        yield Article(number, url, WRONG_KEY if is_wrong else GOOD_KEY)
+        yield Article(number, url, WRONG_KEY if _is_refused(number, script) else GOOD_KEY)
 
 
-def _refuse_leftovers(watch: Watch) -> None:
+def _is_refused(number: int, script: Script) -> bool:
+    return trouble_of(number, script.seed) == "wrong key"
+
+
+def _refuse_leftovers(rd: Redrive, watch: Watch) -> None:
     left = sum(count for (_, status), count in watch.before.items() if status in {"queued", "processing"})
-    if left:
+    group = pending(rd)
+    letters = 0 if group is None else group.pending
+    if left or letters:
         raise ConfigurationError(
             field="--database-url",
-            value=f"{left} open jobs of an earlier demo",
-            rule="must hold no open jobs of the demo",
+            value=f"{left} open jobs and {letters} refused ones of an earlier demo",
+            rule="must hold no open jobs of the demo, and none whose key was refused",
             fix="Their upstream is gone: name another file.",
         )

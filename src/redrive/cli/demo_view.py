@@ -43,13 +43,17 @@ class View:
         """Announce something; it stays on the screen, above the picture."""
         self._console.print(Text(f"* {sentence}", style=style), soft_wrap=True)
 
+    def say(self, line: str) -> None:
+        """Show a plain line."""
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
     def show(self, watch: Watch) -> None:
         """Show how the jobs stand."""
         if self._live is not None:
             self._live.update(picture(watch), refresh=True)
         elif self._shown_at is None or watch.elapsed - self._shown_at >= LINE_SECONDS:
             self._shown_at = watch.elapsed
-            self._console.print(line_of(watch), soft_wrap=True, highlight=False)
+            self.say(line_of(watch))
 
 
 def line_of(watch: Watch) -> str:

@@ -14,8 +14,8 @@ from typing import Final, cast
 import msgspec
 
 from redrive.cli.demo_flow import MODEL, flow
+from redrive.client import Redrive
 from redrive.core.breaker_state import BreakerState, Phase
-from redrive.engine.client import Redrive
 from redrive.engine.runtime import CURRENT
 
 EVENTS_MAX: Final = 5_000

@@ -2,8 +2,8 @@
 """The demo's dependency: an HTTP server on loopback that misbehaves, the same way for the same seed.
 
 What goes wrong with an article follows from its number; the outage of the model starts after a share of the calls and lasts until
-it was felt. The server keeps the ledger of what took effect, against which the demo checks the engine's own account. Only for the
-demo: it listens on loopback, on a port the system picks.
+it was felt; a revoked key is refused until it is let in. The server keeps the ledger of what took effect, against which the demo
+checks the engine's own account. Only for the demo: it listens on loopback, on a port the system picks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ WRONG_KEY: Final = "sk-demo-revoked-90c1b7d2"
 PLACES: Final = 200
 _SPREAD: Final = 73
 """Prime to the number of places, so that neighbours get into different trouble."""
-# What befalls the articles of each place; the first five end in a dead letter, the others heal, what is not listed is fine.
+# What befalls the articles of each place; the first seven end in a dead letter, the others heal, what is not listed is fine.
 _TROUBLE: Final[dict[int, str]] = {
     0: "gone",
     1: "refused",
     2: "wrong key",
     3: "garbled",
     4: "unreachable",
-    **dict.fromkeys(range(5, 17), "limited"),
+    **dict.fromkeys((5, 6), "wrong key"),
+    **dict.fromkeys(range(7, 17), "limited"),
     **dict.fromkeys(range(17, 27), "reset"),
     **dict.fromkeys(range(27, 33), "hiccup"),
     **dict.fromkeys(range(33, 36), "answer lost"),
@@ -103,6 +104,7 @@ class FlakyUpstream:
         self.url = ""
         """Where it listens, once it runs."""
         self._seen: Counter[str] = Counter()
+        self._keys = {GOOD_KEY}
         self._is_ready = threading.Event()
 
     @contextmanager
@@ -117,12 +119,16 @@ class FlakyUpstream:
             self._loop.call_soon_threadsafe(self._is_over.set)
             thread.join()
 
+    def let_in(self, key: str) -> None:
+        """Accept this key from now on."""
+        self._keys.add(key)
+
     def answer_to(self, path: str, headers: dict[str, str], now: float) -> Answer:
         """Decide what a request gets, and write down what it does."""
         what, _, number = path.strip("/").partition("/")
         self._seen[path] += 1
         trouble, is_first = trouble_of(int(number), self._seed), self._seen[path] == 1
-        if headers.get("authorization") != f"Bearer {GOOD_KEY}":
+        if headers.get("authorization", "").removeprefix("Bearer ") not in self._keys:
             return Answer(401)
         if what == "fetch":
             return _fetched(trouble, is_first=is_first)

@@ -216,9 +216,11 @@ def _answer(report: CampaignReport, output: Format) -> None:
         answer_json(report)
         return
     lists = {"failures", "skips", "skipped_letters", "selection", "canary"}
-    answer_facts(
-        {name: value for name, value in facts.items() if name not in lists and value is not None}, output
-    )
+    # What is nothing is left out for people; programs get it all.
+    shown = {
+        name: value for name, value in facts.items() if name not in lists and (value or name == "recovered")
+    }
+    answer_facts(shown, output)
     if report.failures:
         rows = [asdict(each) for each in report.failures]
         console().print(table_of(rows, ("code", "group", "letters", "escalated", "sample")))

@@ -2,8 +2,8 @@
 """What a replay of many dead letters does next: release a few more, wait, stop itself, or end.
 
 A campaign goes in steps, the canaries first: a step is released when the one before has ended. What follows the last step is
-released as places become free. It stops itself when the failure it was meant to cure comes back. Pure: counting and acting on the
-answer belong to whoever drives the campaign.
+released as places become free. It stops itself when the failure it was meant to cure comes back, or when most of it fails. Pure:
+counting and acting on the answer belong to whoever drives the campaign.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ STRICT_MAX: Final = 20
 """In steps up to this size, one letter with the old failure stops the campaign."""
 SHARE_MAX: Final = 0.02
 """In larger ones, more than this share."""
+HALF: Final = 0.5
+"""And whatever the failure, more than this share of what has ended."""
 WINDOW: Final = 4_000
 """So many may be on their way at once when the steps are over; few enough that a wrong fix is noticed soon."""
 BURST_SECONDS: Final = 1.0
@@ -171,8 +173,10 @@ def _trouble(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Coun
     bound = next((bound for bound in bounds if bound >= counts.released), counts.ended)
     if fresh.same > SHARE_MAX * max(bound - pardoned.ended, 1):
         return f"{fresh.same} of {fresh.ended} failed again with the same failure, more than {SHARE_MAX:.0%}"
-    if fresh.ended and not counts.replaying and not fresh.completed and fresh.same + fresh.other:
-        return f"none of {fresh.ended} recovered; {fresh.other} failed with another failure"
+    failed = fresh.same + fresh.other
+    is_telling = not counts.replaying or fresh.ended >= STRICT_MAX
+    if is_telling and failed > HALF * fresh.ended:
+        return f"{failed} of {fresh.ended} failed again, {fresh.other} of them with another failure"
     return None
 
 

@@ -19,17 +19,20 @@ from redrive.core.replay import Counts, Finish, Plan, Release, Stop, Turn, Wait,
 from redrive.engine.clock import Clock
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.releasing import (
+    Batch,
     Candidate,
+    batch_of,
     by_distinct_key,
     by_name,
-    candidates_in,
     first_lane_of,
     obstacle_to,
     release_steps,
+    start_value,
 )
 from redrive.engine.runner import Elsewhere
 from redrive.engine.selection import LetterFilter
-from redrive.errors import StoreError, StoreRefusedError
+from redrive.errors import StoreError, StoreUnavailableError
+from redrive.redaction import redact
 from redrive.store.protocol import Row, Step, Store
 
 logger = logging.getLogger("redrive.campaigns")
@@ -128,6 +131,7 @@ class Campaigns:
         *,
         name: Callable[[], str],
         ask_store: Elsewhere,
+        on_release: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._pipelines: Mapping[str, Pipeline] = by_name(pipelines)
@@ -135,6 +139,8 @@ class Campaigns:
         self._name = name
         self._ask_store = ask_store
         self._patience = BUSY_SECONDS
+        self._on_release = on_release
+        self._has_released = False
 
     async def run(self) -> None:
         """Drive what there is to drive, until cancelled."""
@@ -144,6 +150,11 @@ class Campaigns:
                 wait = cast("float", await self._ask_store(self.drive))
             except StoreError as error:
                 logger.warning("campaigns wait: %s", error)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one look, the next one must come.
+                logger.warning("campaigns wait: %s", redact(repr(error)))
+            if self._has_released and self._on_release is not None:
+                self._has_released = False
+                self._on_release()
             await self._clock.asleep(wait)
 
     def drive(self) -> float:
@@ -154,9 +165,11 @@ class Campaigns:
             if campaign.pipeline in self._pipelines and self._take(campaign):
                 try:
                     waits.append(self._turn(campaign, row))
-                except StoreRefusedError as error:
-                    # Somebody was faster with a key or a letter; what it is now is read again.
-                    logger.warning("campaign %s takes its turn again: %s", campaign.id, error)
+                except StoreUnavailableError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - one campaign must not keep the others waiting.
+                    # Mostly somebody was faster with a key or a letter; what it is now is read again.
+                    logger.warning("campaign %s takes its turn again: %s", campaign.id, redact(repr(error)))
         return min(waits)
 
     def _take(self, campaign: Campaign) -> bool:
@@ -214,21 +227,27 @@ class Campaigns:
         limit = min(turn.letters, RELEASE_MAX)
         pipeline = self._pipelines[campaign.pipeline]
         from_start = campaign.plan.from_start
-        rows = self._store.query("campaign_batch", campaign.id, int(from_start), limit)
+        batch = batch_of(self._store.query("campaign_batch", campaign.id, int(from_start), limit))
         able: list[Candidate] = []
         skips: list[Step] = []
-        for candidate in candidates_in(rows[0][0]):
-            obstacle = obstacle_to(candidate, pipeline, from_start=from_start)
+        for candidate in batch.candidates:
+            value = start_value(self._store, candidate)
+            obstacle = obstacle_to(candidate, value, pipeline, from_start=from_start)
             if obstacle is None:
                 able.append(candidate)
             else:
                 skips += skip_steps(campaign.id, candidate.letter, obstacle.told, now)
         able = by_distinct_key(able)
         first = first_lane_of(self._store, pipeline, pipeline.name) if from_start else None
-        released = release_steps(able, campaign=campaign.id, first_lane=first, now=now) if able else []
+        chosen = Batch(able, batch.last_edit)
+        released = (
+            release_steps(self._store, chosen, campaign=campaign.id, first_lane=first, now=now)
+            if able
+            else []
+        )
         next_at = _next_at(turn, campaign, len(able), now)
         fence = Step("turn_campaign", (next_at, None, campaign.id, self._name()), rows=1)
-        self._store.apply(fence, *skips, *released)
+        self._has_released |= self._store.apply(fence, *skips, *released) is not None
 
 
 def unstamp(store: Store, campaign: int, now: float) -> bool:

@@ -8,26 +8,24 @@ it starts with is what it starts with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
 
 from redrive.core.lifecycle import JobState
-from redrive.engine.codec import storable
-from redrive.engine.letters import MESSAGE_MAX, literals_in
+from redrive.engine.codec import Codec
 from redrive.engine.pipeline import Pipeline
 from redrive.errors import SerializationError
-from redrive.redaction import redact
 from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store
 
-_BATCH: Final = msgspec.json.Decoder(list[list[object]]).decode
+SHOWN: Final = 5
+_QUOTED: Final = re.compile(r"'[^']*'")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A letter whose job is to run again, with what is known about both."""
+class Candidate(msgspec.Struct, frozen=True, array_like=True):
+    """A letter whose job is to run again, with what is known about both, in the order in which the store tells it."""
 
     letter: int
     job: JobId
@@ -38,16 +36,44 @@ class Candidate:
     status: str
     key: str | None
     dispatch: int
-    is_erased: bool
+    erased_at: float | None
     twin: int | None
     """The job that has the same key and is queued, processing or complete."""
-    edited: bytes | None
-    value: bytes | None
+    edit: int | None
+    """The edit whose value it starts with."""
+    beside: int | None
+    """The dispatch under which a large value is found."""
+    value: str | None
 
-    @property
-    def start_value(self) -> bytes | None:
-        """What the job would start with."""
-        return self.value if self.edited is None else self.edited
+
+class Batch(msgspec.Struct, frozen=True):
+    """Candidates as they were at one moment."""
+
+    candidates: list[Candidate]
+    last_edit: int
+    """Edits that came later are not in it."""
+
+
+_CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
+
+
+def batch_of(rows: Sequence[Row]) -> Batch:
+    """Return a batch, which the store tells as one text."""
+    text, last_edit = rows[0]
+    return Batch(_CANDIDATES(cast("str", text)), cast("int", last_edit))
+
+
+def start_value(store: Store, candidate: Candidate) -> bytes | None:
+    """Return what the job would start with, as JSON; None when that was erased."""
+    if candidate.edit is not None:
+        rows = store.query("edited_value", candidate.edit)
+    elif candidate.beside is not None:
+        rows = store.query("large_value", candidate.job, candidate.beside)
+    elif candidate.erased_at is not None:
+        return None
+    else:
+        return None if candidate.value is None else candidate.value.encode()
+    return cast("bytes | None", rows[0][0]) if rows else None
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -57,81 +83,65 @@ class Obstacle(msgspec.Struct, frozen=True):
     told: str
 
 
-def candidates_in(text: object) -> list[Candidate]:
-    """Return the candidates of a batch that came as one text; a value in it is the text of its JSON."""
-    return [
-        candidate_of((*row[:-2], _encoded(row[-2]), _encoded(row[-1]))) for row in _BATCH(cast("str", text))
-    ]
-
-
-def _encoded(text: object) -> bytes | None:
-    return None if text is None else str(text).encode()
-
-
-def candidate_of(row: Row) -> Candidate:
-    """Return a row of the store as the candidate it is."""
-    letter, job, state, lane, pipeline, stage, status, key, dispatch, erased_at, twin, edited, value = row
-    return Candidate(
-        letter=cast("int", letter),
-        job=JobId(cast("int", job)),
-        state=str(state),
-        lane=LaneId(cast("int", lane)),
-        pipeline=str(pipeline),
-        stage=str(stage),
-        status=str(status),
-        key=cast("str | None", key),
-        dispatch=cast("int", dispatch),
-        is_erased=erased_at is not None,
-        twin=cast("int | None", twin),
-        edited=cast("bytes | None", edited),
-        value=cast("bytes | None", value),
-    )
-
-
-def obstacle_to(candidate: Candidate, pipeline: Pipeline | None, *, from_start: bool) -> Obstacle | None:
-    """Say what stands in the way of a replay; None when nothing does. Without the code, types cannot be looked at."""
+def obstacle_to(
+    candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
+) -> Obstacle | None:
+    """Say what stands in the way of a replay that starts with `value`; without the code, types cannot be looked at."""
     if candidate.status != JobState.FAILED:
         return Obstacle("running", f"its job is {candidate.status}")
-    if candidate.start_value is None or (candidate.is_erased and candidate.edited is None):
+    if value is None:
         return Obstacle("erased", "the values of its job were erased")
     if candidate.twin is not None:
-        return Obstacle("key", f"job {candidate.twin} has its key {candidate.key!r} by now")
-    return None if pipeline is None else _mismatch(candidate, pipeline, candidate.start_value, from_start)
-
-
-def _mismatch(
-    candidate: Candidate,
-    pipeline: Pipeline,
-    value: bytes,
-    from_start: bool,  # noqa: FBT001 - the same word all over.
-) -> Obstacle | None:
-    """Say how a value and the code do not fit each other any more."""
+        return Obstacle("key", f"job {candidate.twin} has its key by now")
+    if pipeline is None:
+        return None
     named = [stage for stage in pipeline.stages if stage.name == candidate.stage]
     stage = next(iter(pipeline.stages[:1] if from_start else named), None)
     if stage is None:
         return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
+    problem = misfit(stage.input, value)
+    return (
+        None
+        if problem is None
+        else Obstacle("type", f"its value does not fit the stage {stage.name}: {problem}")
+    )
+
+
+def misfit(codec: Codec, value: bytes) -> str | None:
+    """Say where and how a value does not fit its type, without a word of the value itself; None when it fits."""
     try:
-        stage.input.check(value)
+        codec.check(value)
     except SerializationError as error:
-        # What a type refuses is often quoted, and values must not come out this way.
-        problem = redact(storable(error.problem), payload=literals_in(value))[:MESSAGE_MAX]
-        return Obstacle("type", f"its value does not fit the stage {stage.name}: {problem}")
+        cause = error.__cause__
+        told = getattr(cause, "errors", None)
+        if callable(told):
+            # As pydantic has it; its texts quote the input, its places and kinds do not.
+            return "; ".join(_place(each) for each in cast("list[dict[str, object]]", told())[:SHOWN])
+        if isinstance(cause, msgspec.DecodeError):
+            return _QUOTED.sub("'...'", str(cause))
+        return type(cause).__name__
     return None
 
 
+def _place(error: dict[str, object]) -> str:
+    where = ".".join(str(part) for part in cast("tuple[object, ...]", error.get("loc", ())))
+    return f"{error.get('type', 'wrong')} at {where or 'the top'}"
+
+
 def release_steps(
-    candidates: Sequence[Candidate], *, campaign: int | None, first_lane: LaneId | None, now: float
+    store: Store, batch: Batch, *, campaign: int | None, first_lane: LaneId | None, now: float
 ) -> list[Step]:
     """Return the steps that release these letters, whole or not at all; with `first_lane`, as full restarts."""
+    candidates = batch.candidates
     letters = msgspec.json.encode([each.letter for each in candidates]).decode()
     jobs = msgspec.json.encode([each.job for each in candidates]).decode()
     steps = [
-        Step("take_letters", (letters, campaign), rows=len(candidates)),
+        Step("take_letters", (letters, campaign, batch.last_edit), rows=len(candidates)),
         Step("replay_jobs", (jobs, now, first_lane), rows=len(candidates)),
     ]
     for candidate in candidates:
-        if candidate.edited is not None:
-            steps += _edited(candidate, candidate.edited)
+        if candidate.edit is not None and (value := start_value(store, candidate)) is not None:
+            steps += _edited(candidate, value)
     return steps
 
 
@@ -148,12 +158,14 @@ def by_distinct_key(candidates: Iterable[Candidate]) -> list[Candidate]:
     return kept
 
 
-def first_lane_of(store: Store, pipeline: Pipeline | None, name: str) -> LaneId:
-    """Return the lane of a pipeline's first stage; without its code, of the one that was first when it was last seen."""
+def first_lane_of(store: Store, pipeline: Pipeline | None, name: str) -> LaneId | None:
+    """Return the lane of a pipeline's first stage; without its code, None when the store knows more than one that could be it."""
     if pipeline is not None:
         return store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
     rows = [row for row in store.query("lanes") if row[1] == name]
-    return LaneId(cast("int", min(rows, key=lambda row: cast("int", row[3]))[0]))
+    first = min(cast("int", row[3]) for row in rows)
+    found = [row for row in rows if row[3] == first]
+    return LaneId(cast("int", found[0][0])) if len(found) == 1 else None
 
 
 def by_name(pipelines: Iterable[Pipeline]) -> Mapping[str, Pipeline]:

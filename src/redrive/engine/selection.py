@@ -39,16 +39,8 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if self.ids is None else msgspec.json.encode(self.ids).decode()
 
     def census_row(self) -> Row:
-        """Return the parameters of this filter in the order in which counting takes them."""
-        by_group = (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
-        if self.is_by_group:
-            return by_group
-        return self.whole_row()
-
-    def whole_row(self) -> Row:
-        """Return all parameters of this filter."""
-        by_group = (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
-        return (*by_group, self.owner, self.key, self.since, self.until, self.named_ids())
+        """Return the parameters of this filter by which groups are chosen, and the state."""
+        return (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
 
     def stamp_row(self, *, is_evidence_optional: bool) -> Row:
         """Return the parameters of this filter in the order in which stamping takes them."""

@@ -92,7 +92,14 @@ async def serve(
         hooks = Hooks(store, worker.lanes, clock, ask_store=means.ask_store, call=asyncio.to_thread)
         told.append(hooks.committed)
         ticker = Ticker(store, clock, ask_store=means.ask_store)
-        campaigns = Campaigns(store, pipelines, clock, name=lambda: worker.name, ask_store=means.ask_store)
+        campaigns = Campaigns(
+            store,
+            pipelines,
+            clock,
+            name=lambda: worker.name,
+            ask_store=means.ask_store,
+            on_release=worker.look,
+        )
         side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, campaigns)]
         stack.push_async_callback(_end, side)
         if options.takes_signals:

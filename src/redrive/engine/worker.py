@@ -124,6 +124,10 @@ class Worker:
         self._unstarted += self.slots.drop_waiting()
         self._wake.set()
 
+    def look(self) -> None:
+        """Look for jobs now: somebody on this loop has queued some."""
+        self._wake.set()
+
     async def run(self, *, until_idle: bool = False, hold_max: float = float("inf")) -> Ending:
         """Work until stopped; or until nothing is queued any more, or all that is has been held for `hold_max` seconds."""
         self._loop = asyncio.get_running_loop()
@@ -309,7 +313,7 @@ class Worker:
         if not outlook.due and not outlook.held:
             if not await self._is_replaying():
                 return "idle"
-            await self._doze(RAMP_SECONDS)
+            await self._doze(POLL_SECONDS)
             return None
         now = self._now()
         wait = self._next_look(outlook, now)

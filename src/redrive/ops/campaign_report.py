@@ -18,7 +18,7 @@ from redrive.engine.selection import LetterFilter
 from redrive.ops.inspect import instant
 from redrive.ops.pausing import workers
 from redrive.ops.replay import known_campaign
-from redrive.store.protocol import Store
+from redrive.store.protocol import Row, Store
 
 SKIPS_SHOWN: Final = 20
 
@@ -56,7 +56,7 @@ class CampaignReport:
     seconds_left: float | None
     """An estimate by the pace so far; None while there is none."""
     verified: int
-    """Recovered letters whose job is complete."""
+    """Recovered letters whose job is complete; counted when the replay has ended."""
     stages_done: int
     """How many stages were done by the replayed jobs since they went back."""
     failures: Sequence[FailedAgain]
@@ -82,7 +82,10 @@ def report_of(store: Store, campaign: int) -> CampaignReport:
         (str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", campaign)
     ]
     skipped = sum(letters for _, letters in skips)
-    verified, complete, stages = store.query("recovered_of", campaign)[0]
+    # Looked at when it is over: it reads every letter.
+    _, complete, stages = (
+        store.query("recovered_of", campaign)[0] if known.ended_at is not None else (0, 0, 0)
+    )
     waiting = counts.waiting if known.status != "stamping" else known.expected
     accounted = counts.ended + counts.replaying + waiting + skipped
     return CampaignReport(
@@ -100,7 +103,7 @@ def report_of(store: Store, campaign: int) -> CampaignReport:
         left_out=max(0, known.expected - accounted),
         waits_for=waits_for(store, known, counts),
         seconds_left=_seconds_left(known, counts),
-        verified=cast("int", complete or 0) if verified else 0,
+        verified=cast("int", complete or 0),
         stages_done=cast("int", stages or 0),
         failures=[
             FailedAgain(
@@ -110,7 +113,7 @@ def report_of(store: Store, campaign: int) -> CampaignReport:
                 sample=cast("int", sample),
                 escalated=cast("int", escalated),
             )
-            for code, group, letters, sample, escalated in store.query("returned_of", campaign)
+            for code, group, letters, sample, escalated in _returned(store, campaign, counts)
         ],
         skips=skips,
         skipped_letters=[
@@ -127,6 +130,10 @@ def report_of(store: Store, campaign: int) -> CampaignReport:
         ended_at=None if known.ended_at is None else instant(known.ended_at),
         closed_at=None if known.closed_at is None else instant(known.closed_at),
     )
+
+
+def _returned(store: Store, campaign: int, counts: Counts) -> list[Row]:
+    return store.query("returned_of", campaign) if counts.same + counts.other else []
 
 
 def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:

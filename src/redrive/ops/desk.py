@@ -128,10 +128,20 @@ class Replays:
         self._store = store
 
     def retry(
-        self, job: int, *, from_start: bool = False, owner: str | None = None, **doing: Unpack[Doing]
+        self,
+        job: int,
+        *,
+        from_start: bool = False,
+        owner: str | None = None,
+        pipelines: Iterable[Pipeline] = (),
+        **doing: Unpack[Doing],
     ) -> Job:
-        """Send a failed job back to the stage that failed; `owner` acts for somebody who may touch only their own jobs."""
-        return retry_job(self._store, job, _by(doing), from_start=from_start, owner=owner)
+        """Send a failed job back to the stage that failed; `owner` acts for somebody who may touch only their own jobs.
+
+        With the code of its pipeline in `pipelines`, the value it starts with is checked against the present types first.
+        """
+        known = by_name(pipelines)
+        return retry_job(self._store, job, _by(doing), from_start=from_start, owner=owner, pipelines=known)
 
     def validate(
         self, *, pipelines: Iterable[Pipeline] = (), from_start: bool = False, **which: Unpack[Which]

@@ -7,6 +7,8 @@ that serves the pipeline does the rest (`engine/campaigns`). Every act is in the
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -21,8 +23,9 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.selection import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
 from redrive.ops.oversight import By
+from redrive.ops.selecting import freeze, frozen_steps
 from redrive.redaction import redact
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Row, Step, Store
 
 NOTE_MAX: Final = 4_000
 FREE: Final = (LetterState.OPEN, LetterState.TRIAGED, LetterState.READY)
@@ -46,16 +49,15 @@ class Prospect:
 
 def prospect(store: Store, which: LetterFilter) -> Prospect:
     """Count what a replay would take; raises ReplayRefusedError when that is nothing, or belongs to several pipelines."""
-    name = "replay_census" if which.is_by_group else "replay_census_by_letter"
-    by_pipeline: dict[str, dict[str, int]] = {}
+    by_pipeline: dict[str, Counter[str]] = {}
     taken = ended = 0
-    for pipeline, state, is_taken, letters in store.query(name, *which.census_row()):
+    for pipeline, state, is_taken, letters in _census(store, which):
         if state not in FREE:
             ended += cast("int", letters)
         elif is_taken:
             taken += cast("int", letters)
         else:
-            by_pipeline.setdefault(str(pipeline), {})[str(state)] = cast("int", letters)
+            by_pipeline.setdefault(str(pipeline), Counter())[str(state)] += cast("int", letters)
     if not by_pipeline:
         raise _nothing(which, taken=taken, ended=ended)
     if len(by_pipeline) > 1:
@@ -69,7 +71,7 @@ def prospect(store: Store, which: LetterFilter) -> Prospect:
     letters = sum(by_state.values())
     lacking = letters - by_state.get(LetterState.READY, 0) if rules.evidence == "required" else 0
     return Prospect(
-        pipeline=pipeline, letters=letters, by_state=by_state, taken=taken, lacking=lacking, rules=rules
+        pipeline=pipeline, letters=letters, by_state=dict(by_state), taken=taken, lacking=lacking, rules=rules
     )
 
 
@@ -174,6 +176,15 @@ def list_campaigns(
     """Return campaigns, newest first."""
     end = 2**62 if before is None else before
     return [campaign_of(row) for row in store.query("campaigns", end, pipeline, limit)]
+
+
+def _census(store: Store, which: LetterFilter) -> Iterator[Row]:
+    """Count the letters that are meant by pipeline, state, and whether a campaign has them; by groups where that will do."""
+    if which.is_by_group:
+        yield from store.query("replay_census", *which.census_row())
+        return
+    for ids in frozen_steps(store, freeze(store, which)):
+        yield from store.query("replay_census_of", msgspec.json.encode(ids).decode())
 
 
 def _before_first(store: Store, which: LetterFilter) -> int:

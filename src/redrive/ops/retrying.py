@@ -13,7 +13,7 @@ from typing import cast
 from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.jobs import Job, JobFacts
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import candidate_of, first_lane_of, obstacle_to, release_steps
+from redrive.engine.releasing import batch_of, first_lane_of, obstacle_to, release_steps, start_value
 from redrive.engine.replay_rules import rules_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, NotOwnerError, ReplayRefusedError, StoreRefusedError
@@ -50,15 +50,22 @@ def retry_job(
     letter = _free_letter(store, facts)
     _check_rules(store, facts, letter, owner)
     code = (pipelines or {}).get(facts.pipeline)
-    candidate = candidate_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start))[0])
-    obstacle = obstacle_to(candidate, code, from_start=from_start)
+    batch = batch_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start)))
+    (candidate,) = batch.candidates
+    obstacle = obstacle_to(candidate, start_value(store, candidate), code, from_start=from_start)
     if obstacle is not None:
         raise ReplayRefusedError(
             subject=f"job {job_id}", problem=obstacle.told, fix=f"redrive dlq show {letter[0]} tells more."
         )
     first = first_lane_of(store, code, facts.pipeline) if from_start else None
+    if from_start and first is None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}",
+            problem=f"several stages of {facts.pipeline} were the first one at some time",
+            fix="Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
+        )
     now = CURRENT.get().clock.wall()
-    steps = release_steps([candidate], campaign=None, first_lane=first, now=now)
+    steps = release_steps(store, batch, campaign=None, first_lane=first, now=now)
     verb = "restart" if from_start else "retry"
     try:
         taken = store.apply(*steps, by.log(verb, f"job {job_id}"), by.log(verb, f"letter {letter[0]}"))

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import Candidate, candidate_of, obstacle_to
+from redrive.engine.releasing import Candidate, batch_of, obstacle_to, start_value
 from redrive.engine.replay_rules import rules_of
 from redrive.engine.selection import LetterFilter
 from redrive.ops.breakers import breakers
+from redrive.ops.replay import FREE
+from redrive.ops.selecting import freeze, frozen_steps
 from redrive.store.protocol import Store
 
 PAGE: Final = 1_000
@@ -64,9 +66,8 @@ def validate(
     store: Store, which: LetterFilter, *, pipelines: Mapping[str, Pipeline], from_start: bool = False
 ) -> Validation:
     """Look at every letter a replay would take now."""
-    (cutoff,) = store.query("last_letter")[0]
     view = _View(store, pipelines, from_start=from_start)
-    for page in _pages(store, which, cast("int", cutoff)):
+    for page in frozen_steps(store, freeze(store, which), step=PAGE):
         view.look_at(page)
     return view.answer()
 
@@ -92,8 +93,10 @@ class _View:
         """Look at some letters."""
         named = msgspec.json.encode(letters).decode()
         configs = {row[0]: row[1] for row in self._store.query("last_configs", named)}
-        for row in self._store.query("replay_candidates", named, int(self._from_start)):
-            candidate = candidate_of(row)
+        batch = batch_of(self._store.query("replay_candidates", named, int(self._from_start)))
+        for candidate in batch.candidates:
+            if candidate.state not in FREE:
+                continue
             self._letters += 1
             code = self._pipelines.get(candidate.pipeline)
             if code is None:
@@ -119,7 +122,9 @@ class _View:
     def _obstacles_of(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
         if candidate.state != LetterState.READY and self._is_strict(candidate.pipeline):
             yield "evidence", "there is no evidence that its cause is fixed"
-        obstacle = obstacle_to(candidate, code, from_start=self._from_start)
+        obstacle = obstacle_to(
+            candidate, start_value(self._store, candidate), code, from_start=self._from_start
+        )
         if obstacle is not None:
             yield obstacle.kind, obstacle.told
         if candidate.key is not None:
@@ -153,15 +158,3 @@ class _View:
         if pipeline not in self._strict:
             self._strict[pipeline] = rules_of(self._store, pipeline).evidence == "required"
         return self._strict[pipeline]
-
-
-def _pages(store: Store, which: LetterFilter, cutoff: int) -> Iterator[list[int]]:
-    """Go through the letters that are meant, a page at a time, by id."""
-    after = 0
-    while True:
-        rows = store.query("replay_page", *which.whole_row(), after, cutoff, PAGE)
-        if not rows:
-            return
-        page = [cast("int", row[0]) for row in rows]
-        after = page[-1]
-        yield page

@@ -73,7 +73,12 @@ class Shop:
         async def scene() -> Ending:
             worker = worker_on(self.store, self.pipeline)
             campaigns = Campaigns(
-                self.store, [self.pipeline], self.clock, name=lambda: worker.name, ask_store=at_once
+                self.store,
+                [self.pipeline],
+                self.clock,
+                name=lambda: worker.name,
+                ask_store=at_once,
+                on_release=worker.look,
             )
             driving = asyncio.ensure_future(campaigns.run())
             try:

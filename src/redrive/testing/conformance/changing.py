@@ -53,7 +53,6 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "letter": (1,),
     "letter_pairs": (None,) * 6,
     "live_campaigns": (),
-    "replay_candidates": ("[1]", 0),
     "rules": ("shop",),
 }
 """What the engine and the command line ask by name, with parameters for an empty store."""

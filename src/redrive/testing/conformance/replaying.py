@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from redrive.engine.campaigns import counts_of
-from redrive.engine.releasing import candidate_of, release_steps
+from redrive.engine.releasing import batch_of, release_steps
 from redrive.store.protocol import JobId, LaneId, Step, Store
 from redrive.testing.conformance.build import (
     LETTER,
@@ -43,9 +43,7 @@ def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
 def released(store: Store, letter: int, *, campaign: int | None = None, first: LaneId | None = None) -> bool:
     """Release a letter; say whether that could be done."""
     rows = store.query("replay_candidates", f"[{letter}]", int(first is not None))
-    steps = release_steps(
-        [candidate_of(row) for row in rows], campaign=campaign, first_lane=first, now=NOW + 10
-    )
+    steps = release_steps(store, batch_of(rows), campaign=campaign, first_lane=first, now=NOW + 10)
     return store.apply(*steps) is not None
 
 
@@ -124,8 +122,8 @@ class Replaying(Scene):
         _, lane = failed(store, key="k")
         (twin,) = store.submit([new(lane, key="k")], NOW)
 
-        (row,) = store.query("replay_candidates", "[1]", 0)
-        agree(candidate_of(row).twin, twin.id)
+        (candidate,) = batch_of(store.query("replay_candidates", "[1]", 0)).candidates
+        agree(candidate.twin, twin.id)
 
     def test_campaigns_count_their_letters(self, store: Store) -> None:
         """From the stamp to the verdict."""

@@ -13,15 +13,10 @@ WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NU
     AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6) AND letters > 0
 GROUP BY pipeline, state, is_taken;
 
--- name: replay_census_by_letter
+-- name: replay_census_of
+-- The same of letters that are named.
 SELECT pipeline, state, campaign_id IS NOT NULL AND state IN ('open', 'triaged', 'ready'), count(*)
-FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
-WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR letter.code = ?3)
-    AND (?4 IS NULL OR letter.category = ?4) AND (?5 IS NULL OR letter.fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
-    AND (?7 IS NULL OR owner = ?7) AND (?8 IS NULL OR key = ?8)
-    AND (?9 IS NULL OR last_failure_at >= ?9) AND (?10 IS NULL OR last_failure_at < ?10)
-    AND (?11 IS NULL OR letter.id IN (SELECT value FROM json_each(?11)))
-GROUP BY 1, 2, 3;
+FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN lanes ON lanes.id = letter.lane_id GROUP BY 1, 2, 3;
 
 -- name: add_campaign
 -- Two that take their letters at the same time could not say how many each will have.
@@ -52,16 +47,6 @@ FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.campa
 SELECT after.code, after.fingerprint, count(*), min(after.id), sum(after.is_escalated)
 FROM dead_letters letter JOIN dead_letters after ON after.follows = letter.id
 WHERE letter.campaign_id = ? AND letter.state = 'returned' GROUP BY 1, 2 ORDER BY 3 DESC, 1;
-
--- name: replay_page
-SELECT letter.id FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
-WHERE letter.id > ?12 AND letter.id <= ?13 AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2)
-    AND (?3 IS NULL OR letter.code = ?3) AND (?4 IS NULL OR letter.category = ?4) AND (?5 IS NULL OR letter.fingerprint = ?5)
-    AND state IN ('open', 'triaged', 'ready') AND (?6 IS NULL OR state = ?6)
-    AND (?7 IS NULL OR owner = ?7) AND (?8 IS NULL OR key = ?8)
-    AND (?9 IS NULL OR last_failure_at >= ?9) AND (?10 IS NULL OR last_failure_at < ?10)
-    AND (?11 IS NULL OR letter.id IN (SELECT value FROM json_each(?11)))
-ORDER BY letter.id LIMIT ?14;
 
 -- name: last_configs
 -- How the stage a letter is about was set up when it failed.
@@ -149,36 +134,44 @@ UPDATE campaigns SET status = 'cancelled', ended_at = ?1 WHERE id = ?2 AND statu
 UPDATE campaigns SET note = ?1, closed_at = ?2 WHERE id = ?3 AND ended_at IS NOT NULL AND closed_at IS NULL;
 
 -- name: campaign_batch
--- As one text, for the reason `claimed` is one: thousands of rows fetched one by one would each wait for the interpreter.
-SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edited, value))
+-- As one text, for the reason `claimed` is one: thousands of rows fetched one by one would each wait for the interpreter. Large values
+-- and edits are only named, and read one by one. A payload that was edited once stays edited for every later restart.
+SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edit, beside,
+    value)), (SELECT coalesce(max(id), 0) FROM edits)
 FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
         jobs.dispatch, jobs.erased_at,
         CASE WHEN jobs.key IS NOT NULL THEN (SELECT twin.id FROM jobs twin WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key
             AND twin.status IN ('queued', 'processing', 'complete')) END AS twin,
-        CAST((SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = CASE WHEN ?2 THEN 'payload' ELSE 'input' END
-            ORDER BY edits.id DESC LIMIT 1) AS TEXT) AS edited,
-        CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input
-            WHEN (?2 OR jobs.input_from = 0) AND jobs.payload IS NOT NULL THEN jobs.payload
-            ELSE (SELECT value FROM job_values
-                WHERE job_values.job_id = jobs.id AND job_values.dispatch = CASE WHEN ?2 THEN 0 ELSE jobs.input_from END)
-            END AS TEXT) AS value
+        CASE WHEN ?2 THEN (SELECT max(edits.id) FROM edits WHERE edits.job_id = jobs.id AND part = 'payload')
+            ELSE (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id
+                AND (part = 'input' OR (jobs.input IS NULL AND jobs.input_from = 0))) END AS edit,
+        CASE WHEN NOT ?2 AND jobs.input IS NULL AND jobs.input_from > 0 THEN jobs.input_from
+            WHEN jobs.payload IS NULL AND (?2 OR jobs.input IS NULL) THEN 0 END AS beside,
+        CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input WHEN ?2 OR jobs.input_from = 0 THEN jobs.payload END AS TEXT)
+            AS value
     FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
     WHERE letter.campaign_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
 
 -- name: replay_candidates
 -- The same facts about letters that are named, whatever campaign they belong to.
-SELECT letter.id, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key, jobs.dispatch,
-    jobs.erased_at,
-    (SELECT twin.id FROM jobs twin
-        WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key AND twin.status IN ('queued', 'processing', 'complete')),
-    (SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = CASE WHEN ?2 THEN 'payload' ELSE 'input' END
-        ORDER BY edits.id DESC LIMIT 1),
-    CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input
-        WHEN (?2 OR jobs.input_from = 0) AND jobs.payload IS NOT NULL THEN jobs.payload
-        ELSE (SELECT value FROM job_values
-            WHERE job_values.job_id = jobs.id AND job_values.dispatch = CASE WHEN ?2 THEN 0 ELSE jobs.input_from END) END
-FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN jobs ON jobs.id = letter.job_id
-    JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id;
+SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edit, beside,
+    value)), (SELECT coalesce(max(id), 0) FROM edits)
+FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
+        jobs.dispatch, jobs.erased_at,
+        CASE WHEN jobs.key IS NOT NULL THEN (SELECT twin.id FROM jobs twin WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key
+            AND twin.status IN ('queued', 'processing', 'complete')) END AS twin,
+        CASE WHEN ?2 THEN (SELECT max(edits.id) FROM edits WHERE edits.job_id = jobs.id AND part = 'payload')
+            ELSE (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id
+                AND (part = 'input' OR (jobs.input IS NULL AND jobs.input_from = 0))) END AS edit,
+        CASE WHEN NOT ?2 AND jobs.input IS NULL AND jobs.input_from > 0 THEN jobs.input_from
+            WHEN jobs.payload IS NULL AND (?2 OR jobs.input IS NULL) THEN 0 END AS beside,
+        CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input WHEN ?2 OR jobs.input_from = 0 THEN jobs.payload END AS TEXT)
+            AS value
+    FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN jobs ON jobs.id = letter.job_id
+        JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id);
+
+-- name: edited_value
+SELECT after FROM edits WHERE id = ?;
 
 -- name: skip_letter
 INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
@@ -187,8 +180,10 @@ INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (?, ?, ?,
 UPDATE dead_letters SET campaign_id = NULL WHERE id = ? AND campaign_id = ? AND state IN ('open', 'triaged', 'ready');
 
 -- name: take_letters
+-- A letter that was edited since it was read is not taken: it would start with the value of before.
 UPDATE dead_letters SET state = 'replaying'
-WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready');
+WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready')
+    AND NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3);
 
 -- name: replay_jobs
 UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = ?2, lane_id = coalesce(?3, lane_id), round = round + 1, attempt = 1,

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay starts with: edits, large values, and what must not come out when a value does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+from pydantic import BaseModel
+
+from redrive import Pipeline, RetryPolicy, stage
+from redrive.core.replay import plan_of
+from redrive.engine.campaigns import Campaigns
+from redrive.engine.codec import codec_for
+from redrive.engine.releasing import batch_of, misfit, release_steps
+from redrive.engine.replay_rules import record_rules
+from redrive.engine.selection import LetterFilter
+from redrive.errors import ReplayRefusedError
+from redrive.ops import replay
+from redrive.ops.campaign_report import report_of
+from redrive.ops.mending import edit
+from redrive.ops.retrying import retry_job
+from redrive.store.protocol import NewJob, Row
+from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+from tests.unit.engine.build import work
+from tests.unit.engine.replaying import BY, LOOSE, Shop
+
+SHOP = LetterFilter(pipeline="shop")
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time(seed=1) as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def shop(clock: VirtualClock) -> Shop:
+    made = Shop(SqliteStore(":memory:"), clock)
+    record_rules(made.store, [made.pipeline])
+    return made
+
+
+def seen_by_first_stage(clock: VirtualClock) -> tuple[SqliteStore, Pipeline, list[str]]:
+    store, seen = SqliteStore(":memory:"), list[str]()
+
+    @stage(retry=RetryPolicy(1))
+    async def first(text: str) -> str:
+        seen.append(text)
+        raise PermissionError("never")
+
+    pipeline = Pipeline("one", [first], replay=LOOSE)
+    record_rules(store, [pipeline])
+    lane = store.lanes("one", ["first"])[0]
+    store.submit([NewJob(lane=lane, payload=b'"as it was"', run_at=0.0)], clock.wall())
+    work(store, pipeline)
+    return store, pipeline, seen
+
+
+def test_an_edited_payload_counts_where_the_payload_is_the_input(clock: VirtualClock) -> None:
+    store, pipeline, seen = seen_by_first_stage(clock)
+
+    edit(store, 1, BY, part="payload", value=b'"as it should be"')
+    retry_job(store, 1, BY)
+    work(store, pipeline)
+
+    assert seen == ["as it was", "as it should be"]
+
+
+def test_an_edited_payload_stays_edited_for_every_later_restart(clock: VirtualClock) -> None:
+    store, pipeline, seen = seen_by_first_stage(clock)
+    edit(store, 1, BY, part="payload", value=b'"as it should be"')
+
+    for _ in range(2):
+        retry_job(store, 1, BY, from_start=True)
+        work(store, pipeline)
+
+    assert seen == ["as it was", "as it should be", "as it should be"]
+
+
+def test_a_letter_that_was_edited_since_it_was_read_is_not_released_with_the_old_value(shop: Shop) -> None:
+    shop.fail(1)
+    batch = batch_of(shop.store.query("replay_candidates", "[1]", 0))
+    edit(shop.store, 1, BY, value=b"5")
+
+    steps = release_steps(shop.store, batch, campaign=None, first_lane=None, now=shop.clock.wall())
+
+    assert shop.store.apply(*steps) is None
+
+
+def test_large_values_and_large_edits_are_replayed_in_a_campaign(clock: VirtualClock) -> None:
+    store, pipeline, seen = seen_by_first_stage(clock)
+    long = "x" * 50_000
+    lane = store.lanes("one", ["first"])[0]
+    store.submit([NewJob(lane=lane, payload=f'"{long}"'.encode(), run_at=0.0)], clock.wall())
+    work(store, pipeline)
+    edit(store, 1, BY, value=f'"{long}!"'.encode())
+    seen.clear()
+
+    driver = Campaigns(store, [pipeline], clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    store.start_worker("w", clock.wall(), 60)
+    begun = replay.start(store, LetterFilter(pipeline="one"), BY, plan=plan_of(()))
+    for _ in range(3):
+        driver.drive()
+    store.stop_worker("w")
+    # Nobody drives it any more; what was released goes on.
+    replay.cancel(store, begun.id, BY)
+    work(store, pipeline)
+
+    assert sorted(map(len, seen)) == [50_000, 50_001]
+
+
+def test_without_the_code_a_full_restart_of_a_pipeline_whose_first_stage_was_renamed_is_refused(
+    shop: Shop,
+) -> None:
+    shop.fail(1)
+    shop.store.lanes("shop", ["get", "pay"])
+
+    with pytest.raises(ReplayRefusedError, match="several stages of shop were the first one"):
+        retry_job(shop.store, 1, BY, from_start=True)
+    retry_job(shop.store, 1, BY, from_start=True, pipelines={"shop": shop.pipeline})
+
+
+@pytest.mark.parametrize("kind", [Person, dict[str, int], list[int]])
+def test_nothing_of_a_value_that_does_not_fit_is_told(kind: object) -> None:
+    value = b'{"name": "hunter2", "age": "zq7"}'
+
+    told = misfit(codec_for("x", kind), value)
+
+    assert told is not None
+    assert "hunter2" not in told
+    assert "zq7" not in told
+    assert misfit(codec_for("x", object), value) is None
+
+
+def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
+    shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.fail(2)
+    shop.fix()
+    first = replay.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
+    plain = Campaigns._turn
+
+    def broken(self: Campaigns, campaign: object, row: Row) -> float:
+        if campaign.id == first.id:  # type: ignore[attr-defined]
+            raise RuntimeError("no way")
+        return plain(self, campaign, row)  # type: ignore[arg-type]
+
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    driver.drive()
+    second = replay.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
+    monkeypatch.setattr(Campaigns, "_turn", broken)
+    for _ in range(3):
+        driver.drive()
+
+    assert "takes its turn again" in caplog.text
+    assert report_of(shop.store, second.id).replaying == 1
