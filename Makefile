@@ -71,6 +71,10 @@ $(VENV)/.dev-ready: $(VENV)/.dev-pins pyproject.toml
 run: setup ## Set up and show redrive at work: redrive demo
 	@$(VENV)/bin/redrive demo
 
+.PHONY: app-collabiq
+app-collabiq: setup ## CollabIQ on its embedded defaults: a small mailbox becomes pages
+	@$(PY) -m apps.collabiq demo
+
 .PHONY: bench
 bench: setup-dev ## Measure redrive beside its peers
 	@$(PY) -m bench
@@ -120,7 +124,7 @@ check-lint: setup-dev
 	@$(PY) -m ruff check --quiet .
 
 check-types: setup-dev
-	@$(PY) -m mypy --no-error-summary src tools $(wildcard tests/typing/*.py)
+	@$(PY) -m mypy --no-error-summary src tools apps $(wildcard tests/typing/*.py)
 	@$(PY) -m basedpyright
 
 check-imports: setup-dev

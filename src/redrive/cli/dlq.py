@@ -37,6 +37,11 @@ LIST_COLUMNS: Final = ("id", "job", "pipeline", "stage", "code", "state", "last_
 GROUP_COLUMNS: Final = tuple(
     "group pending letters trend last_at pipelines stages code diagnosis sample message".split()
 )
+NARROW_COLUMNS: Final = ("group", "pending", "trend", "stages", "code", "message")
+WIDE_FROM: Final = 150
+"""Columns of a terminal from which on a line holds everything about a group."""
+GROUP_DIGITS: Final = 8
+"""So much of a fingerprint is shown, and is enough for --group."""
 _ELSEWHERE: Final = frozenset({"context", "stack", "message", "error_class"})
 """What `show` tells below its table."""
 
@@ -124,9 +129,10 @@ def groups(
         rows = [(f"{each.fingerprint[:11]} {each.code}", each.trend.hours, _remark(each)) for each in found]
         typer.echo(charts.trends("Dead letters of the last 24 hours, by group", rows))
     else:
-        answer_rows(
-            [_group_row(each) for each in found], GROUP_COLUMNS, output, empty="no dead letter is like that"
-        )
+        is_wide = console().width >= WIDE_FROM
+        shown = [_group_row(each, is_wide=is_wide) for each in found]
+        columns = GROUP_COLUMNS if is_wide else NARROW_COLUMNS
+        answer_rows(shown, columns, output, empty="no dead letter is like that")
 
 
 @app.command()
@@ -193,9 +199,10 @@ def _row_of(letter: LetterLine) -> dict[str, object]:
     return {**asdict(letter), "state": state, "message": _cut(letter.message)}
 
 
-def _group_row(group: LetterGroup) -> dict[str, object]:
-    trend = f"{charts.sparkline(group.trend.hours)} {group.trend.word}"
-    shown = {"group": group.fingerprint, "letters": group.letters, "trend": trend}
+def _group_row(group: LetterGroup, *, is_wide: bool) -> dict[str, object]:
+    trend = f"{charts.sparkline(group.trend.hours)} {group.trend.word}" if is_wide else group.trend.word
+    name = group.fingerprint if is_wide else group.fingerprint.rpartition(":")[2][:GROUP_DIGITS]
+    shown = {"group": name, "letters": group.letters, "trend": trend}
     return {**asdict(group), **shown, "message": _cut(group.message)}
 
 

@@ -99,3 +99,5 @@ def _tell(found: Validation) -> None:
         say(f"the code of {pipeline} was not given, so no value was decoded: --target MODULE:{pipeline}")
     if not found.letters:
         say("no dead letter that could be replayed is like that")
+    elif found.is_fine:
+        say("nothing is in the way of a replay")

@@ -189,16 +189,20 @@ def close(
 
 
 def _watched(store: Store, campaign: int, output: Format) -> CampaignReport:
-    """Look again and again until it has ended or needs somebody; show how far it is, if somebody watches."""
+    """Look again and again until it has ended or needs somebody; a bar for who watches, a line per change for logs."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     is_hidden = output != "table" or not is_interactive()
     with Progress(*columns, transient=True, disable=is_hidden) as progress:
         task = progress.add_task(f"replay {campaign}", total=None)
+        last: tuple[int, str] | None = None
         while True:
             report = report_of(store, campaign)
             ended = report.letters - report.waiting - report.replaying
             told = f"replay {campaign}: {report.waits_for or report.status}"
             progress.update(task, total=report.letters, completed=ended, description=told)
+            if is_hidden and output == "table" and (ended, told) != last:
+                say(f"{told}; {ended} of {report.letters} have ended")
+            last = (ended, told)
             if report.ended_at is not None or report.status in {"paused", "stopped"}:
                 return report
             CURRENT.get().clock.sleep(LOOK_SECONDS)

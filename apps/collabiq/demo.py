@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A demonstration: a small mailbox with one mail of which nothing can be read, on the embedded defaults."""
+
+from __future__ import annotations
+
+import mailbox
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Final
+
+from apps.collabiq.settings import Settings
+from apps.collabiq.work import opened, run
+
+MAILS: Final = (
+    (
+        "Minji Kim <minji@hanbit.example>",
+        "Pilot with Northwind Labs",
+        "I am Minji Kim of Hanbit Technologies.\nCould we start the pilot with Northwind Labs on March 3, 2026?",
+    ),
+    (
+        "이서준 <seojun@haneul.example>",
+        "협업 제안",
+        "안녕하세요, (주)하늘소프트 이서준 팀장입니다.\n2026년 3월 12일에 미팅 가능하실까요?",
+    ),
+    (
+        "Ana Sousa <ana@fundo.example>",
+        "Term sheet",
+        "Dr. Lena Vogt of Fundo Ventures will send the term sheet by 9 April 2026.",
+    ),
+)
+
+
+def demo() -> Iterator[str]:
+    """Run over the mailbox, and return what was found and what failed, line by line."""
+    with tempfile.TemporaryDirectory(prefix="collabiq-") as folder:
+        box = Path(folder) / "mail.mbox"
+        write_mailbox(box)
+        settings = Settings(folder=str(Path(folder) / "data"), mailbox=str(box))
+        account = run(settings)
+        yield f"{account.listed} mails read: {account.done} done, {account.failed} failed."
+        with closing(sqlite3.connect(settings.root / "pages.db")) as pages:
+            for row in pages.execute(
+                "SELECT title, kind, people, companies, dates FROM pages ORDER BY dates"
+            ):
+                title, kind, people, companies, dates = row
+                yield f"  {title}: {kind}; people {people}; companies {companies}; dates {dates}"
+        with opened(settings) as (_, dlq):
+            for entry in dlq.entries():
+                yield f"  failed: {entry.dlq_id} in {entry.operation_type}: {entry.error_details['error_message']}"
+
+
+def write_mailbox(path: Path) -> None:
+    """Write the mails, and a bad one, to an mbox file."""
+    with closing(mailbox.mbox(path)) as box:
+        for sender, subject, text in MAILS:
+            message = EmailMessage()
+            message["From"], message["To"], message["Subject"] = (
+                sender,
+                "Team <team@collabiq.example>",
+                subject,
+            )
+            message["Date"] = "Mon, 16 Feb 2026 09:00:00 +0000"
+            message.set_content(text)
+            box.add(message)
+        box.add(b"Content-Type: text/plain; charset=no-such-charset\n\n" + bytes(range(128, 256)) + b"\n")

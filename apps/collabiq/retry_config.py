@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each service is tried again, and when it is left alone: four configurations, four breakers.
+
+    delay(n) = clamp(multiplier * 2 ** (n - 1), backoff_min, backoff_max) + uniform(jitter_min, jitter_max)
+
+n is the number of the attempt that failed; `max_attempts` counts the first one. Exceptions are named as the seeds of this
+application name them, and beside them stand the classes by which today's clients say the same.
+"""
+
+from __future__ import annotations
+
+import imaplib
+import importlib
+import math
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from redrive import Backoff, Breaker, BreakerOpenError, ConfigurationError, Jitter, RetryPolicy
+
+Service = Literal["gmail", "gemini", "notion", "infisical"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryConfig:
+    """How often, after how long, and after which exceptions a call is made again."""
+
+    max_attempts: int = 3
+    backoff_multiplier: float = 1.0
+    backoff_min: float = 1.0
+    backoff_max: float = 10.0
+    jitter_min: float = 0.0
+    jitter_max: float = 2.0
+    timeout: float = 30.0
+    """Seconds one request may take."""
+    retryable_exceptions: AbstractSet[type[Exception]]
+    """Those, unless the answer inside says that trying again cannot help: a 404 stays one."""
+    respect_retry_after: bool = True
+
+    def __post_init__(self) -> None:
+        numbers = (
+            self.backoff_multiplier,
+            self.backoff_min,
+            self.backoff_max,
+            self.jitter_min,
+            self.jitter_max,
+        )
+        is_whole = isinstance(self.max_attempts, int) and not isinstance(self.max_attempts, bool)
+        _check(
+            "max_attempts",
+            self.max_attempts,
+            "must be a whole number of at least 1",
+            ok=is_whole and self.max_attempts >= 1,
+        )
+        _check(
+            "backoff and jitter", numbers, "must be finite and not negative", ok=all(map(_is_amount, numbers))
+        )
+        _check(
+            "backoff_multiplier", self.backoff_multiplier, "must be above 0", ok=self.backoff_multiplier > 0
+        )
+        _check(
+            "backoff_min",
+            self.backoff_min,
+            f"must be below backoff_max ({self.backoff_max})",
+            ok=self.backoff_min < self.backoff_max,
+        )
+        _check(
+            "jitter_min",
+            self.jitter_min,
+            f"must be below jitter_max ({self.jitter_max})",
+            ok=self.jitter_min < self.jitter_max,
+        )
+        _check(
+            "timeout",
+            self.timeout,
+            "must be a positive number",
+            ok=_is_amount(self.timeout) and self.timeout > 0,
+        )
+        are_classes = all(
+            isinstance(each, type) and issubclass(each, Exception) for each in self.retryable_exceptions
+        )
+        _check(
+            "retryable_exceptions",
+            self.retryable_exceptions,
+            "must be a set of exception classes with at least one in it",
+            ok=bool(self.retryable_exceptions) and are_classes,
+        )
+
+    def delay(self, attempt: int, draw: float) -> float:
+        """Return the seconds between attempt number `attempt` (from 1) and the next; `draw` in [0, 1) is the chance in it."""
+        return self.backoff.delay(attempt, draw)
+
+    @property
+    def backoff(self) -> Backoff:
+        """The waits between attempts."""
+        # The engine wants a first delay below its cap; a larger one would be cut to it anyway.
+        return Backoff.exponential(
+            min(self.backoff_multiplier, self.backoff_max),
+            factor=2,
+            floor=self.backoff_min,
+            cap=self.backoff_max,
+            jitter=Jitter.additive(self.jitter_min, self.jitter_max),
+        )
+
+    def to_policy(self) -> RetryPolicy:
+        """Return it as what the engine understands. A call that a breaker refused was an attempt like any other."""
+        return RetryPolicy(
+            self.max_attempts,
+            self.backoff,
+            retry_on=[*self.retryable_exceptions, BreakerOpenError],
+            respect_retry_after=self.respect_retry_after,
+        )
+
+
+def _is_amount(value: object) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    )
+
+
+def _check(field: str, value: object, rule: str, *, ok: bool) -> None:
+    if not ok:
+        raise ConfigurationError(
+            field=f"RetryConfig.{field}",
+            value=value,
+            rule=rule,
+            fix="See GMAIL_RETRY_CONFIG for one that works.",
+        )
+
+
+def _installed(*names: str) -> set[type[Exception]]:
+    """Return those of these classes whose library is installed; what is not installed raises nothing."""
+    found: set[type[Exception]] = set()
+    for name in names:
+        module, _, kind = name.rpartition(".")
+        try:
+            found.add(getattr(importlib.import_module(module), kind))
+        except ImportError:
+            continue
+    return found
+
+
+_BROKEN_OFF: Final = ("TimeoutException", "NetworkError", "RemoteProtocolError")
+"""What httpx and its successor call time-outs and broken connections."""
+_HTTPX: Final = _installed(*(f"httpx.{name}" for name in _BROKEN_OFF))
+_HTTPX2: Final = _installed(*(f"httpx2.{name}" for name in _BROKEN_OFF))
+
+GMAIL_RETRY_CONFIG: Final = RetryConfig(
+    # imaplib says by `abort` that the connection broke off.
+    retryable_exceptions={TimeoutError, ConnectionError, imaplib.IMAP4.abort}
+    | _installed("googleapiclient.errors.HttpError")
+    | _HTTPX,
+)
+GEMINI_RETRY_CONFIG: Final = RetryConfig(
+    timeout=60.0,  # a model takes its time
+    retryable_exceptions={ConnectionError}
+    | _installed(
+        "google.api_core.exceptions.ResourceExhausted",
+        "google.api_core.exceptions.DeadlineExceeded",
+        "google.genai.errors.APIError",
+    )
+    | _HTTPX
+    | _HTTPX2,
+)
+NOTION_RETRY_CONFIG: Final = RetryConfig(
+    # The SDK's class for answers without a JSON body, and its own time-out, are siblings of APIResponseError.
+    retryable_exceptions={ConnectionError}
+    | _installed(
+        "notion_client.APIResponseError",
+        "notion_client.errors.HTTPResponseError",
+        "notion_client.errors.RequestTimeoutError",
+    )
+    | _HTTPX,
+)
+INFISICAL_RETRY_CONFIG: Final = RetryConfig(
+    max_attempts=2,  # the .env file is there besides
+    backoff_max=5.0,
+    jitter_max=1.0,
+    timeout=10.0,
+    retryable_exceptions={TimeoutError, ConnectionError} | _HTTPX,
+    respect_retry_after=False,
+)
+
+
+def breaker_for(service: Service) -> Breaker:
+    """Return the breaker of a service: every failed call counts, and while it is open calls are refused unmade."""
+    has_fallback = service == "infisical"
+    return Breaker(
+        service,
+        consecutive=3 if has_fallback else 5,
+        close_after=2,
+        open_for=30.0 if has_fallback else 60.0,
+        mode="fail_fast",
+        counts="all",
+    )

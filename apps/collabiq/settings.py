@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What CollabIQ can be told, by the environment: `COLLABIQ_SOURCE=gmail` and so on. The defaults work without a network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import msgspec
+
+from redrive import ConfigurationError
+
+PREFIX: Final = "COLLABIQ_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where mail comes from, what reads it, where pages go, and the addresses of the services."""
+
+    folder: str = "data"
+    """Everything that is written goes there: the database, pages, logs, dead letters."""
+    source: Literal["local", "imap", "gmail"] = "local"
+    extractor: Literal["builtin", "gemini"] = "builtin"
+    sink: Literal["local", "notion"] = "local"
+    mailbox: str = "mail.mbox"
+    """An mbox file, or the folder of a Maildir."""
+    imap_host: str = "localhost"
+    imap_port: int = 993
+    imap_tls: bool = True
+    imap_user: str = ""
+    imap_folder: str = "INBOX"
+    gmail_url: str = "https://gmail.googleapis.com"
+    gmail_query: str = "newer_than:7d"
+    gemini_url: str = "https://generativelanguage.googleapis.com"
+    gemini_model: str = "gemini-2.5-flash"
+    notion_url: str = "https://api.notion.com"
+    notion_data_source: str = ""
+    infisical_url: str = "https://app.infisical.com"
+    infisical_client_id: str = ""
+    infisical_client_secret: str = field(default="", repr=False)
+    infisical_project: str = ""
+    infisical_environment: str = "prod"
+    env_file: str = ".env"
+    concurrency: int = 4
+    lease: float = 30.0
+    """Seconds after which another worker may take over what a dead one held."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Read the settings from `COLLABIQ_...`; what is not there keeps its default.
+
+        Raises:
+            ConfigurationError: a value does not fit.
+        """
+        found = os.environ if environment is None else environment
+        names = [each.name for each in fields(cls)]
+        given = {name: found[PREFIX + name.upper()] for name in names if PREFIX + name.upper() in found}
+        try:
+            return msgspec.convert(given, cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(
+                field=f"{PREFIX}...",
+                value="<the environment>",
+                rule=str(error),
+                fix="README.md lists the settings.",
+            ) from None
+
+    @property
+    def root(self) -> Path:
+        """The folder that everything is written to."""
+        return Path(self.folder)
+
+    @property
+    def secrets_needed(self) -> tuple[str, ...]:
+        """The names of the keys that the chosen services ask for; none for the embedded defaults."""
+        asked = {
+            "IMAP_PASSWORD": self.source == "imap",
+            "GMAIL_TOKEN": self.source == "gmail",
+            "GEMINI_API_KEY": self.extractor == "gemini",
+            "NOTION_TOKEN": self.sink == "notion",
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)

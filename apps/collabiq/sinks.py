@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where pages go: a SQLite file with a Markdown page beside it for each mail, or Notion.
+
+A mail has one page, known by its e-mail id; writing it again changes that page. So a stage that is run twice does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+import threading
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from msgspec import Struct
+
+from apps.collabiq.extract import Found
+from apps.collabiq.retry_config import NOTION_RETRY_CONFIG
+from redrive.sinks.files import safe_name
+
+TEXT_MAX: Final = 2_000
+"""Characters of a text in a Notion property (developers.notion.com/reference/request-limits)."""
+EMAIL_ID: Final = "Email ID"
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS pages (
+    email_id TEXT PRIMARY KEY, title TEXT NOT NULL, sender TEXT NOT NULL, sent_at TEXT,
+    kind TEXT NOT NULL, people TEXT NOT NULL, companies TEXT NOT NULL, dates TEXT NOT NULL
+) STRICT
+"""
+_UPSERT: Final = """
+INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (email_id) DO UPDATE SET
+    title = excluded.title, sender = excluded.sender, sent_at = excluded.sent_at, kind = excluded.kind,
+    people = excluded.people, companies = excluded.companies, dates = excluded.dates
+"""
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """What is kept about one mail."""
+
+    email_id: str
+    title: str
+    sender: str
+    sent_at: datetime | None
+    found: Found
+
+
+class Pages(Protocol):
+    """Where pages go."""
+
+    def write(self, page: Page) -> str:
+        """Keep a page in the place of the one with the same e-mail id, and return where it is."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection, if there is one."""
+        ...
+
+
+class LocalPages:
+    """A SQLite file, `pages.db`, and a folder of Markdown pages, `pages/`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._database = folder / "pages.db"
+        self._folder = folder / "pages"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        with closing(sqlite3.connect(self._database, timeout=30)) as opened, opened:
+            opened.execute(_TABLE)
+
+    def write(self, page: Page) -> str:
+        """Keep a page; the Markdown first, so that a row always has its page."""
+        found = page.found
+        path = self._folder / f"{safe_name(page.email_id)}.md"
+        lists = [
+            json.dumps([str(each) for each in some], ensure_ascii=False)
+            for some in (found.people, found.companies, found.dates)
+        ]
+        sent_at = None if page.sent_at is None else page.sent_at.isoformat()
+        with self._lock:
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(as_markdown(page), encoding="utf-8")
+            temporary.replace(path)
+            with closing(sqlite3.connect(self._database, timeout=30)) as opened, opened:
+                opened.execute(_UPSERT, (page.email_id, page.title, page.sender, sent_at, found.kind, *lists))
+        return str(path)
+
+    def close(self) -> None:
+        """Do nothing: connections last for one page."""
+
+
+def as_markdown(page: Page) -> str:
+    """Return a page to be read; what came with the mail is text there, and never markup."""
+    found = page.found
+    rows = {
+        "E-mail": page.email_id,
+        "From": page.sender,
+        "Sent": "unknown" if page.sent_at is None else f"{page.sent_at:%Y-%m-%d %H:%M} UTC",
+        "Kind": found.kind,
+        "People": ", ".join(found.people),
+        "Companies": ", ".join(found.companies),
+        "Dates": ", ".join(str(each) for each in found.dates),
+    }
+    lines = [f"- {name}: {_plain(value) or 'none found'}" for name, value in rows.items()]
+    return "\n".join([f"# {_plain(page.title) or '(no subject)'}", "", *lines, ""])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>#|!~])", r"\\\1", " ".join(text.split()))
+
+
+class NotionPages:
+    """A Notion data source with the properties Name, Email ID, From, Kind, People, Companies, Dates and Sent.
+
+    Before a page is made, it is looked for by its e-mail id; so a worker that died after making one finds it. Two workers that
+    write the same mail at the same moment, one of which has lost its lease, can both look before either makes a page: Notion has
+    no unique property that would refuse the second.
+    """
+
+    def __init__(self, url: str, token: str, data_source: str) -> None:
+        import notion_client
+
+        self._client = notion_client.Client(
+            auth=token,
+            base_url=url.rstrip("/"),
+            timeout_ms=int(NOTION_RETRY_CONFIG.timeout * 1000),
+            retry=False,
+            # It would log what Notion says, unredacted; the engine does that.
+            logger=logging.getLogger("collabiq.notion"),
+            log_level=logging.CRITICAL,
+        )
+        self._data_source = data_source
+
+    def write(self, page: Page) -> str:
+        """Change the page of this mail, or make one; return its id."""
+        found = cast(
+            "dict[str, list[dict[str, str]]]",
+            self._client.data_sources.query(
+                self._data_source,
+                filter={"property": EMAIL_ID, "rich_text": {"equals": page.email_id}},
+                page_size=1,
+            ),
+        )["results"]
+        properties = as_properties(page)
+        if found:
+            answer = self._client.pages.update(found[0]["id"], properties=properties)
+        else:
+            parent = {"type": "data_source_id", "data_source_id": self._data_source}
+            answer = self._client.pages.create(parent=parent, properties=properties)
+        return str(cast("dict[str, object]", answer)["id"])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def as_properties(page: Page) -> dict[str, object]:
+    """Return a page as the properties of a Notion page (developers.notion.com/reference/page-property-values)."""
+    found = page.found
+    texts = {
+        EMAIL_ID: page.email_id,
+        "From": page.sender,
+        "People": ", ".join(found.people),
+        "Companies": ", ".join(found.companies),
+        "Dates": ", ".join(str(each) for each in found.dates),
+    }
+    properties: dict[str, object] = {
+        "Name": {"title": _rich(page.title or "(no subject)")},
+        "Kind": {"select": {"name": found.kind}},
+        "Sent": {"date": None if page.sent_at is None else {"start": page.sent_at.isoformat()}},
+    }
+    return properties | {name: {"rich_text": _rich(text)} for name, text in texts.items()}
+
+
+def _rich(text: str) -> list[dict[str, object]]:
+    return [{"text": {"content": text[:TEXT_MAX]}}] if text else []

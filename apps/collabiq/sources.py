@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where mail comes from: a mailbox on this machine, an IMAP server, or the Gmail API.
+
+A source lists ids and fetches the bytes behind one; it reads only, and keeps no place of its own: what was read before, the engine
+knows. No client tries anything again by itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import imaplib
+import mailbox
+import ssl
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from apps.collabiq.codes import MAIL_GONE
+from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG
+from redrive import ConfigurationError, Fail
+
+TIMEOUT: Final = GMAIL_RETRY_CONFIG.timeout
+
+
+class Source(Protocol):
+    """Where mail comes from."""
+
+    def ids(self) -> Iterator[str]:
+        """Return the id of every mail there is."""
+        ...
+
+    def fetch(self, email_id: str) -> bytes:
+        """Return a mail as it was sent; raises Fail(MAIL_GONE) when there is none with this id any more."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection, if there is one."""
+        ...
+
+
+class LocalSource:
+    """An mbox file or a Maildir. A mail's id is a hash of it, so that a mail that is there twice is one."""
+
+    def __init__(self, path: str) -> None:
+        if not Path(path).exists():
+            raise ConfigurationError(
+                field="COLLABIQ_MAILBOX",
+                value=path,
+                rule="must be an mbox file or a Maildir",
+                fix="Check the path.",
+            )
+        self._box: mailbox.Mailbox[mailbox.mboxMessage] | mailbox.Mailbox[mailbox.MaildirMessage] = (
+            mailbox.Maildir(path, create=False) if Path(path).is_dir() else mailbox.mbox(path, create=False)
+        )
+        self._lock = threading.Lock()
+        self._keys = self._indexed()
+
+    def ids(self) -> Iterator[str]:
+        """Return the id of every mail in the box."""
+        return iter(self._keys)
+
+    def fetch(self, email_id: str) -> bytes:
+        """Return a mail as it stands in the box."""
+        try:
+            with self._lock:  # A box has one file, and one place in it.
+                raw = self._box.get_bytes(self._keys[email_id])
+        except (KeyError, FileNotFoundError):
+            raw = b""
+        if _id_of(raw) != email_id:
+            # Whoever else works on the box may have moved what was there.
+            raise Fail(MAIL_GONE, "the mail is not in the mailbox any more")
+        return raw
+
+    def close(self) -> None:
+        """Close the box."""
+        self._box.close()
+
+    def _indexed(self) -> dict[str, str]:
+        """Return the keys of the mails by their ids."""
+        found: dict[str, str] = {}
+        for key in self._box.iterkeys():
+            try:
+                raw = self._box.get_bytes(key)
+            except (OSError, KeyError):
+                # It is listed all the same, and fails by itself when it is fetched.
+                raw = str(key).encode()
+            found.setdefault(_id_of(raw), key)
+        return found
+
+
+def _id_of(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+class ImapSource:
+    """A folder of an IMAP server, opened for reading. A mail's id is UIDVALIDITY and UID, as RFC 9051 makes them unique."""
+
+    def __init__(self, host: str, port: int, *, user: str, password: str, folder: str, is_tls: bool) -> None:
+        self._where = (host, port)
+        self._login = (user, password)
+        self._folder = folder
+        self._is_tls = is_tls
+
+    def ids(self) -> Iterator[str]:
+        """Return the id of every mail in the folder."""
+        with self._opened() as (server, validity):
+            uids = _answer(server.uid("SEARCH", "ALL"))[0] or b""
+            return iter([f"{validity}-{uid.decode()}" for uid in cast("bytes", uids).split()])
+
+    def fetch(self, email_id: str) -> bytes:
+        """Return a mail, without marking it as read."""
+        expected, _, uid = email_id.partition("-")
+        with self._opened() as (server, validity):
+            parts = _answer(server.uid("FETCH", uid, "(BODY.PEEK[])")) if validity == expected else []
+        for part in parts:
+            if isinstance(part, tuple):
+                return cast("bytes", part[1])
+        raise Fail(MAIL_GONE, "the mail is not in the folder any more")
+
+    def close(self) -> None:
+        """Do nothing: connections last for one call."""
+
+    @contextmanager
+    def _opened(self) -> Generator[tuple[imaplib.IMAP4, str]]:
+        """Log in and open the folder for one call, so that no state outlives a connection that broke off."""
+        host, port = self._where
+        server = (
+            imaplib.IMAP4_SSL(host, port, timeout=TIMEOUT, ssl_context=ssl.create_default_context())
+            if self._is_tls
+            else imaplib.IMAP4(host, port, timeout=TIMEOUT)
+        )
+        try:
+            server.login(*self._login)
+            quoted = '"' + self._folder.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            _answer(server.select(quoted, readonly=True))
+            validity = server.response("UIDVALIDITY")[1][0]
+            yield server, (validity or b"0").decode()
+        finally:
+            with suppress(OSError, imaplib.IMAP4.error):
+                server.logout()
+            with suppress(OSError):
+                server.shutdown()  # A goodbye that was not answered leaves the socket open.
+
+
+def _answer(told: tuple[str, Sequence[object]]) -> Sequence[object]:
+    """Return what the server said, or raise it if it said no."""
+    word, parts = told
+    if word != "OK":
+        refused = f"{word} {parts[:1]!r}"
+        raise imaplib.IMAP4.error(refused)
+    return parts
+
+
+class GmailSource:
+    """The Gmail API, with an access token that may read mail (scope gmail.readonly)."""
+
+    def __init__(self, url: str, token: str, query: str) -> None:
+        from googleapiclient.discovery import build  # type: ignore[import-untyped]
+
+        self._http = _OneTry(token)
+        service = build(
+            "gmail",
+            "v1",
+            http=self._http,
+            client_options={"api_endpoint": url},
+            static_discovery=True,
+            cache_discovery=False,
+            num_retries=0,
+        )
+        self._messages = service.users().messages()
+        self._query = query
+
+    def ids(self) -> Iterator[str]:
+        """Return the id of every mail that the query finds, page by page."""
+        request = self._messages.list(userId="me", q=self._query, maxResults=500)
+        while request is not None:
+            answer = request.execute(num_retries=0)
+            for message in answer.get("messages", []):
+                yield str(message["id"])
+            request = self._messages.list_next(request, answer)
+
+    def fetch(self, email_id: str) -> bytes:
+        """Return a mail as it was sent."""
+        answer = self._messages.get(userId="me", id=email_id, format="raw").execute(num_retries=0)
+        raw = str(answer["raw"])
+        return base64.urlsafe_b64decode(raw + "=" * (-len(raw) % 4))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+
+class _OneTry:
+    """What googleapiclient calls `http`: makes each request once.
+
+    The httplib2 it would use instead makes a request again by itself when the connection closes without an answer, and has no
+    switch for that; the breaker and the budget would not know.
+    """
+
+    def __init__(self, token: str) -> None:
+        import httpx
+
+        self._client = httpx.Client(
+            timeout=TIMEOUT, headers={"Authorization": f"Bearer {token}"}, follow_redirects=False
+        )
+
+    def request(
+        self,
+        uri: str,
+        method: str = "GET",
+        body: bytes | str | None = None,
+        headers: dict[str, str] | None = None,
+        **_: object,
+    ) -> tuple[object, bytes]:
+        """Make a request, and answer in the words of httplib2."""
+        import httplib2  # type: ignore[import-untyped]
+
+        sent = {name: value for name, value in (headers or {}).items() if name.lower() != "accept-encoding"}
+        answer = self._client.request(method, uri, content=body, headers=sent)
+        told = httplib2.Response({**answer.headers, "status": str(answer.status_code)})
+        told.reason = answer.reason_phrase
+        return told, answer.content
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line on the embedded defaults, and the README as documentation."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from apps.collabiq.cli import app
+from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG, INFISICAL_RETRY_CONFIG, breaker_for
+from apps.collabiq.settings import Settings
+from apps.collabiq.tests.driving import mail, write_mailbox
+from apps.collabiq.tests.services import Gmail, Infisical, Notion
+from redrive import ConfigurationError
+from redrive.cli.app import app as redrive
+from redrive.testing import VirtualClock
+
+ROOT = Path(__file__).parents[3]
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings that the command line reads, too."""
+    monkeypatch.setenv("COLLABIQ_FOLDER", settings.folder)
+    monkeypatch.setenv("COLLABIQ_MAILBOX", settings.mailbox)
+    monkeypatch.setenv("COLLABIQ_ENV_FILE", settings.env_file)
+    return settings
+
+
+def collabiq(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_demonstration_finds_three_and_loses_none() -> None:
+    result = collabiq("demo")
+
+    assert result.exit_code == 0, result.output
+    shown = README.split("```text\n")[1].split("```")[0].splitlines()
+    assert result.output.splitlines()[: len(shown)] == shown
+    assert "failed: dlq_" in result.output
+
+
+def test_the_defaults_need_no_client_library() -> None:
+    missing = "import sys; sys.modules.update(dict.fromkeys(['google', 'googleapiclient', 'httplib2', 'httpx', 'httpx2', 'notion_client']))"
+    start = f"{missing}; from apps.collabiq.cli import app; app(['demo'])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 done, 1 failed" in done.stdout
+
+
+@pytest.mark.req("CQ-5.1", "CQ-2.2")
+def test_a_run_reads_what_is_new_and_keeps_what_failed(told: Settings) -> None:
+    write_mailbox(told, [mail("One"), b"\n\n" + bytes(range(128, 256)), mail("Two")])
+
+    first, second = collabiq("run"), collabiq("run")
+
+    assert (first.exit_code, second.exit_code) == (1, 0)
+    assert (
+        first.output
+        == "3 mails: 3 new, 0 known, 0 among the dead letters. Of the new ones 2 done, 1 failed.\n"
+    )
+    assert (
+        second.output
+        == "3 mails: 0 new, 2 known, 1 among the dead letters. Of the new ones 0 done, 0 failed.\n"
+    )
+    listed = collabiq("dlq", "list").output
+    (dlq_id, status, operation, _) = listed.split()
+    assert (status, operation) == ("pending", "gmail_fetch")
+    shown = json.loads(collabiq("dlq", "show", dlq_id).output)
+    assert shown["error_details"]["error_message"] == "nothing in the mail can be read"
+    (command,) = re.findall(r"`redrive (dlq [^`]+)`", README)
+    groups = CliRunner().invoke(
+        redrive, command.replace("data/", f"{told.folder}/").split(), env={"COLUMNS": "250"}
+    )
+    assert groups.exit_code == 0
+    assert "MAIL_UNREADABLE" in groups.output
+
+
+@pytest.mark.req("CQ-2.2")
+def test_a_dead_letter_is_replayed_once(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, notion: Notion
+) -> None:
+    for name, value in {
+        "SINK": "notion",
+        "NOTION_URL": notion.url,
+        "NOTION_DATA_SOURCE": told.notion_data_source,
+    }.items():
+        monkeypatch.setenv(f"COLLABIQ_{name}", value)
+    write_mailbox(told, [mail("One"), mail("Two")])
+    notion.only = "POST /v1/pages"
+    notion.forever = 400
+    assert collabiq("run").exit_code == 1
+    first, second = [line.split()[0] for line in collabiq("dlq", "list").output.splitlines()]
+    notion.forever = None
+
+    one, rest = (
+        collabiq("dlq", "replay", first),
+        collabiq("dlq", "replay", "--all", "--operation", "notion_write"),
+    )
+    again, nothing = collabiq("dlq", "replay", first), collabiq("dlq", "replay", "--all")
+
+    assert (one.exit_code, one.output) == (0, f"{first}  completed\n")
+    assert (rest.exit_code, rest.output) == (0, f"{second}  completed\n")
+    assert again.exit_code == 2
+    assert "was replayed before" in again.output
+    assert (nothing.exit_code, nothing.output) == (0, "")
+    assert json.loads((told.root / "dlq" / ".processed_ids.json").read_text()) == sorted([first, second])
+    assert len(notion.pages) == 2
+
+
+@pytest.mark.parametrize("command", [["dlq", "show", "dlq_x"], ["dlq", "replay", "dlq_x"]])
+def test_what_is_not_there_is_refused_by_name(told: Settings, command: list[str]) -> None:
+    write_mailbox(told, [])
+
+    result = collabiq(*command)
+
+    assert result.exit_code == 2
+    assert "dlq_x" in result.output
+    assert "collabiq dlq list" in result.output
+
+
+@pytest.mark.req("CQ-2.1", "CQ-2.2")
+def test_a_replay_that_fails_again_leaves_a_new_entry_and_the_old_one_is_refused(
+    told: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mailbox(told, [b"\n\n" + bytes(range(128, 256))])
+    collabiq("run")
+    old = collabiq("dlq", "list").output.split()[0]
+
+    failed, again = collabiq("dlq", "replay", old), collabiq("dlq", "replay", old)
+    everything, none = collabiq("dlq", "replay", "--all"), collabiq("dlq", "replay")
+
+    assert (failed.exit_code, failed.output) == (1, f"{old}  failed\n")
+    assert again.exit_code == 2
+    assert "returned" in again.output
+    assert everything.exit_code == 1
+    assert len(everything.output.splitlines()) == 1
+    assert [line.split()[1] for line in collabiq("dlq", "list").output.splitlines()] == ["failed"] * 3
+    assert none.exit_code == 2
+    assert not (told.root / "dlq" / ".processed_ids.json").exists()
+
+
+def test_a_source_that_cannot_be_listed_is_told_and_written_down(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, gmail: Gmail, clock: VirtualClock
+) -> None:
+    monkeypatch.setenv("COLLABIQ_SOURCE", "gmail")
+    monkeypatch.setenv("COLLABIQ_GMAIL_URL", gmail.url)
+    gmail.forever = 503
+
+    result = collabiq("run")
+
+    assert result.exit_code == 2
+    assert "the mail could not be listed" in result.output
+    assert len(gmail.asked) == 3
+    (path,) = told.root.glob("logs/ERROR/error_*_system.json")
+    assert json.loads(path.read_text())["http_status"] == 503
+
+
+def test_the_doctor_says_how_things_stand(told: Settings) -> None:
+    without = collabiq("doctor")
+    write_mailbox(told, [mail("One")])
+    collabiq("run")
+    after = collabiq("doctor")
+
+    assert without.exit_code == 1
+    assert "COLLABIQ_MAILBOX" in without.output
+    assert after.exit_code == 0
+    assert "keys: none are needed" in after.output
+    assert "jobs: {'complete': 1}; dead letters: 0" in after.output
+    assert "pages: 1" in after.output
+
+
+def test_the_doctor_tells_of_the_fallback(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, infisical: Infisical
+) -> None:
+    write_mailbox(told, [])
+    infisical.forever = 503
+    for name, value in {
+        "SINK": "notion",
+        "INFISICAL_URL": infisical.url,
+        "INFISICAL_CLIENT_ID": "machine",
+    }.items():
+        monkeypatch.setenv(f"COLLABIQ_{name}", value)
+
+    result = collabiq("doctor")
+
+    assert result.exit_code == 0
+    assert "keys: .env, because Infisical did not give them" in result.output
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="fax"):
+        Settings.from_environment({"COLLABIQ_SOURCE": "fax"})
+
+    made = Settings.from_environment(
+        {"COLLABIQ_IMAP_PORT": "143", "COLLABIQ_IMAP_TLS": "false", "COLLABIQ_LEASE": "2"}
+    )
+    assert (made.imap_port, made.imap_tls, made.lease) == (143, False, 2.0)
+
+
+def test_the_readme_names_every_setting_and_command() -> None:
+    named = set(re.findall(r"`(?:COLLABIQ)?_([A-Z_]+)`", README)) | set(
+        re.findall(r"COLLABIQ_([A-Z_]+)", README)
+    )
+    commands = set(re.findall(r"python -m apps\.collabiq (\w+(?: \w+)?)", README))
+
+    assert {each.name.upper() for each in fields(Settings)} <= named
+    for command in commands:
+        words = [word for word in command.split() if word.islower()]
+        assert collabiq(*words, "--help").exit_code == 0, command
+
+
+@pytest.mark.req("CQ-3.2", "CQ-4.1")
+def test_the_readme_quotes_the_policies_as_they_are() -> None:
+    rows = [line for line in README.splitlines() if line.startswith(("| Gmail, Gemini", "| Infisical | 2"))]
+    for row, config, breaker in zip(
+        rows,
+        (GMAIL_RETRY_CONFIG, INFISICAL_RETRY_CONFIG),
+        (breaker_for("gmail"), breaker_for("infisical")),
+        strict=True,
+    ):
+        assert f"| {config.max_attempts} |" in row
+        assert f"up to {config.jitter_max:g} s" in row
+        assert f"after {breaker.consecutive}" in row
+        assert f"for {breaker.open_for:g} s" in row
+        assert f"after {breaker.close_after}" in row
