@@ -71,6 +71,10 @@ $(VENV)/.dev-ready: $(VENV)/.dev-pins pyproject.toml
 run: setup ## Set up and show redrive at work: redrive demo
 	@$(VENV)/bin/redrive demo
 
+.PHONY: app-criticizer
+app-criticizer: setup-dev ## Criticizer on its embedded defaults: a small change is reviewed by a linter
+	@$(PY) -m apps.criticizer demo
+
 .PHONY: app-collabiq
 app-collabiq: setup ## CollabIQ on its embedded defaults: a small mailbox becomes pages
 	@$(PY) -m apps.collabiq demo

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from redrive.core.checks import whole
+from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.stages import Stage, check_name
 from redrive.errors import ConfigurationError
@@ -56,7 +57,8 @@ class Pipeline:
     give by type. `on_retry`, `on_hold` and `on_dead` hear about failed attempts, after they were committed, at least once; what a
     hook raises is logged and tried again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
     its process before it is given up. `replay` says what must be on record before failed jobs run again. `sinks` are where dead
-    letters go besides; each is tried until it has taken the letter, and never changes an outcome either.
+    letters go besides; each is tried until it has taken the letter, and never changes an outcome either. `codes` names failures by the
+    application's own codes, in attempts, letters and hooks alike.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Pipeline:
     crash_max: int
     replay: ReplayRules
     sinks: tuple[Sink, ...]
+    codes: CodeSet | None
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class Pipeline:
         crash_max: int = CRASH_MAX,
         replay: ReplayRules | None = None,
         sinks: Sequence[Sink] = (),
+        codes: CodeSet | None = None,
     ) -> None:
         hooks = {"retry": on_retry, "hold": on_hold, "dead": on_dead}
         object.__setattr__(self, "name", name)
@@ -88,9 +92,17 @@ class Pipeline:
         object.__setattr__(self, "crash_max", crash_max)
         object.__setattr__(self, "replay", replay or ReplayRules())
         object.__setattr__(self, "sinks", tuple(sinks))
+        object.__setattr__(self, "codes", codes)
         check_name("Pipeline.name", name)
         whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
         _check_stages(name, self.stages)
+        if codes is not None and not isinstance(codes, CodeSet):
+            raise ConfigurationError(
+                field=f"Pipeline({name}).codes",
+                value=codes,
+                rule="must be a CodeSet",
+                fix='CodeSet("app", [...], otherwise=...).',
+            )
         _check_sinks(name, self.sinks)
         for field, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),

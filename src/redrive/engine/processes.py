@@ -160,7 +160,11 @@ def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
     dispatch.context.notes.update(report.notes)
     dispatch.context.children.extend(report.children)
     if report.failure is not None:
-        return Trouble(report.failure, stack=report.stack, frames=report.frames)
+        failure, stage, codes = report.failure, dispatch.lane.stage, dispatch.lane.pipeline.codes
+        if codes is not None:
+            # The other process knows the stage, and not the pipeline it belongs to.
+            failure = codes.translate(failure, stage=stage.name, idempotent=stage.is_idempotent)
+        return Trouble(failure, stack=report.stack, frames=report.frames)
     return report.output or b"null"
 
 

@@ -202,14 +202,19 @@ class Runner:
             late = AttemptTimeoutError(timeout=stage.timeout)
             late.__cause__ = exc
             exc = late
-        return Trouble(self._classifier.classify(exc, idempotent=stage.is_idempotent, stage=stage.name), exc)
+        codes = dispatch.lane.pipeline.codes
+        failure = self._classifier.classify(
+            exc, idempotent=stage.is_idempotent, stage=stage.name, codes=codes
+        )
+        return Trouble(failure, exc)
 
     def _late(self, dispatch: Dispatch, trouble: Trouble) -> Trouble:
         """Make a timeout of a late error from another process; it keeps its own stack."""
         stage = dispatch.lane.stage
         if stage.timeout is None or not dispatch.overran or trouble.failure.asked is not None:
             return trouble
-        failure = self._classifier.classify(AttemptTimeoutError(timeout=stage.timeout), stage=stage.name)
+        late = AttemptTimeoutError(timeout=stage.timeout)
+        failure = self._classifier.classify(late, stage=stage.name, codes=dispatch.lane.pipeline.codes)
         return Trouble(failure, stack=trouble.stack, frames=trouble.frames)
 
     def unstorable(self, settled: Settlement, lane: Lane) -> Settlement:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is reviewed: an order, and the change it leads to, file by file and line by line.
+
+Reads unified diffs, as git writes them and as patches are mailed. What is no diff in a text is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)")
+_LETTERS: Final = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+
+
+class GitRange(Struct, frozen=True, tag="git", forbid_unknown_fields=True):
+    """A range of revisions in a repository on this machine, such as `main..topic`."""
+
+    repo: str
+    range: str
+
+
+class PatchUrl(Struct, frozen=True, tag="url", forbid_unknown_fields=True):
+    """A patch on a server."""
+
+    url: str
+
+
+class Order(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is submitted: review this, and tell them."""
+
+    source: GitRange | PatchUrl
+    notify: str = "terminal"
+    """`terminal`, `webhook`, `webhook:URL` or `smtp:ADDRESS`."""
+
+
+class ChangedFile(Struct, frozen=True):
+    """One file of a change."""
+
+    path: str
+    lines: tuple[tuple[int, str, str], ...] = ()
+    """Number in the new file (of a removed line: where it was), `+`, `-` or a space, and the text."""
+    is_new: bool = False
+    content: str | None = None
+    """The whole new file, where it is known."""
+
+    @property
+    def added(self) -> frozenset[int]:
+        """The numbers of the lines that are new."""
+        return frozenset(number for number, sign, _ in self.lines if sign == "+")
+
+
+class Change(Struct, frozen=True):
+    """What `fetch` brings."""
+
+    title: str
+    notify: str
+    files: tuple[ChangedFile, ...]
+
+
+def parse_patch(text: str) -> tuple[ChangedFile, ...]:
+    """Return the files a diff changes, with their lines; a file that is deleted, or only renamed, has nothing to review."""
+    lines = iter(text.split("\n"))
+    files: dict[str, ChangedFile] = {}
+    current: ChangedFile | None = None
+    is_new = False
+    for line in lines:
+        if line.startswith("--- "):
+            is_new = line.startswith("--- /dev/null")
+        elif line.startswith("+++ "):
+            path = _path(line[4:])
+            current = None if path is None else files.get(path, ChangedFile(path, is_new=is_new))
+        elif current is not None and (hunk := _HUNK.match(line)) is not None:
+            current = replace(current, lines=(*current.lines, *_lines_of(hunk, lines)))
+            files[current.path] = _whole(current)
+    return tuple(files.values())
+
+
+def _lines_of(hunk: re.Match[str], lines: Iterator[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield a hunk's lines; its header says how many, so that no text in it is taken for a header."""
+    old, new = (1 if count is None else int(count) for count in hunk.group(1, 3))
+    number = int(hunk[2])
+    while old > 0 or new > 0:
+        line = next(lines, None)
+        if line is None:
+            return
+        sign = line[:1] or " "
+        if sign == "\\":  # "\ No newline at end of file" is no line
+            continue
+        yield number, sign, line[1:]
+        old -= sign != "+"
+        new -= sign != "-"
+        number += sign != "-"
+
+
+def _whole(file: ChangedFile) -> ChangedFile:
+    """Give a new file its content: all of it stands in the patch."""
+    if not file.is_new:
+        return file
+    return replace(file, content="".join(f"{text}\n" for _, sign, text in file.lines if sign == "+"))
+
+
+def _path(told: str) -> str | None:
+    """Return the path of a `+++` line: without the prefix, a date after a tab, and git's quoting; None for /dev/null."""
+    if told.startswith('"') and told.endswith('"'):
+        raw = _ESCAPE.sub(_unescaped, told[1:-1].encode())
+        told = raw.decode("utf-8", "replace")
+    else:
+        told = told.partition("\t")[0].rstrip("\r")
+    return None if told == "/dev/null" else told.removeprefix("b/")
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    told = found[1]
+    return bytes([int(told, 8) & 0xFF]) if len(told) == 3 else _LETTERS.get(told, told)

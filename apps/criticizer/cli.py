@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands: `review` and `submit-url` submit, `watch` works, `demo` shows it all on a repository it makes.
+
+Exit codes: 0 done; 1 the review failed and is a dead letter; 2 the command was called wrongly. Looking at dead letters, judging and
+replaying them is done by the `redrive` command on the same database.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from apps.criticizer.change import GitRange, Order, PatchUrl
+from apps.criticizer.pipeline import flow
+from redrive import RedriveError, connect, redact
+
+app = typer.Typer(
+    name="criticizer",
+    help="Review a change, tell people.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Database = Annotated[
+    str | None,
+    typer.Option("--database-url", help="Where the jobs live; default: REDRIVE_DATABASE_URL, redrive.db"),
+]
+Notify = Annotated[
+    str, typer.Option("--notify", help="Whom to tell: terminal, webhook, webhook:URL or smtp:ADDRESS.")
+]
+Queue = Annotated[bool, typer.Option("--queue", help="Only submit it; a `criticizer watch` does the work.")]
+
+GOOD: Final = "def total(prices):\n    return sum(prices)\n"
+BAD: Final = 'import os\n\n\ndef total(prices, seen=[]):\n    try:\n        return eval("sum(prices)")\n    except:\n        pass\n'
+
+
+@app.command()
+def review(
+    *,
+    repo: Annotated[Path, typer.Option("--repo", help="The repository.")] = Path(),
+    revisions: Annotated[str, typer.Option("--range", metavar="A..B", help="The change.")] = "HEAD~1..HEAD",
+    notify: Notify = "terminal",
+    queue: Queue = False,
+    database_url: Database = None,
+) -> None:
+    """Review a range of revisions of a git repository."""
+    order = Order(GitRange(str(repo.absolute()), revisions), notify)
+    raise typer.Exit(_submit(order, database_url, is_queued=queue))
+
+
+@app.command()
+def submit_url(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The patch; its host must be in CRITICIZER_HOSTS.")
+    ],
+    *,
+    notify: Notify = "terminal",
+    queue: Queue = False,
+    database_url: Database = None,
+) -> None:
+    """Review a patch on a server."""
+    raise typer.Exit(_submit(Order(PatchUrl(url), notify), database_url, is_queued=queue))
+
+
+@app.command()
+def watch(
+    *,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is queued.")] = False,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="How many stages run at once.")] = 16,
+    lease: Annotated[
+        float, typer.Option("--lease", help="Seconds until a silent worker counts as dead.")
+    ] = 30.0,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    database_url: Database = None,
+) -> None:
+    """Work on what was submitted, until told to stop."""
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-8s %(name)s: %(message)s")
+    with connect(database_url) as rd:
+        rd.work([flow], until_idle=until_idle, concurrency=concurrency, lease=lease)
+
+
+@app.command()
+def demo(
+    *,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Keep the repository and the jobs here.")
+    ] = None,
+) -> None:
+    """Make a small repository with a bad change, and review it: no network, no key, no settings."""
+    with tempfile.TemporaryDirectory() as temporary:
+        place = folder or Path(temporary)
+        repo = place / "example"
+        _make_repository(repo)
+        order = Order(GitRange(str(repo.absolute()), "HEAD~1..HEAD"))
+        raise typer.Exit(_submit(order, str(place / "demo.db"), is_queued=False))
+
+
+def _submit(order: Order, database_url: str | None, *, is_queued: bool) -> int:
+    with connect(database_url) as rd:
+        job = rd.submit(flow, order)
+        if is_queued:
+            typer.echo(f"job {job.id} is queued: criticizer watch works on it")
+            return 0
+        rd.work([flow], until_idle=True)
+        if job.status == "complete":
+            return 0
+        letters = rd.dead_letters.list(pipeline=flow.name).letters
+        mine = next((letter for letter in letters if letter.job == job.id), None)
+        told = f"job {job.id} is {job.status}" if mine is None else f"{mine.code}: {mine.message}"
+    typer.echo(told, err=True)
+    if mine is not None:
+        typer.echo(f"it is dead letter {mine.id}: redrive dlq show {mine.id} says more", err=True)
+    return 1
+
+
+def _make_repository(repo: Path) -> None:
+    repo.mkdir(parents=True)
+    _git(repo, "init", "--quiet")
+    for text, subject in ((GOOD, "Add up prices"), (BAD, "Add them up faster")):
+        (repo / "prices.py").write_text(text, encoding="utf-8")
+        _git(repo, "add", "prices.py")
+        _git(repo, "commit", "--quiet", "--message", subject)
+
+
+def _git(repo: Path, *arguments: str) -> None:
+    who = {
+        f"GIT_{role}_{part}": "criticizer@localhost"
+        for role in ("AUTHOR", "COMMITTER")
+        for part in ("NAME", "EMAIL")
+    }
+    alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *arguments], cwd=repo, env={**os.environ, **who, **alone}, check=True)  # noqa: S603, S607 - fixed arguments.
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except RedriveError as error:
+        typer.echo(f"error: {redact(str(error))}", err=True)
+        raise SystemExit(2) from None

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetching a change: from a git repository on this machine, or as a patch over HTTP.
+
+git is called by an argument list, with everything turned off that a repository could make it run. A patch is fetched only from
+hosts on the list, never follows a redirect to another host, and never takes more than the limit.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+from msgspec.structs import replace
+
+from apps.criticizer.change import Change, ChangedFile, GitRange, Order, parse_patch
+from apps.criticizer.codes import ChangeNotFoundError, ChangeTooLargeError, SourceRefusedError
+from apps.criticizer.settings import Settings
+
+BYTES_MAX: Final = 1_000_000
+FILES_MAX: Final = 300
+SLOW: Final = "the patch takes too long to arrive"
+REDIRECTS_MAX: Final = 3
+_PORTS: Final = {"http": 80, "https": 443}
+_QUIET: Final = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false")
+_DIFF: Final = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
+
+
+def fetch_change(order: Order, settings: Settings, http: httpx.Client) -> Change:
+    """Return the change an order is about."""
+    if isinstance(order.source, GitRange):
+        return Change(f"Review of {order.source.range}", order.notify, _from_git(order.source, settings))
+    url = order.source.url
+    text = _download(url, settings, http)
+    files = parse_patch(text)
+    if not files and text.strip():
+        raise ChangeNotFoundError(problem="there is no diff at this address")
+    return Change(f"Review of {urlsplit(url).path}", order.notify, files)
+
+
+def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
+    first, dots, last = source.range.partition("..")
+    if not dots or last.startswith("."):
+        raise ChangeNotFoundError(problem="a range is written A..B")
+    if not Path(source.repo).is_dir():
+        raise ChangeNotFoundError(problem="there is no repository at this path")
+    old, new = (_revision(source.repo, name or "HEAD", settings) for name in (first, last))
+    files = parse_patch(_git(source.repo, "diff", *_DIFF, old, new, "--", settings=settings))
+    if len(files) > FILES_MAX:
+        raise ChangeTooLargeError(problem=f"more than {FILES_MAX} files are changed")
+    # The linter needs whole files; a model is shown the patch alone.
+    is_linted = not settings.llm_key
+    return tuple(
+        _with_content(file, source.repo, new, settings) if is_linted and file.path.endswith(".py") else file
+        for file in files
+    )
+
+
+def _with_content(file: ChangedFile, repo: str, revision: str, settings: Settings) -> ChangedFile:
+    try:
+        content = _git(repo, "cat-file", "blob", f"{revision}:{file.path}", settings=settings)
+    except ChangeTooLargeError:  # one huge file does not keep the others from being linted
+        return file
+    return replace(file, content=content)
+
+
+def _revision(repo: str, name: str, settings: Settings) -> str:
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    try:
+        return _git(repo, *asked, settings=settings).strip()
+    except subprocess.CalledProcessError:
+        raise ChangeNotFoundError(problem=f"there is no revision {name} in this repository") from None
+
+
+def _git(repo: str, *arguments: str, settings: Settings) -> str:
+    """Run git without a shell, without prompts, and without anything the repository's own settings would run."""
+    quiet = [part for setting in _QUIET for part in ("-c", setting)]
+    with tempfile.TemporaryFile() as output:
+        subprocess.run(  # noqa: S603 - an argument list; names given by people follow --end-of-options or were resolved by it.
+            ["git", *quiet, *arguments],  # noqa: S607 - git is found on PATH, as everywhere.
+            cwd=repo,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            env=_surroundings(),
+            timeout=settings.timeout_seconds,
+            check=True,
+        )
+        if output.tell() > BYTES_MAX:
+            raise ChangeTooLargeError(problem=f"git shows more than {BYTES_MAX:,} bytes")
+        output.seek(0)
+        return output.read().decode("utf-8", "replace")
+
+
+def _surroundings() -> dict[str, str]:
+    """Return the environment without what would point git elsewhere, as it does inside a hook."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+def _download(url: str, settings: Settings, http: httpx.Client) -> str:
+    for _ in range(REDIRECTS_MAX + 1):
+        place = _allowed(url, settings)
+        with http.stream("GET", url, headers={"Accept": "text/x-patch, text/x-diff, text/plain"}) as answer:
+            if not answer.has_redirect_location:
+                return _limited(answer, settings.timeout_seconds)
+            url = urljoin(url, answer.headers["location"])
+        if _allowed(url, settings) != place:
+            raise SourceRefusedError(problem="the address leads to another host")
+    raise SourceRefusedError(problem=f"the address leads on and on, more than {REDIRECTS_MAX} times")
+
+
+def _allowed(url: str, settings: Settings) -> tuple[str, str, int]:
+    """Return scheme, host and port of an address that patches may be fetched from."""
+    parts = urlsplit(url)
+    try:
+        scheme, host, port = parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        raise SourceRefusedError(problem="the address has no port that could be") from None
+    names = {f"{host}:{port}", host} if port == _PORTS.get(scheme) else {f"{host}:{port}"}
+    if scheme not in _PORTS or "@" in parts.netloc or not names & settings.hosts:
+        raise SourceRefusedError(
+            problem="the address is not http or https, holds a password, or its host is not on the list"
+        )
+    return scheme, host, port
+
+
+def _limited(answer: httpx.Response, seconds_max: float) -> str:
+    """Read an answer up to the limit of size and time; what it says about its own length is not believed."""
+    if answer.is_error:
+        answer.read()
+    answer.raise_for_status()
+    taken = bytearray()
+    end_at = time.monotonic() + seconds_max
+    for part in answer.iter_bytes():
+        taken += part
+        if len(taken) > BYTES_MAX:
+            raise ChangeTooLargeError(problem=f"the patch is larger than {BYTES_MAX:,} bytes")
+        # The client's own limit is for each part: a server that sends a little now and then would never meet it.
+        if time.monotonic() > end_at:
+            raise httpx.ReadTimeout(SLOW, request=answer.request)
+    return taken.decode("utf-8", "replace")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model: any endpoint that speaks OpenAI's chat completions.
+
+What it is shown has passed the redactor. What it says when it fails may quote what it was shown, so neither its messages nor the
+library's debug log are let through; status, provider's code and request id are.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Final
+
+import msgspec
+import openai
+
+from apps.criticizer.change import Change
+from apps.criticizer.codes import ReviewCutError, ReviewInvalidError, ReviewRefusedError
+from apps.criticizer.review import INSTRUCTIONS, Review, prompt_of, read_answer
+from apps.criticizer.settings import Settings
+from redrive import Context
+
+# These log whole requests at DEBUG, and addresses, which may hold a key, at INFO.
+_TALKATIVE: Final = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")
+
+
+def silence_clients() -> None:
+    """Keep requests out of every log, whatever level somebody sets for the rest."""
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class ModelReviewer:
+    """Reviews by asking a model, once per call."""
+
+    def __init__(self, settings: Settings) -> None:
+        silence_clients()
+        self._model = settings.llm_model
+        self._client = openai.OpenAI(
+            api_key=settings.llm_key,
+            base_url=settings.llm_url,
+            max_retries=0,
+            timeout=settings.timeout_seconds,
+        )
+
+    def review(self, change: Change, ctx: Context) -> Review:
+        """Return what the model makes of a change."""
+        try:
+            answer = self._client.chat.completions.with_raw_response.create(
+                model=self._model,
+                messages=[
+                    {"role": "system", "content": INSTRUCTIONS},
+                    {"role": "user", "content": prompt_of(change)},
+                ],
+                response_format={"type": "json_object"},
+            )
+        except openai.APIStatusError as error:
+            # The classifier reads status and body; only what would be written down is replaced.
+            error.args = (f"the model's server answered {error.status_code}",)
+            raise
+        ctx.note("request_id", answer.request_id or "none")
+        review = read_answer(_content_of(answer.content), change, reviewer=self._model)
+        ctx.note("findings_dropped", len(review.dropped))
+        return review
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Completion(msgspec.Struct):
+    """What is used of a chat completion; compatible servers differ in the rest."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+
+
+def _content_of(completion: bytes) -> str:
+    """Return what the model said; raises when that is nothing, a refusal, or only the beginning of an answer."""
+    try:
+        choice = msgspec.json.decode(completion, type=_Completion).choices[0]
+    except msgspec.DecodeError as error:
+        raise ReviewInvalidError(problem=f"the server's answer is no chat completion: {error}") from None
+    if choice.finish_reason == "content_filter" or choice.message.refusal:
+        raise ReviewRefusedError(problem="the model would not review this change")
+    if choice.finish_reason == "length":
+        raise ReviewCutError(problem="the model stopped at its limit")
+    return choice.message.content or ""

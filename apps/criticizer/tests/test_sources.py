@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where changes may come from, and what is refused: hosts, redirects, sizes, ranges that are options, hostile repositories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from apps.criticizer.change import GitRange, Order, PatchUrl
+from apps.criticizer.clients import fetch
+from apps.criticizer.settings import Settings
+from apps.criticizer.tests.scenes import git, last_change, make_repository, order, run
+from apps.criticizer.tests.servers import Fault, Upstream
+
+
+def code_of(source: GitRange | PatchUrl, settings: Settings) -> str | None:
+    result = run(Order(source), settings)
+    return None if result.letter is None else result.letter.code
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/x.patch",
+        "http://169.254.169.254/latest/meta-data",
+        "http://127.0.0.1:1/x.patch",
+        "http://{address}@evil.example/x.patch",
+        "http://user:pw@{address}/x.patch",
+        "http://{address}.evil.example/x.patch",
+        "http://127.0.0.1:99999999/x.patch",
+        "//{address}/x.patch",
+        "",
+    ],
+)
+def test_a_patch_comes_only_from_hosts_on_the_list(upstream: Upstream, settings: Settings, url: str) -> None:
+    order(upstream)
+
+    assert code_of(PatchUrl(url.format(address=upstream.address)), settings) == "REJECTED_POLICY"
+    assert upstream.asked == {}
+
+
+def test_a_host_without_a_port_means_the_usual_ports(upstream: Upstream, settings: Settings) -> None:
+    bare = replace(settings, hosts=frozenset({"127.0.0.1"}))
+
+    assert code_of(PatchUrl(f"{upstream.url}/change.patch"), bare) == "REJECTED_POLICY"
+
+
+def test_a_redirect_to_another_host_is_not_followed_even_when_that_host_is_on_the_list(
+    upstream: Upstream, settings: Settings
+) -> None:
+    job = order(upstream)
+    with Upstream() as other:
+        upstream.fail("/change.patch", Fault(302, {"Location": f"{other.url}/change.patch"}))
+        result = run(job, replace(settings, hosts=settings.hosts | {other.address}))
+        assert other.asked == {}
+
+    assert result.letter is not None
+    assert (result.letter.code, result.letter.reason) == ("REJECTED_POLICY", "permanent")
+
+
+def test_a_redirect_on_the_same_host_is_followed_but_not_for_ever(
+    upstream: Upstream, settings: Settings
+) -> None:
+    job = order(upstream)
+    upstream.fail("/change.patch", Fault(301, {"Location": "/moved.patch"}))
+    assert run(job, settings).status == "complete"
+
+    upstream.fail("/change.patch", Fault(302, {"Location": "/change.patch"}), times=9)
+    before = upstream.calls("/change.patch")
+    assert code_of(PatchUrl(f"{upstream.url}/change.patch"), settings) == "REJECTED_POLICY"
+    assert upstream.calls("/change.patch") - before == fetch.REDIRECTS_MAX + 1
+
+
+def test_a_patch_that_is_too_large_is_not_read_to_its_end(upstream: Upstream, settings: Settings) -> None:
+    job = order(upstream)
+    upstream.patch = "+" * (fetch.BYTES_MAX + 1)
+
+    result = run(job, settings)
+
+    assert result.letter is not None
+    assert (result.letter.code, len(result.attempts)) == ("REQUEST_TOO_LARGE", 1)
+
+
+def test_a_patch_that_never_ends_is_a_timeout_and_tried_again(upstream: Upstream, settings: Settings) -> None:
+    job = order(upstream)
+    upstream.fail("/change.patch", Fault(how="trickle"))
+
+    result = run(job, replace(settings, timeout_seconds=0.3))
+
+    assert [(each.outcome, each.code) for each in result.attempts][:2] == [
+        ("retry", "NETWORK_TIMEOUT"),
+        ("ok", None),
+    ]
+
+
+def test_a_page_that_is_no_patch_is_said_to_be_none(upstream: Upstream, settings: Settings) -> None:
+    job = order(upstream)
+    upstream.patch = "<html>sign in</html>"
+
+    result = run(job, settings)
+
+    assert result.letter is not None
+    assert result.letter.code == "NOT_FOUND"
+
+
+@pytest.mark.req("CR-1.7")
+@pytest.mark.parametrize(
+    "revisions",
+    [
+        "HEAD~1..nowhere",
+        "HEAD",
+        "HEAD...HEAD",
+        "--output=pwned..HEAD",
+        "HEAD~1..--output=pwned",
+        "HEAD~1..$(touch pwned)",
+    ],
+)
+def test_a_range_that_is_not_there_or_is_no_range_is_final(repo: Path, revisions: str) -> None:
+    assert code_of(GitRange(str(repo), revisions), Settings()) == "NOT_FOUND"
+    assert sorted(path.name for path in repo.iterdir()) == [".git", "prices.py"]
+
+
+@pytest.mark.req("CR-1.7")
+def test_a_folder_that_is_no_repository_is_final(tmp_path: Path) -> None:
+    assert code_of(GitRange(str(tmp_path / "nothing"), "HEAD~1..HEAD"), Settings()) == "NOT_FOUND"
+
+
+def test_a_repository_cannot_make_git_run_anything(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = tmp_path / "trap.sh"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n", encoding="utf-8")
+    trap.chmod(0o755)
+    for name in ("diff.external", "core.fsmonitor", "diff.evil.textconv", "diff.evil.command", "core.pager"):
+        git(repo, "config", name, str(trap))
+    (repo / ".gitattributes").write_text("*.py diff=evil\n", encoding="utf-8")
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(trap))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+
+    result = run(last_change(repo), Settings())
+
+    assert result.status == "complete"
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_names_with_spaces_signs_and_letters_of_any_language_are_read(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "r", "x = 1\n")
+    for name in ("-rf.py", "a b.py", "가격.py", 'q"uote.py', "b/deep.py"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("import os\n", encoding="utf-8")
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "names")
+
+    result = run(last_change(repo), Settings())
+
+    assert result.status == "complete"
+    assert {each.file for each in result.value.findings} == {  # type: ignore[attr-defined]
+        "-rf.py",
+        "a b.py",
+        "가격.py",
+        'q"uote.py',
+        "b/deep.py",
+    }
+
+
+def test_a_change_that_changes_nothing_to_review_has_no_findings(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "r", "x = 1\n")
+    git(repo, "commit", "--quiet", "--allow-empty", "--message", "nothing")
+
+    result = run(last_change(repo), Settings())
+
+    assert (result.status, result.value.findings) == ("complete", ())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("BYTES_MAX", 10), ("FILES_MAX", 0)])
+def test_a_change_in_git_that_is_too_large_is_final(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(fetch, limit, value)
+
+    assert code_of(GitRange(str(repo), "HEAD~1..HEAD"), Settings()) == "REQUEST_TOO_LARGE"
+
+
+def test_one_huge_file_is_left_out_and_the_others_are_linted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repository(tmp_path / "r", "# filler\n" * 200, "# filler\n" * 200 + "import os\n")
+    (repo / "small.py").write_text("import os\n", encoding="utf-8")
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--amend", "--no-edit")
+    monkeypatch.setattr(fetch, "BYTES_MAX", 1_000)
+
+    result = run(last_change(repo), Settings())
+
+    assert [each.file for each in result.value.findings] == ["small.py"]  # type: ignore[attr-defined]
+    assert result.notes["files_not_read"] == "1"
