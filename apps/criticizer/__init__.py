@@ -2,7 +2,7 @@
 """Criticizer: review a change, tell people.
 
     pipeline   the three stages fetch, llm, notify, and their policies
-    codes      what its own errors mean, as data
+    codes      its failure codes, as data
     change     what is reviewed: orders, files, changed lines
     review     what a review is, and which parts of an answer are believed
     clients/   git and HTTP, the model, the linter, webhook and mail and terminal

@@ -21,19 +21,16 @@ from apps.criticizer.clients.fetch import fetch_change
 from apps.criticizer.clients.llm import ModelReviewer, silence_clients
 from apps.criticizer.clients.local import LocalReviewer
 from apps.criticizer.clients.notify import post, send
-from apps.criticizer.codes import PAGED, REVIEWED, RULES
+from apps.criticizer.codes import CODES, PAGED, REVIEWED
 from apps.criticizer.review import Review
 from apps.criticizer.settings import Settings
-from redrive import Backoff, Context, Event, Jitter, Pipeline, RetryPolicy, add_rule, stage
+from redrive import Backoff, Context, Event, Jitter, Pipeline, RetryPolicy, stage
 
 logger = logging.getLogger("criticizer")
 
 POLICY: Final = RetryPolicy(
     5, Backoff.exponential(1, factor=2, cap=60, jitter=Jitter.full()), retry_after_cap=300
 )
-
-for _rule in RULES:
-    add_rule(_rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +88,4 @@ def on_dead(event: Event) -> None:
         logger.warning("for review: job %s was refused in %s (%s)", event.job_id, event.stage, event.code)
 
 
-flow = Pipeline("criticizer", [fetch, llm, notify], resources=[open_desk], on_dead=on_dead)
+flow = Pipeline("criticizer", [fetch, llm, notify], resources=[open_desk], on_dead=on_dead, codes=CODES)

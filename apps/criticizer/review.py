@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from apps.criticizer.change import Change
-from apps.criticizer.codes import ReviewInvalidError
-from redrive import redact
+from redrive import Fail, redact
 
 VERSION: Final = "criticizer.review/1"
 """Pinned: it stands in the prompt, and an answer that does not repeat it is none."""
@@ -70,13 +69,13 @@ def prompt_of(change: Change) -> str:
 
 
 def read_answer(text: str, change: Change, *, reviewer: str) -> Review:
-    """Return the review that a model's answer holds; raises ReviewInvalidError, which never quotes the answer."""
+    """Return the review that a model's answer holds; raises SCHEMA_INVALID, which never quotes the answer."""
     try:
         answer = msgspec.json.decode(text, type=_Answer)
     except msgspec.DecodeError as error:
-        raise ReviewInvalidError(problem=f"the answer is no review: {error}") from None
+        raise Fail(code="SCHEMA_INVALID", message=f"the answer is no review: {error}") from None
     if answer.version != VERSION:
-        raise ReviewInvalidError(problem=f"the answer is not of version {VERSION}")
+        raise Fail(code="SCHEMA_INVALID", message=f"the answer is not of version {VERSION}")
     return review_of(change, [bytes(each) for each in answer.findings], reviewer=reviewer)
 
 

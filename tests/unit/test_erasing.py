@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.releasing import candidate_of, obstacle_to
+from redrive.engine.releasing import batch_of, obstacle_to, start_value
 from redrive.errors import JobNotFoundError, ReplayRefusedError
 from redrive.ops import inspect
 from redrive.ops.erasing import check_erasable, erase
@@ -106,9 +106,9 @@ def test_an_erased_job_cannot_be_replayed(rd: Redrive) -> None:
     edit(rd.store, 1, ANN, value=b'"good"')
     erase(rd.store, job, ANN)
 
-    candidate = candidate_of(rd.store.query("replay_candidates", "[1]", 0)[0])
+    (candidate,) = batch_of(rd.store.query("replay_candidates", "[1]", 0)).candidates
 
-    obstacle = obstacle_to(candidate, SHOP, from_start=False)
+    obstacle = obstacle_to(candidate, start_value(rd.store, candidate), SHOP, from_start=False)
     assert obstacle is not None
     assert obstacle.kind == "erased"
 

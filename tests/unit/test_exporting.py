@@ -11,7 +11,7 @@ import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.releasing import candidate_of, obstacle_to, release_steps
+from redrive.engine.releasing import batch_of, obstacle_to, release_steps, start_value
 from redrive.engine.selection import LetterFilter
 from redrive.errors import ReplayRefusedError
 from redrive.ops import importing, inspect, judging
@@ -76,12 +76,15 @@ def changed(line: bytes, path: str, value: object) -> bytes:
 
 
 def replay(rd: Redrive, *, from_start: bool = False) -> str:
-    candidate = candidate_of(rd.store.query("replay_candidates", "[1]", int(from_start))[0])
-    obstacle = obstacle_to(candidate, SHOP, from_start=from_start)
+    batch = batch_of(rd.store.query("replay_candidates", "[1]", int(from_start)))
+    (candidate,) = batch.candidates
+    obstacle = obstacle_to(candidate, start_value(rd.store, candidate), SHOP, from_start=from_start)
     if obstacle is not None:
         return obstacle.kind
     first = rd.store.lanes("shop", ["take", "check"])[0] if from_start else None
-    assert rd.store.apply(*release_steps([candidate], campaign=None, first_lane=first, now=0.0)) is not None
+    assert (
+        rd.store.apply(*release_steps(rd.store, batch, campaign=None, first_lane=first, now=0.0)) is not None
+    )
     rd.work([SHOP], until_idle=True)
     return rd.store.read("SELECT status FROM jobs WHERE id = 1")[0][0]
 

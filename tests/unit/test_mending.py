@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.releasing import candidate_of, release_steps
+from redrive.engine.releasing import batch_of, release_steps
 from redrive.engine.selection import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops import judging, mending
@@ -62,9 +62,9 @@ def value(**changes: object) -> bytes:
 
 
 def replay(rd: Redrive, *, from_start: bool = False) -> str:
-    (row,) = rd.store.query("replay_candidates", "[1]", int(from_start))
+    batch = batch_of(rd.store.query("replay_candidates", "[1]", int(from_start)))
     first = rd.store.lanes("shop", ["take", "pay"])[0] if from_start else None
-    assert rd.store.apply(*release_steps([candidate_of(row)], campaign=None, first_lane=first, now=0.0))
+    assert rd.store.apply(*release_steps(rd.store, batch, campaign=None, first_lane=first, now=0.0))
     rd.work([SHOP], until_idle=True)
     return rd.store.read("SELECT status FROM jobs")[0][0]
 

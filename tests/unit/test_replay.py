@@ -119,7 +119,14 @@ def test_a_rate_spreads_the_releases() -> None:
     plan = plan_of((), 10)
     assert turn(Counts(waiting=50), plan=plan) == Release(1, NOW + 0.1)
     assert turn(Counts(waiting=50), plan=plan, next_at=NOW - 0.5) == Release(6, pytest.approx(NOW + 0.1))  # type: ignore[arg-type]
-    assert turn(Counts(waiting=50), plan=plan, next_at=NOW + 3) == Wait("the rate of 10 per second", NOW + 3)
+    assert turn(Counts(waiting=50), plan=plan, next_at=NOW + 0.5) == Wait(
+        "the rate of 10 per second", NOW + 0.5
+    )
+
+
+def test_a_clock_that_was_set_back_by_a_day_does_not_make_it_wait_for_a_day() -> None:
+    late = turn(Counts(waiting=50), plan=plan_of((), 10), next_at=NOW + 86_400)
+    assert late == Wait("the rate of 10 per second", pytest.approx(NOW + 1.1))  # type: ignore[arg-type]
 
 
 def test_a_rate_that_was_not_used_for_long_is_not_made_up_for() -> None:

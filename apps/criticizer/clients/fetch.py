@@ -19,8 +19,8 @@ import httpx
 from msgspec.structs import replace
 
 from apps.criticizer.change import Change, ChangedFile, GitRange, Order, parse_patch
-from apps.criticizer.codes import ChangeNotFoundError, ChangeTooLargeError, SourceRefusedError
 from apps.criticizer.settings import Settings
+from redrive import Fail
 
 BYTES_MAX: Final = 1_000_000
 FILES_MAX: Final = 300
@@ -42,20 +42,20 @@ def fetch_change(order: Order, settings: Settings, http: httpx.Client) -> Change
     text = _download(url, settings, http)
     files = parse_patch(text)
     if not files and text.strip():
-        raise ChangeNotFoundError(problem="there is no diff at this address")
+        raise Fail(code="CHANGE_NOT_FOUND", message="there is no diff at this address")
     return Change(f"Review of {urlsplit(url).path}", order.notify, files)
 
 
 def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
     first, dots, last = source.range.partition("..")
     if not dots or last.startswith("."):
-        raise ChangeNotFoundError(problem="a range is written A..B")
+        raise Fail(code="CHANGE_NOT_FOUND", message="a range is written A..B")
     if not Path(source.repo).is_dir():
-        raise ChangeNotFoundError(problem="there is no repository at this path")
+        raise Fail(code="CHANGE_NOT_FOUND", message="there is no repository at this path")
     old, new = (_revision(source.repo, name or "HEAD", settings) for name in (first, last))
     files = parse_patch(_git(source.repo, "diff", *_DIFF, old, new, "--", settings=settings))
     if len(files) > FILES_MAX:
-        raise ChangeTooLargeError(problem=f"more than {FILES_MAX} files are changed")
+        raise Fail(code="TOO_LARGE", message=f"more than {FILES_MAX} files are changed")
     # The linter needs whole files; a model is shown the patch alone.
     is_linted = not settings.llm_key
     return tuple(
@@ -67,7 +67,7 @@ def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
 def _with_content(file: ChangedFile, repo: str, revision: str, settings: Settings) -> ChangedFile:
     try:
         content = _git(repo, "cat-file", "blob", f"{revision}:{file.path}", settings=settings)
-    except ChangeTooLargeError:  # one huge file does not keep the others from being linted
+    except Fail:  # one huge file does not keep the others from being linted
         return file
     return replace(file, content=content)
 
@@ -77,7 +77,9 @@ def _revision(repo: str, name: str, settings: Settings) -> str:
     try:
         return _git(repo, *asked, settings=settings).strip()
     except subprocess.CalledProcessError:
-        raise ChangeNotFoundError(problem=f"there is no revision {name} in this repository") from None
+        raise Fail(
+            code="CHANGE_NOT_FOUND", message=f"there is no revision {name} in this repository"
+        ) from None
 
 
 def _git(repo: str, *arguments: str, settings: Settings) -> str:
@@ -95,7 +97,7 @@ def _git(repo: str, *arguments: str, settings: Settings) -> str:
             check=True,
         )
         if output.tell() > BYTES_MAX:
-            raise ChangeTooLargeError(problem=f"git shows more than {BYTES_MAX:,} bytes")
+            raise Fail(code="TOO_LARGE", message=f"git shows more than {BYTES_MAX:,} bytes")
         output.seek(0)
         return output.read().decode("utf-8", "replace")
 
@@ -114,8 +116,8 @@ def _download(url: str, settings: Settings, http: httpx.Client) -> str:
                 return _limited(answer, settings.timeout_seconds)
             url = urljoin(url, answer.headers["location"])
         if _allowed(url, settings) != place:
-            raise SourceRefusedError(problem="the address leads to another host")
-    raise SourceRefusedError(problem=f"the address leads on and on, more than {REDIRECTS_MAX} times")
+            raise Fail(code="SOURCE_DENIED", message="the address leads to another host")
+    raise Fail(code="SOURCE_DENIED", message=f"the address leads on and on, more than {REDIRECTS_MAX} times")
 
 
 def _allowed(url: str, settings: Settings) -> tuple[str, str, int]:
@@ -124,11 +126,12 @@ def _allowed(url: str, settings: Settings) -> tuple[str, str, int]:
     try:
         scheme, host, port = parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
-        raise SourceRefusedError(problem="the address has no port that could be") from None
+        raise Fail(code="SOURCE_DENIED", message="the address has no port that could be") from None
     names = {f"{host}:{port}", host} if port == _PORTS.get(scheme) else {f"{host}:{port}"}
     if scheme not in _PORTS or "@" in parts.netloc or not names & settings.hosts:
-        raise SourceRefusedError(
-            problem="the address is not http or https, holds a password, or its host is not on the list"
+        raise Fail(
+            code="SOURCE_DENIED",
+            message="the address is not http or https, holds a password, or its host is not on the list",
         )
     return scheme, host, port
 
@@ -143,7 +146,7 @@ def _limited(answer: httpx.Response, seconds_max: float) -> str:
     for part in answer.iter_bytes():
         taken += part
         if len(taken) > BYTES_MAX:
-            raise ChangeTooLargeError(problem=f"the patch is larger than {BYTES_MAX:,} bytes")
+            raise Fail(code="TOO_LARGE", message=f"the patch is larger than {BYTES_MAX:,} bytes")
         # The client's own limit is for each part: a server that sends a little now and then would never meet it.
         if time.monotonic() > end_at:
             raise httpx.ReadTimeout(SLOW, request=answer.request)

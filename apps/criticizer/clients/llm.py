@@ -14,10 +14,9 @@ import msgspec
 import openai
 
 from apps.criticizer.change import Change
-from apps.criticizer.codes import ReviewCutError, ReviewInvalidError, ReviewRefusedError
 from apps.criticizer.review import INSTRUCTIONS, Review, prompt_of, read_answer
 from apps.criticizer.settings import Settings
-from redrive import Context
+from redrive import Context, Fail
 
 # These log whole requests at DEBUG, and addresses, which may hold a key, at INFO.
 _TALKATIVE: Final = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")
@@ -88,9 +87,11 @@ def _content_of(completion: bytes) -> str:
     try:
         choice = msgspec.json.decode(completion, type=_Completion).choices[0]
     except msgspec.DecodeError as error:
-        raise ReviewInvalidError(problem=f"the server's answer is no chat completion: {error}") from None
+        raise Fail(
+            code="SCHEMA_INVALID", message=f"the server's answer is no chat completion: {error}"
+        ) from None
     if choice.finish_reason == "content_filter" or choice.message.refusal:
-        raise ReviewRefusedError(problem="the model would not review this change")
+        raise Fail(code="CONTENT_REJECTED", message="the model would not review this change")
     if choice.finish_reason == "length":
-        raise ReviewCutError(problem="the model stopped at its limit")
+        raise Fail(code="TOO_LARGE", message="the model stopped at its limit")
     return choice.message.content or ""

@@ -18,9 +18,9 @@ import httpx
 import msgspec
 import typer
 
-from apps.criticizer.codes import DestinationInvalidError
 from apps.criticizer.review import Review
 from apps.criticizer.settings import Settings
+from redrive import Fail
 
 KEY_HEADER: Final = "Idempotency-Key"
 
@@ -35,7 +35,9 @@ def send(review: Review, key: str, settings: Settings, http: httpx.Client) -> st
     elif kind == "smtp" and "@" in address and address.isprintable():
         _mail(address, review, key, settings)
     else:
-        raise DestinationInvalidError(problem=f"there is no way to notify by {kind!r} with what is set up")
+        raise Fail(
+            code="CONFIG_INVALID", message=f"there is no way to notify by {kind!r} with what is set up"
+        )
     return kind
 
 

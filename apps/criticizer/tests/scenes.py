@@ -64,7 +64,11 @@ def run(job: Order, settings: Settings, pipeline: Pipeline = flow) -> InlineResu
 def served(settings: Settings) -> Pipeline:
     """Return the pipeline as a worker with these settings has it."""
     return Pipeline(
-        flow.name, flow.stages, resources=[lambda: open_desk(settings)], on_dead=flow.hooks["dead"]
+        flow.name,
+        flow.stages,
+        resources=[lambda: open_desk(settings)],
+        on_dead=flow.hooks["dead"],
+        codes=flow.codes,
     )
 
 

@@ -108,7 +108,7 @@ def test_retries_stop_at_once_when_the_failure_becomes_permanent(
     result = run(job, settings)
 
     made = [(each.outcome, each.code) for each in result.attempts if each.stage == failing]
-    assert made == [("retry", "NETWORK_UNAVAILABLE")] * 2 + [("dead", "AUTH_INVALID")]
+    assert made == [("retry", "NETWORK_TRANSIENT")] * 2 + [("dead", "AUTH_INVALID")]
     assert upstream.calls(PATHS[failing]) == 3
 
 
@@ -141,7 +141,7 @@ def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
     before = names[: names.index(failing)]
     made = job.attempts()
     assert [each["stage"] for each in made] == before + [failing] * 5
-    assert (letter.stage, letter.code, letter.reason) == (failing, "NETWORK_UNAVAILABLE", "exhausted")
+    assert (letter.stage, letter.code, letter.reason) == (failing, "NETWORK_TRANSIENT", "exhausted")
     assert letter.first_failure_at == made[-5]["ended_at"]
     assert letter.last_failure_at == made[-1]["ended_at"]
     assert letter.error_class.endswith(("HTTPStatusError", "InternalServerError"))

@@ -38,14 +38,14 @@ def code_of(source: GitRange | PatchUrl, settings: Settings) -> str | None:
 def test_a_patch_comes_only_from_hosts_on_the_list(upstream: Upstream, settings: Settings, url: str) -> None:
     order(upstream)
 
-    assert code_of(PatchUrl(url.format(address=upstream.address)), settings) == "REJECTED_POLICY"
+    assert code_of(PatchUrl(url.format(address=upstream.address)), settings) == "SOURCE_DENIED"
     assert upstream.asked == {}
 
 
 def test_a_host_without_a_port_means_the_usual_ports(upstream: Upstream, settings: Settings) -> None:
     bare = replace(settings, hosts=frozenset({"127.0.0.1"}))
 
-    assert code_of(PatchUrl(f"{upstream.url}/change.patch"), bare) == "REJECTED_POLICY"
+    assert code_of(PatchUrl(f"{upstream.url}/change.patch"), bare) == "SOURCE_DENIED"
 
 
 def test_a_redirect_to_another_host_is_not_followed_even_when_that_host_is_on_the_list(
@@ -58,7 +58,7 @@ def test_a_redirect_to_another_host_is_not_followed_even_when_that_host_is_on_th
         assert other.asked == {}
 
     assert result.letter is not None
-    assert (result.letter.code, result.letter.reason) == ("REJECTED_POLICY", "permanent")
+    assert (result.letter.code, result.letter.reason) == ("SOURCE_DENIED", "asked")
 
 
 def test_a_redirect_on_the_same_host_is_followed_but_not_for_ever(
@@ -70,7 +70,7 @@ def test_a_redirect_on_the_same_host_is_followed_but_not_for_ever(
 
     upstream.fail("/change.patch", Fault(302, {"Location": "/change.patch"}), times=9)
     before = upstream.calls("/change.patch")
-    assert code_of(PatchUrl(f"{upstream.url}/change.patch"), settings) == "REJECTED_POLICY"
+    assert code_of(PatchUrl(f"{upstream.url}/change.patch"), settings) == "SOURCE_DENIED"
     assert upstream.calls("/change.patch") - before == fetch.REDIRECTS_MAX + 1
 
 
@@ -81,7 +81,7 @@ def test_a_patch_that_is_too_large_is_not_read_to_its_end(upstream: Upstream, se
     result = run(job, settings)
 
     assert result.letter is not None
-    assert (result.letter.code, len(result.attempts)) == ("REQUEST_TOO_LARGE", 1)
+    assert (result.letter.code, len(result.attempts)) == ("TOO_LARGE", 1)
 
 
 def test_a_patch_that_never_ends_is_a_timeout_and_tried_again(upstream: Upstream, settings: Settings) -> None:
@@ -103,7 +103,7 @@ def test_a_page_that_is_no_patch_is_said_to_be_none(upstream: Upstream, settings
     result = run(job, settings)
 
     assert result.letter is not None
-    assert result.letter.code == "NOT_FOUND"
+    assert result.letter.code == "CHANGE_NOT_FOUND"
 
 
 @pytest.mark.req("CR-1.7")
@@ -119,13 +119,13 @@ def test_a_page_that_is_no_patch_is_said_to_be_none(upstream: Upstream, settings
     ],
 )
 def test_a_range_that_is_not_there_or_is_no_range_is_final(repo: Path, revisions: str) -> None:
-    assert code_of(GitRange(str(repo), revisions), Settings()) == "NOT_FOUND"
+    assert code_of(GitRange(str(repo), revisions), Settings()) == "CHANGE_NOT_FOUND"
     assert sorted(path.name for path in repo.iterdir()) == [".git", "prices.py"]
 
 
 @pytest.mark.req("CR-1.7")
 def test_a_folder_that_is_no_repository_is_final(tmp_path: Path) -> None:
-    assert code_of(GitRange(str(tmp_path / "nothing"), "HEAD~1..HEAD"), Settings()) == "NOT_FOUND"
+    assert code_of(GitRange(str(tmp_path / "nothing"), "HEAD~1..HEAD"), Settings()) == "CHANGE_NOT_FOUND"
 
 
 def test_a_repository_cannot_make_git_run_anything(
@@ -181,7 +181,7 @@ def test_a_change_in_git_that_is_too_large_is_final(
 ) -> None:
     monkeypatch.setattr(fetch, limit, value)
 
-    assert code_of(GitRange(str(repo), "HEAD~1..HEAD"), Settings()) == "REQUEST_TOO_LARGE"
+    assert code_of(GitRange(str(repo), "HEAD~1..HEAD"), Settings()) == "TOO_LARGE"
 
 
 def test_one_huge_file_is_left_out_and_the_others_are_linted(

@@ -72,7 +72,7 @@ def start(
         where = "from the first stage" if from_start else "from the stage that failed"
         if not found.lacking:
             confirm(f"Replay {found.letters} dead letters of {found.pipeline} {where}?", is_sure=yes)
-        begun = replay.start(rd.store, chosen, by(actor, reason), plan=plan)
+        begun = replay.start(rd.store, chosen, by(actor, reason), plan=plan, seen=found)
         report = _watched(rd.store, begun.id, output) if follow else report_of(rd.store, begun.id)
     _answer(report, output)
     if follow:
@@ -211,7 +211,8 @@ def _watched(store: Store, campaign: int, output: Format) -> CampaignReport:
 def _exit_of(report: CampaignReport) -> int:
     if report.ended_at is None:
         return HELD
-    return FAILED if report.failed_again_same or report.failed_again_other or report.skipped else DONE
+    failed = report.failed_again_same + report.failed_again_other + report.skipped
+    return FAILED if failed or report.status == "cancelled" else DONE
 
 
 def _answer(report: CampaignReport, output: Format) -> None:

@@ -23,6 +23,8 @@ STRICT_MAX: Final = 20
 """In steps up to this size, one letter with the old failure stops the campaign."""
 SHARE_MAX: Final = 0.02
 """In larger ones, more than this share."""
+SAMPLE_MIN: Final = 50
+"""Of fewer than so many letters, no share is measured: one is never more than 2 % of them."""
 HALF: Final = 0.5
 """And whatever the failure, more than this share of what has ended."""
 WINDOW: Final = 4_000
@@ -147,10 +149,11 @@ def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, n
     """Say what a campaign does next. What had ended when somebody resumed it (`pardoned`) is not held against it again."""
     bounds = tuple(accumulate(plan.canary))
     bound = next((bound for bound in bounds if bound >= counts.released), None)
+    if not counts.waiting:
+        # There is nothing left that stopping could spare.
+        return Wait(f"the last {counts.replaying} to end") if counts.replaying else Finish()
     if (trouble := _trouble(bounds, plan, counts, pardoned)) is not None:
         return Stop(trouble)
-    if not counts.waiting:
-        return Wait(f"the last {counts.replaying} to end") if counts.replaying else Finish()
     if counts.released in bounds:
         if counts.replaying:
             return Wait(f"{counts.replaying} of this step to end")
@@ -171,7 +174,7 @@ def _trouble(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Coun
         return f"{fresh.same} of {fresh.ended} failed again with the same failure"
     # Before a step has ended, its failures are measured by its whole size: the first one to end must not decide for all.
     bound = next((bound for bound in bounds if bound >= counts.released), counts.ended)
-    if fresh.same > SHARE_MAX * max(bound - pardoned.ended, 1):
+    if fresh.same > SHARE_MAX * max(bound - pardoned.ended, SAMPLE_MIN):
         return f"{fresh.same} of {fresh.ended} failed again with the same failure, more than {SHARE_MAX:.0%}"
     failed = fresh.same + fresh.other
     is_telling = not counts.replaying or fresh.ended >= STRICT_MAX
@@ -184,6 +187,8 @@ def _paced(plan: Plan, letters: int, next_at: float, now: float) -> Turn:
     """Release no faster than the rate allows."""
     if plan.rate is None:
         return Release(letters, now)
+    # No further ahead than the rate itself puts it: a clock that was set back must not make it wait for a day.
+    next_at = min(next_at, now + BURST_SECONDS + 1 / plan.rate)
     if now < next_at:
         return Wait(f"the rate of {plan.rate:g} per second", next_at)
     since = max(next_at, now - BURST_SECONDS)

@@ -7,6 +7,7 @@ own (`model_dump_json` and `model_validate_json`, as pydantic's do) use it. Noth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
@@ -16,6 +17,9 @@ import msgspec
 from redrive.errors import SerializationError
 
 _ENCODER: Final = msgspec.json.Encoder()
+PLACES_MAX: Final = 5
+"""So many wrong places of a value are named."""
+_QUOTED: Final = re.compile(r"'[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,23 @@ class Codec:
         try:
             return self.decode(encoded)
         except Exception as error:
-            raise SerializationError(where=self.name, kind="JSON", problem=str(error)) from error
+            raise SerializationError(where=self.name, kind="JSON", problem=told_of(error)) from error
+
+
+def told_of(error: Exception) -> str:
+    """Say where and how a value does not fit, without a word of the value: what libraries say quotes it."""
+    told = getattr(error, "errors", None)
+    if callable(told):
+        # As pydantic has it: its texts quote the input, its places and kinds do not.
+        return "; ".join(_place(each) for each in cast("list[dict[str, object]]", told())[:PLACES_MAX])
+    if isinstance(error, msgspec.MsgspecError):
+        return _QUOTED.sub("'...'", str(error))
+    return type(error).__name__
+
+
+def _place(error: dict[str, object]) -> str:
+    where = ".".join(str(part) for part in cast("tuple[object, ...]", error.get("loc", ())))
+    return f"{error.get('type', 'wrong')} at {where or 'the top'}"
 
 
 def storable(text: str) -> str:

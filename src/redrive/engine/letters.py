@@ -10,6 +10,7 @@ input, so that a value the stage merely mentioned does not come out on this side
 from __future__ import annotations
 
 import hashlib
+import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from redrive.store.protocol import Claimed, Letter
 STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048
 
+_INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be taken for it."""
 
@@ -66,7 +68,12 @@ def as_failure(exc: BaseException) -> Exception:
 
 def safe_message(failure: Failure, job: Claimed) -> str:
     """Return what the failure says, fit to be written down."""
-    return redact(storable(failure.message), payload=literals_of(job))[:MESSAGE_MAX]
+    return redact(storable(_unquoted(failure.message)), payload=literals_of(job))[:MESSAGE_MAX]
+
+
+def _unquoted(text: str) -> str:
+    """Take out the inputs that pydantic quotes, cut short: a part of a value is not known for one."""
+    return _INPUT.sub("input_value=<payload>", text) if "input_value=" in text else text
 
 
 def safe_text(text: str, job: Claimed) -> str:
@@ -106,9 +113,9 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
         code=failure.code,
         category=failure.category,
         is_retryable=failure.retryable,
-        message=redact(storable(failure.message), payload=literals)[:MESSAGE_MAX],
+        message=redact(storable(_unquoted(failure.message)), payload=literals)[:MESSAGE_MAX],
         error_class=failure.error_class,
-        stack=redact(storable(stack), payload=literals)[-STACK_MAX:],
+        stack=redact(storable(_unquoted(stack)), payload=literals)[-STACK_MAX:],
         fingerprint=fingerprint(failure, stage, frames),
         context=msgspec.json.encode(redact_mapping(context, payload=literals)),
         reason=decision.reason,

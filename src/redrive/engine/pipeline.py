@@ -57,8 +57,8 @@ class Pipeline:
     give by type. `on_retry`, `on_hold` and `on_dead` hear about failed attempts, after they were committed, at least once; what a
     hook raises is logged and tried again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
     its process before it is given up. `replay` says what must be on record before failed jobs run again. `sinks` are where dead
-    letters go besides; each is tried until it has taken the letter, and never changes an outcome either. `codes` names failures by the
-    application's own codes, in attempts, letters and hooks alike.
+    letters go besides; each is tried until it has taken the letter, and never changes an outcome either. `codes` names failures by
+    the application's own codes, in attempts, letters and hooks alike.
     """
 
     name: str

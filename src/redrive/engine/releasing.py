@@ -8,7 +8,6 @@ it starts with is what it starts with.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
@@ -19,9 +18,6 @@ from redrive.engine.codec import Codec
 from redrive.engine.pipeline import Pipeline
 from redrive.errors import SerializationError
 from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store
-
-SHOWN: Final = 5
-_QUOTED: Final = re.compile(r"'[^']*'")
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True):
@@ -92,7 +88,7 @@ def obstacle_to(
     if value is None:
         return Obstacle("erased", "the values of its job were erased")
     if candidate.twin is not None:
-        return Obstacle("key", f"job {candidate.twin} has its key by now")
+        return Obstacle("key", f"a newer job has its key (job {candidate.twin})")
     if pipeline is None:
         return None
     named = [stage for stage in pipeline.stages if stage.name == candidate.stage]
@@ -108,24 +104,12 @@ def obstacle_to(
 
 
 def misfit(codec: Codec, value: bytes) -> str | None:
-    """Say where and how a value does not fit its type, without a word of the value itself; None when it fits."""
+    """Say where and how a value does not fit its type; None when it fits."""
     try:
         codec.check(value)
     except SerializationError as error:
-        cause = error.__cause__
-        told = getattr(cause, "errors", None)
-        if callable(told):
-            # As pydantic has it; its texts quote the input, its places and kinds do not.
-            return "; ".join(_place(each) for each in cast("list[dict[str, object]]", told())[:SHOWN])
-        if isinstance(cause, msgspec.DecodeError):
-            return _QUOTED.sub("'...'", str(cause))
-        return type(cause).__name__
+        return error.problem
     return None
-
-
-def _place(error: dict[str, object]) -> str:
-    where = ".".join(str(part) for part in cast("tuple[object, ...]", error.get("loc", ())))
-    return f"{error.get('type', 'wrong')} at {where or 'the top'}"
 
 
 def release_steps(

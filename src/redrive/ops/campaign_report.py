@@ -147,7 +147,7 @@ def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:
     if campaign.status != "running":
         return "its letters to be taken" if campaign.status == "stamping" else "its letters to be let go"
     if counts.replaying and (held := cast("int", store.query("held_of_pipeline", campaign.pipeline)[0][0])):
-        return f"an open breaker that holds {held} jobs of {campaign.pipeline}"
+        return f"{held} jobs of {campaign.pipeline} that are held"
     return campaign.why
 
 

@@ -34,6 +34,7 @@ from redrive.store.protocol import INLINE_MAX, Step, Store
 Part = Literal["payload", "input"]
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
 _LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
+_DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
 _MARK: Final = re.compile(r"<(?:redacted|payload):[^<>\s]{1,256}>")
 _APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
 _TEST_FAILED: Final = "a test of it does not hold: the value there is another one"
@@ -240,7 +241,8 @@ def _patched(before: bytes, patch: bytes) -> bytes:
         # What it says quotes the value, which must not come out this way.
         raise _bad_patch(_TEST_FAILED) from None
     except (jsonpatch.JsonPatchException, JsonPointerException) as error:
-        raise _bad_patch(str(error)[:MESSAGE_MAX]) from None
+        # Some of them end with the whole document: "member 'x' not found in {...".
+        raise _bad_patch(_DOCUMENT.split(str(error))[0][:MESSAGE_MAX]) from None
     return msgspec.json.encode(after)
 
 

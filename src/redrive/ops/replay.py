@@ -45,10 +45,13 @@ class Prospect:
     lacking: int
     """How many of `letters` have no evidence although the rules ask for it."""
     rules: ReplayRules
+    cutoff: int
+    """The last letter that can be part of it."""
 
 
 def prospect(store: Store, which: LetterFilter) -> Prospect:
     """Count what a replay would take; raises ReplayRefusedError when that is nothing, or belongs to several pipelines."""
+    (cutoff,) = store.query("last_letter")[0]
     by_pipeline: dict[str, Counter[str]] = {}
     taken = ended = 0
     for pipeline, state, is_taken, letters in _census(store, which):
@@ -71,19 +74,24 @@ def prospect(store: Store, which: LetterFilter) -> Prospect:
     letters = sum(by_state.values())
     lacking = letters - by_state.get(LetterState.READY, 0) if rules.evidence == "required" else 0
     return Prospect(
-        pipeline=pipeline, letters=letters, by_state=dict(by_state), taken=taken, lacking=lacking, rules=rules
+        pipeline=pipeline,
+        letters=letters,
+        by_state=dict(by_state),
+        taken=taken,
+        lacking=lacking,
+        rules=rules,
+        cutoff=cast("int", cutoff),
     )
 
 
-def start(store: Store, which: LetterFilter, by: By, *, plan: Plan) -> Campaign:
-    """Begin a campaign over the letters that are there now; those that come later are not part of it.
+def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospect | None = None) -> Campaign:
+    """Begin a campaign over the letters that are there now, or were when `seen` was counted; later ones are not part of it.
 
     Raises:
         EvidenceMissingError: the rules ask for evidence, and some of the letters have none.
         ReplayRefusedError: there is nothing to replay, or another campaign is just taking its letters.
     """
-    (cutoff,) = store.query("last_letter")[0]
-    found = prospect(store, which)
+    found = seen or prospect(store, which)
     if found.lacking:
         raise _lacking(which, found)
     now = CURRENT.get().clock.wall()
@@ -93,7 +101,7 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan) -> Campaign:
         found.pipeline,
         msgspec.json.encode(which),
         msgspec.json.encode(options),
-        cutoff,
+        found.cutoff,
         _before_first(store, which),
         found.letters,
         msgspec.json.encode(Counts()),
@@ -101,12 +109,14 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan) -> Campaign:
         now,
     )
     subject = f"pipeline {found.pipeline}"
-    answer = store.apply(Step("add_campaign", values, rows=1), by.log("replay", subject))
+    change = {"selection": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
+    log = by.log_letters("replay", subject, letters=found.letters, change=change)
+    answer = store.apply(Step("add_campaign", values, rows=1), log)
     if answer is None:
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",
             problem="another replay of this pipeline is just taking its letters",
-            fix="Look at redrive replay list, and try again in a moment.",
+            fix="Look at redrive replay list; it takes a moment, and a worker that serves the pipeline.",
         )
     return known_campaign(store, cast("int", answer[0][0][0]))
 
@@ -124,7 +134,10 @@ def pause(store: Store, campaign: int, by: By) -> Campaign:
 def resume(store: Store, campaign: int, by: By) -> Campaign:
     """Go on with a campaign that was paused or stopped itself; what failed before is not held against it again."""
     known = known_campaign(store, campaign)
-    pardoned = msgspec.json.encode(counts_of(store, campaign))
+    # What failed while it was only paused is news.
+    pardoned = msgspec.json.encode(
+        counts_of(store, campaign) if known.status == "stopped" else known.pardoned
+    )
     step = Step("resume_campaign", (pardoned, CURRENT.get().clock.wall(), campaign), rows=1)
     if store.apply(step, by.log("resume", f"replay {campaign}")) is None:
         raise _not_now(known, "resumed", "Only one that was paused, or stopped itself, can go on.")

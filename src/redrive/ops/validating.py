@@ -92,7 +92,9 @@ class _View:
     def look_at(self, letters: Sequence[int]) -> None:
         """Look at some letters."""
         named = msgspec.json.encode(letters).decode()
-        configs = {row[0]: row[1] for row in self._store.query("last_configs", named)}
+        rows = self._store.query("last_configs", named)
+        configs = {row[0]: row[1] for row in rows}
+        taken = {row[0]: row[2] for row in rows if row[2] is not None}
         batch = batch_of(self._store.query("replay_candidates", named, int(self._from_start)))
         for candidate in batch.candidates:
             if candidate.state not in FREE:
@@ -102,6 +104,8 @@ class _View:
             if code is None:
                 self._unchecked.add(candidate.pipeline)
             found = list(self._obstacles_of(candidate, code))
+            if candidate.letter in taken:
+                found.append(("taken", f"it belongs to replay {taken[candidate.letter]}"))
             for kind, told in found:
                 self._remark(candidate, kind, told, is_obstacle=True)
             self._able += not found

@@ -51,7 +51,7 @@ WHERE letter.campaign_id = ? AND letter.state = 'returned' GROUP BY 1, 2 ORDER B
 -- name: last_configs
 -- How the stage a letter is about was set up when it failed.
 SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round = letter.round
-    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1)
+    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1), letter.campaign_id
 FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value;
 
 -- name: campaign
@@ -73,7 +73,9 @@ FROM campaigns WHERE ended_at IS NULL AND status IN ('stamping', 'running', 'can
 SELECT standing, letters FROM campaign_tallies WHERE campaign_id = ?;
 
 -- name: campaign_skips
-SELECT reason, count(*) FROM campaign_skips WHERE campaign_id = ? GROUP BY reason ORDER BY count(*) DESC, reason;
+-- Which job has a key is told letter by letter.
+SELECT CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END AS why, count(*)
+FROM campaign_skips WHERE campaign_id = ? GROUP BY why ORDER BY count(*) DESC, why;
 
 -- name: campaign_skipped
 SELECT letter_id, reason FROM campaign_skips WHERE campaign_id = ? ORDER BY letter_id LIMIT ?;
