@@ -163,3 +163,55 @@ def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
 
     assert "takes its turn again" in caplog.text
     assert report_of(shop.store, second.id).replaying == 1
+
+
+def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: VirtualClock) -> None:
+    store = SqliteStore(":memory:")
+
+    @stage(retry=RetryPolicy(1))
+    async def read(person: dict[str, str]) -> str:
+        return Person.model_validate(person).name
+
+    pipeline = Pipeline("one", [read])
+    lane = store.lanes("one", ["read"])[0]
+    secret = "Johanna Maria Sophia of Nowhere in Particular " * 3
+    payload = f'{{"name": "x", "age": "{secret}"}}'.encode()
+    store.submit([NewJob(lane=lane, payload=payload, run_at=0.0)], clock.wall())
+    work(store, pipeline)
+
+    kept = str(store.read("SELECT * FROM dead_letters")) + str(store.read("SELECT * FROM letter_stacks"))
+    kept += str(store.read("SELECT * FROM attempts")) + str(store.read("SELECT error_message FROM jobs"))
+    assert "SCHEMA_INVALID" in kept
+    assert "Johanna" not in kept
+    assert "Particular" not in kept
+
+
+def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) -> None:
+    shop.fail(10)
+    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    driver.drive()
+    shop.store.stop_worker("w")
+    replay.pause(shop.store, begun.id, BY)
+    shop.work()
+
+    replay.resume(shop.store, begun.id, BY)
+    shop.work()
+
+    report = report_of(shop.store, begun.id)
+    assert (report.status, report.failed_again_same, report.waiting) == ("stopped", 1, 9)
+
+
+def test_letters_that_came_while_somebody_thought_about_the_count_are_not_part_of_it(shop: Shop) -> None:
+    shop.fail(2)
+    seen = replay.prospect(shop.store, SHOP)
+    shop.fail(3)
+    shop.fix()
+
+    begun = replay.start(shop.store, SHOP, BY, plan=plan_of(()), seen=seen)
+    shop.work()
+
+    report = report_of(shop.store, begun.id)
+    assert (report.letters, report.recovered) == (2, 2)

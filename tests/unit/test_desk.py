@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters and replays from a program, and what the doctor says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.errors import EvidenceMissingError, ReplayRefusedError
+from redrive.ops.check_letters import check_replays, recount_letters
+
+
+@stage(retry=RetryPolicy(1))
+def pay(order: dict[str, int]) -> int:
+    if order["amount"] < 0:
+        raise PermissionError("no credit")
+    return order["amount"]
+
+
+SHOP = Pipeline("shop", [pay], replay=ReplayRules())
+
+
+@pytest.fixture
+def rd(tmp_path: Path) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        opened.submit_many(SHOP, [{"amount": -1}, {"amount": -2}, {"amount": 3}])
+        opened.work([SHOP], until_idle=True)
+        yield opened
+
+
+def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
+    (group,) = rd.dead_letters.groups(pipeline="shop")
+    chosen = rd.dead_letters.choose(group=group.fingerprint[:10], since=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(EvidenceMissingError):
+        rd.replays.start(pipeline="shop")
+
+    rd.dead_letters.triage(chosen, diagnosis="data", actor="ann")
+    rd.dead_letters.assign(chosen, assignee="bob")
+    rd.dead_letters.note(chosen, text="signs were turned")
+    rd.dead_letters.remediate(chosen, evidence="amounts are corrected", is_safe=True)
+    for letter in (1, 2):
+        rd.replays.edit(letter, value=b'{"amount": 7}', pipeline=SHOP)
+    assert rd.replays.validate(pipelines=[SHOP], pipeline="shop").is_fine
+    begun = rd.replays.start(pipeline="shop", canary=(1,), rate=1_000.0, actor="ann", reason="corrected")
+    rd.work([SHOP], until_idle=True)
+    closed = rd.replays.close(begun.id, note="all paid")
+
+    assert (closed.recovered, closed.status, closed.note) == (2, "done", "all paid")
+    assert [each.id for each in rd.replays.list(pipeline="shop")] == [begun.id]
+    assert rd.counts() == {"complete": 3}
+    assert rd.dead_letters.show(1).letter.verdict == "completed"
+    assert rd.dead_letters.list(state="open").letters == []
+
+
+def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, tmp_path: Path) -> None:
+    chosen = rd.dead_letters.choose(ids=[1])
+    rd.dead_letters.discard(chosen)
+    with pytest.raises(ReplayRefusedError, match="discarded"):
+        rd.replays.retry(1)
+    rd.dead_letters.restore(rd.dead_letters.choose(ids=[1]))
+    lines = list(rd.dead_letters.export(pipeline="shop"))
+    rd.replays.erase(2)
+
+    with connect(tmp_path / "elsewhere.db") as there:
+        assert there.dead_letters.take_in(lines).made == 2
+        assert there.counts() == {"failed": 2}
+
+
+def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) -> None:
+    rd.dead_letters.remediate(
+        rd.dead_letters.choose(pipeline="shop"), evidence="none really", is_safe=True, diagnosis="transient"
+    )
+    begun = rd.replays.start(pipeline="shop")
+    waiting = [finding.sentence for finding in check_replays(rd.store)]
+    rd.work([SHOP], until_idle=True)
+    stopped = [finding.sentence for finding in check_replays(rd.store)]
+
+    assert rd.replays.resume(begun.id).status == "running"
+    assert rd.replays.pause(begun.id).status == "paused"
+    assert rd.replays.cancel(begun.id).status == "cancelled"
+    assert "waits for a worker" in waiting[0]
+    assert "waits for somebody to resume or cancel it" in stopped[0]
+    assert [finding.sentence for finding in check_replays(rd.store)] == ["none is under way"]
+
+
+def test_the_doctor_finds_counters_and_letters_that_are_wrong(rd: Redrive) -> None:
+    assert {finding.level for finding in recount_letters(rd.store)} == {"ok"}
+    with rd.store._writing() as db:  # type: ignore[attr-defined]
+        db.execute("UPDATE letter_tallies SET letters = 9")
+        db.execute("INSERT INTO campaign_tallies VALUES (4, 'waiting', 2)")
+        db.execute("DELETE FROM dead_letters WHERE id = 1")
+
+    told = [finding.sentence for finding in recount_letters(rd.store)]
+
+    assert "8 told, 1 there" in told[0]
+    assert "replay 4: 2 told, 0 there" in told[0]
+    assert told[1].endswith("jobs 1")
