@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Criticizer's code set, as data: what each code takes, whether trying again heals it, and what people are told.
 
-A row without `takes` is only raised by Criticizer itself, as `Fail("ITS_NAME", "what is wrong")`; no such text ever quotes a prompt
-or an answer. Names that redrive has too mean the same here.
+What Criticizer itself refuses it raises as a `Fail` with one of these codes; its message never quotes a prompt or an answer. Names
+that redrive has too mean the same here. What a row leaves open stays as redrive has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ CODES: Final = CodeSet("criticizer", [
             line="The model's credit is used up.", hint="Raise the quota or the plan, then replay."),
     OwnCode("RATE_LIMITED", [Category.RATE_LIMIT], category=Category.RATE_LIMIT, retryable=True,
             line="The other side asks us to slow down.", hint="Run fewer reviews at once, then replay."),
-    OwnCode("UPSTREAM_INTERNAL", [Category.UPSTREAM], category=Category.UPSTREAM, retryable=True,
+    OwnCode("UPSTREAM_INTERNAL", [range(500, 600)], stages=["notify"], category=Category.UPSTREAM, retryable=True,
+            line="The webhook failed by itself.", hint="Check its status page, then replay."),
+    OwnCode("UPSTREAM_INTERNAL", [Category.UPSTREAM],  # What it does not support (501) stays so.
             line="The other side failed by itself.", hint="Check its status page, then replay."),
     OwnCode("WRITE_CONFLICT", [Category.CONFLICT], category=Category.CONFLICT, retryable=Retryable.IF_IDEMPOTENT,
             line="Another write got there first.", hint="Compare both writes, then replay."),

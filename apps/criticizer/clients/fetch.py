@@ -77,9 +77,8 @@ def _revision(repo: str, name: str, settings: Settings) -> str:
     try:
         return _git(repo, *asked, settings=settings).strip()
     except subprocess.CalledProcessError:
-        raise Fail(
-            code="CHANGE_NOT_FOUND", message=f"there is no revision {name} in this repository"
-        ) from None
+        problem = f"there is no revision {name} in this repository"
+        raise Fail(code="CHANGE_NOT_FOUND", message=problem) from None
 
 
 def _git(repo: str, *arguments: str, settings: Settings) -> str:
@@ -129,10 +128,8 @@ def _allowed(url: str, settings: Settings) -> tuple[str, str, int]:
         raise Fail(code="SOURCE_DENIED", message="the address has no port that could be") from None
     names = {f"{host}:{port}", host} if port == _PORTS.get(scheme) else {f"{host}:{port}"}
     if scheme not in _PORTS or "@" in parts.netloc or not names & settings.hosts:
-        raise Fail(
-            code="SOURCE_DENIED",
-            message="the address is not http or https, holds a password, or its host is not on the list",
-        )
+        problem = "the address is not http or https, holds a password, or its host is not on the list"
+        raise Fail(code="SOURCE_DENIED", message=problem)
     return scheme, host, port
 
 

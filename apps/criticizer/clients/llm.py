@@ -87,9 +87,7 @@ def _content_of(completion: bytes) -> str:
     try:
         choice = msgspec.json.decode(completion, type=_Completion).choices[0]
     except msgspec.DecodeError as error:
-        raise Fail(
-            code="SCHEMA_INVALID", message=f"the server's answer is no chat completion: {error}"
-        ) from None
+        raise Fail(code="SCHEMA_INVALID", message=f"the answer is no chat completion: {error}") from None
     if choice.finish_reason == "content_filter" or choice.message.refusal:
         raise Fail(code="CONTENT_REJECTED", message="the model would not review this change")
     if choice.finish_reason == "length":

@@ -35,9 +35,8 @@ def send(review: Review, key: str, settings: Settings, http: httpx.Client) -> st
     elif kind == "smtp" and "@" in address and address.isprintable():
         _mail(address, review, key, settings)
     else:
-        raise Fail(
-            code="CONFIG_INVALID", message=f"there is no way to notify by {kind!r} with what is set up"
-        )
+        problem = f"there is no way to notify by {kind!r} with what is set up"
+        raise Fail(code="CONFIG_INVALID", message=problem)
     return kind
 
 

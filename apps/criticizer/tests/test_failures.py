@@ -29,7 +29,7 @@ def codes(result: InlineResult, failing: str) -> list[str | None]:
 def assert_gave_up_at_once(result: InlineResult, upstream: Upstream, failing: str, code: str) -> None:
     assert (result.status, codes(result, failing)) == ("failed", [code])
     assert result.letter is not None
-    # A stage that gives up by itself asked for that; what its clients raise is permanent by its code.
+    # "asked" is what Criticizer refuses by itself.
     assert (result.letter.code, result.letter.reason in {"permanent", "asked"}) == (code, True)
     assert upstream.calls(PATHS[failing]) == 1
 
@@ -311,6 +311,16 @@ def test_a_mail_server_that_does_not_take_the_password_is_final_and_the_password
 
     assert codes(result, "notify") == ["AUTH_INVALID"]
     assert "pass@word9" not in str(result.letter)
+
+
+def test_a_mail_server_that_cannot_do_what_is_asked_is_final(
+    upstream: Upstream, settings: Settings, mailbox: Mailbox
+) -> None:
+    mailbox.replies["RCPT"] = ["555 5.5.4 parameters not recognised"] * 9
+
+    result = run(order(upstream, "smtp:team@example.org"), settings)
+
+    assert (codes(result, "notify"), mailbox.connections) == (["UPSTREAM_INTERNAL"], 1)
 
 
 def test_no_client_retries_by_itself(upstream: Upstream, settings: Settings, mailbox: Mailbox) -> None:

@@ -205,5 +205,5 @@ def test_a_replay_that_meets_the_same_permanent_failure_is_escalated(
     first, second = rd.dead_letters.show(1).letter, rd.dead_letters.show(2).letter
     assert (first.state, first.verdict) == ("returned", "same")
     assert (second.state, second.is_escalated, second.follows) == ("open", True, 1)
-    assert rd.replays.report(campaign.id).status == "stopped"
+    assert rd.replays.report(campaign.id).status == "done"
     assert (rd.job(job).status, upstream.calls(MODEL)) == ("failed", 2)
