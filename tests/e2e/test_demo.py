@@ -123,7 +123,7 @@ def typed(shown: str, database: Path) -> list[str]:
     ("jobs", "complaint"),
     [
         (1, "was retried, and is failed"),
-        (12, "redrive replay status 1 --follow ended with exit code 3 instead of 1"),
+        (12, "replay 1 did not bring back its jobs"),
     ],
     ids=["one refused key", "two refused keys"],
 )

@@ -108,10 +108,16 @@ class WayBack:
         )
         before = {campaign.id for campaign in list_campaigns(self.rd.store, limit=1)}
         steps = ("--canary", CANARY, "--follow", "--yes")
-        self.shell.run("replay", "start", *which, *steps, expect=HELD, meanwhile=lambda: self._look(before))
+        # A replay of one letter has nothing left that stopping could spare.
+        is_alone = len(self.jobs) == 1
+        expected = FAILED if is_alone else HELD
+        self.shell.run(
+            "replay", "start", *which, *steps, expect=expected, meanwhile=lambda: self._look(before)
+        )
         (newest,) = list_campaigns(self.rd.store, limit=1)
         report = report_of(self.rd.store, newest.id)
-        if (report.status, report.failed_again_same, report.waiting) != ("stopped", 1, len(self.jobs) - 1):
+        end = "done" if is_alone else "stopped"
+        if (report.status, report.failed_again_same, report.waiting) != (end, 1, len(self.jobs) - 1):
             raise OffScriptError(
                 problem=f"replay {report.id} did not stop itself after one job: {_progress(report)}"
             )
@@ -127,6 +133,8 @@ class WayBack:
 
     def _ramp(self, campaign: int) -> None:
         """Go on with the replay, and watch it to its end; the job that went first has failed again, and the exit code says so."""
+        if len(self.jobs) == 1:
+            return
         self.shell.run("replay", "resume", str(campaign), "--reason", "the key works again", lines_max=SHORT)
         follow = ("replay", "status", str(campaign), "--follow")
         self.shell.run(*follow, expect=FAILED, meanwhile=lambda: self._look(set()))
