@@ -111,7 +111,8 @@ def looks() -> list[tuple[str, Callable[[Store], object]]]:
         *asked,
         ("show", lambda store: letters.letter_story(store, 500_000)),
         ("a frozen set of 1,000,000", lambda store: freeze(store, LetterFilter(pipeline="bench"))),
-        ("the start of a replay of 100,000", _start),
+        ("the start of a replay of 100,000, by time", _start_by_time),
+        ("the start of a replay of 200,000, by category", _start_by_category),
     ]
 
 
@@ -176,8 +177,15 @@ def _page(store: Store, *, which: LetterFilter) -> object:
     return letters.list_letters(store, which, limit=50)
 
 
-def _start(store: Store) -> object:
-    which = LetterFilter(pipeline="bench", since=1.5e9, until=1.5e9 + REPLAYED)
+def _start_by_time(store: Store) -> object:
+    return _start(store, LetterFilter(pipeline="bench", since=1.5e9, until=1.5e9 + REPLAYED))
+
+
+def _start_by_category(store: Store) -> object:
+    return _start(store, LetterFilter(category="category-3"))
+
+
+def _start(store: Store, which: LetterFilter) -> object:
     begun = replay.start(store, which, BY, plan=plan_of())
     # It is ended at once, so that the next one can be started.
     store.apply(Step("cancel_campaign", ("measured", begun.id)), Step("end_cancelled", (0.0, begun.id)))

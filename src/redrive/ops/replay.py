@@ -196,6 +196,11 @@ def _census(store: Store, which: LetterFilter) -> Iterator[Row]:
     if which.is_by_group:
         yield from store.query("replay_census", *which.census_row())
         return
+    if which.owner is None and which.key is None and which.ids is None:
+        since = 0.0 if which.since is None else which.since
+        until = float("inf") if which.until is None else which.until
+        yield from store.query("replay_census_by_time", *which.census_row(), since, until)
+        return
     for ids in frozen_steps(store, freeze(store, which)):
         yield from store.query("replay_census_of", msgspec.json.encode(ids).decode())
 

@@ -13,6 +13,15 @@ WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NU
     AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6) AND letters > 0
 GROUP BY pipeline, state, is_taken;
 
+-- name: replay_census_by_time
+SELECT pipeline, state, is_taken, count(*) FROM (
+    SELECT lane_id, state, group_id, campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying' AS is_taken
+    FROM dead_letters INDEXED BY dead_letters_time WHERE last_failure_at >= ?7 AND last_failure_at < ?8) AS letter
+    JOIN lanes ON lanes.id = letter.lane_id JOIN letter_groups ON letter_groups.id = group_id
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
+    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
+GROUP BY 1, 2, 3;
+
 -- name: replay_census_of
 -- The same of letters that are named.
 SELECT pipeline, state, campaign_id IS NOT NULL AND state IN ('open', 'triaged', 'ready'), count(*)
