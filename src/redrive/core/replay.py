@@ -82,11 +82,6 @@ class Counts(Struct, frozen=True, kw_only=True):
         """How many were released so far."""
         return self.ended + self.replaying
 
-    @property
-    def total(self) -> int:
-        """How many letters there are."""
-        return self.released + self.waiting
-
     def since(self, earlier: Counts) -> Counts:
         """Return what came to its end after `earlier`."""
         return Counts(
