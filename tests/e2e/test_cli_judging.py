@@ -8,13 +8,11 @@ import stat
 
 import pytest
 
-from redrive.cli import dlq_judge, dlq_keep, job, job_erase
+from redrive.cli import dlq_judge, dlq_keep
 from tests.e2e.test_cli import Shell, shell
 
 __all__ = ["dlq_judge", "dlq_keep", "shell"]
 
-if not any(command.callback is job_erase.erase for command in job.app.registered_commands):
-    job.app.command()(job_erase.erase)
 
 ORDERS = """
 import dataclasses

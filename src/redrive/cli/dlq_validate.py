@@ -1,42 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive dlq validate`: a dry run of a replay; and `redrive job retry`, the way back of one job.
-
-`redrive job erase` is added here as well.
-"""
+"""`redrive dlq validate`: a dry run of a replay, letter by letter and summed up. Changes nothing."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
 from redrive.cli.answers import answer_facts, answer_json, console, say, table_of
 from redrive.cli.dlq import app
-from redrive.cli.job import JobId
-from redrive.cli.job import app as job_app
-from redrive.cli.job_erase import erase
-from redrive.cli.options import Actor, Database, Output, Reason, Yes, by, confirm, existing
+from redrive.cli.options import Database, FromStart, Output, Targets, existing
 from redrive.cli.refusals import FAILED
 from redrive.cli.selections import Choice, choosing
 from redrive.cli.targets import pipelines_named
 from redrive.engine.releasing import by_name
-from redrive.ops import inspect
-from redrive.ops.retrying import retry_job
 from redrive.ops.validating import Validation
 from redrive.ops.validating import validate as validate_letters
-
-Targets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        metavar="MODULE:PIPELINE",
-        help="The pipeline's code, to decode values against; may be repeated.",
-    ),
-]
-FromStart = Annotated[
-    bool, typer.Option("--from-start", help="Begin at the first stage, although later ones were done.")
-]
 
 
 @app.command()
@@ -59,33 +38,6 @@ def validate(
         _tell(found)
     if not found.is_fine or not found.letters:
         raise typer.Exit(FAILED)
-
-
-job_app.command()(erase)
-
-
-@job_app.command()
-def retry(
-    job_id: JobId,
-    *,
-    from_start: FromStart = False,
-    target: Targets = None,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
-    """Send a failed job back to the stage that failed, under the same rules as a replay."""
-    code = by_name(pipelines_named(target or []))
-    with existing(database_url) as rd:
-        facts = inspect.known_job(rd.store, job_id).facts
-        if facts.status == "failed":
-            where = "its first stage" if from_start else f"the stage {facts.stage}"
-            confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?", is_sure=yes)
-        job = retry_job(rd.store, job_id, by(actor, reason), from_start=from_start, pipelines=code)
-        now = job.facts
-    answer_facts({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round}, output)
 
 
 def _tell(found: Validation) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive job`: list jobs page by page, tell the whole story of one, cancel one.
+"""`redrive job`: list jobs page by page, tell the whole story of one, cancel, retry or erase one.
 
-`retry` and `erase` are added by `dlq_validate`. Texts shown were redacted when they were stored.
+Texts shown were redacted when they were stored.
 """
 
 from __future__ import annotations
@@ -13,12 +13,29 @@ import typer
 
 from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, say, table_of
 from redrive.cli.explain import explain, timeline
-from redrive.cli.options import Actor, Database, Limit, OfPipeline, Output, Reason, Yes, confirm, existing
+from redrive.cli.job_erase import erase
+from redrive.cli.options import (
+    Actor,
+    Database,
+    FromStart,
+    Limit,
+    OfPipeline,
+    Output,
+    Reason,
+    Targets,
+    Yes,
+    by,
+    confirm,
+    existing,
+)
+from redrive.cli.targets import pipelines_named
+from redrive.engine.releasing import by_name
 from redrive.ops import inspect
 from redrive.ops.inspect import JobFilter, JobStory
 from redrive.ops.oversight import present_user
+from redrive.ops.retrying import retry_job
 
-app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
+app = typer.Typer(help="Look at jobs; cancel, retry and erase them.", no_args_is_help=True)
 
 Status = Literal["queued", "processing", "complete", "failed", "cancelled"]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
@@ -98,6 +115,33 @@ def cancel(
 
 app.command()(explain)
 app.command()(timeline)
+
+
+app.command()(erase)
+
+
+@app.command()
+def retry(
+    job_id: JobId,
+    *,
+    from_start: FromStart = False,
+    target: Targets = None,
+    reason: Reason = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Send a failed job back to the stage that failed, under the same rules as a replay."""
+    code = by_name(pipelines_named(target or []))
+    with existing(database_url) as rd:
+        facts = inspect.known_job(rd.store, job_id).facts
+        if facts.status == "failed":
+            where = "its first stage" if from_start else f"the stage {facts.stage}"
+            confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?", is_sure=yes)
+        job = retry_job(rd.store, job_id, by(actor, reason), from_start=from_start, pipelines=code)
+        now = job.facts
+    answer_facts({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round}, output)
 
 
 def _tell(story: JobStory) -> None:

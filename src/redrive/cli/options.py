@@ -38,6 +38,18 @@ Target = Annotated[
     str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as shop.flows:orders.")
 ]
 
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        metavar="MODULE:PIPELINE",
+        help="The pipeline's code, to decode values against; may be repeated.",
+    ),
+]
+FromStart = Annotated[
+    bool, typer.Option("--from-start", help="Begin at the first stage, although later ones were done.")
+]
+
 
 @contextmanager
 def existing(database_url: str | None) -> Generator[Redrive]:

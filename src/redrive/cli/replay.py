@@ -18,6 +18,7 @@ from redrive.cli.options import (
     Actor,
     Database,
     Format,
+    FromStart,
     Limit,
     OfPipeline,
     Output,
@@ -54,9 +55,7 @@ def start(
     rate: Annotated[
         str | None, typer.Option("--rate", metavar="N/UNIT", help="At most so many: 10/s, 600/min, 5000/h.")
     ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin at the first stage, although later ones were done.")
-    ] = False,
+    from_start: FromStart = False,
     follow: Follow = False,
     reason: Reason = None,
     actor: Actor = None,
