@@ -39,6 +39,10 @@ def test_without_faults_every_effect_happens_once() -> None:
     assert len(world.ledger) == len(set(world.ledger))
 
 
+ATTEMPTS = ("insert_good_attempt", "insert_attempt")
+"""The statements that put attempts on record."""
+
+
 def test_a_seed_tells_the_same_story_every_time() -> None:
     first, second = World(7), World(7)
     first.run()
@@ -48,14 +52,15 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:
-    for name in ("complete", "advance", "requeue", "bury", "cancel"):
+    for name in ("complete", "complete_large", "advance", "requeue", "bury", "cancel"):
         fence = "AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3"
         assert fence in settling._SQL[name]
         loose = settling._SQL[name].replace(fence, "")
         patch.setitem(settling._SQL, name, loose)
     # The key of the attempts is a second fence; it has to go as well.
-    careless = settling._SQL["insert_attempt"].replace("INSERT INTO", "INSERT OR REPLACE INTO")
-    patch.setitem(settling._SQL, "insert_attempt", careless)
+    for name in ATTEMPTS:
+        careless = settling._SQL[name].replace("INSERT INTO", "INSERT OR REPLACE INTO")
+        patch.setitem(settling._SQL, name, careless)
 
 
 def answered_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -93,11 +98,10 @@ def leases_are_not_renewed(patch: pytest.MonkeyPatch) -> None:
 
 
 def attempts_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(
-        settling._SQL,
-        "insert_attempt",
-        settling._SQL["insert_attempt"].replace("VALUES {rows}", "SELECT * FROM (VALUES {rows}) WHERE 0"),
-    )
+    for name in ATTEMPTS:
+        unwritten = settling._SQL[name].replace("(VALUES {rows})", "(VALUES {rows}) WHERE 0")
+        assert unwritten != settling._SQL[name]
+        patch.setitem(settling._SQL, name, unwritten)
 
 
 def dead_letters_are_not_written(patch: pytest.MonkeyPatch) -> None:
@@ -120,20 +124,19 @@ def the_reaper_does_not_wait_for_contact(patch: pytest.MonkeyPatch) -> None:
 
 
 def settled_in_two_steps(patch: pytest.MonkeyPatch) -> None:
-    whole = sqlite.settle
+    whole = sqlite.settle_at_once
 
-    def halfway(db: Connection, *args: object) -> object:
-        answer = whole(db, *args)  # type: ignore[arg-type]
+    def halfway(db: Connection, *args: object) -> None:
+        whole(db, *args)  # type: ignore[arg-type]
         db.execute("COMMIT")
         db.execute("BEGIN IMMEDIATE")
-        return answer
 
     def late(db: Connection, one: Settlement, insert: object) -> None:
         if one.letter is None or one.job.id % 3:
             beside(db, one, insert)  # type: ignore[arg-type]
 
     beside = settling._write_beside
-    patch.setattr(sqlite, "settle", halfway)
+    patch.setattr(sqlite, "settle_at_once", halfway)
     patch.setattr(settling, "_write_beside", late)
 
 

@@ -7,9 +7,10 @@ row, children exist if and only if the stage's own checkpoint does. Only `progre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from redrive.core.signals import Cancel
 from redrive.errors import ConfigurationError
@@ -24,8 +25,7 @@ SAID_MAX: Final = 10_000
 """Characters of one note or progress that are looked at; what is kept of it is shorter, and cut only after redaction."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Context:
+class Context(Struct, kw_only=True, eq=False):
     """What a stage may know about the job it works on. A parameter annotated with this class gets it."""
 
     job_id: int

@@ -129,6 +129,8 @@ class Journal:
         The second time whatever is written beside the job is left out. What does not fit then either is let go after a pause: it
         would be put to the store again and again, as fast as that can refuse it.
         """
+        if not (broken.broken or self._refused):
+            return
         by_id = {settled.job.id: settled for settled in done}
         for job in by_id.keys() - set(broken.broken):
             self._refused.pop(job, None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, RetryAt, Standing, decide
 from redrive.core.failure import Asked
@@ -37,8 +38,7 @@ class Lane:
     """What its stage gets besides its input, by parameter."""
 
 
-@dataclass(slots=True, eq=False)
-class Dispatch:
+class Dispatch(Struct, eq=False):
     """One run of a stage, from its start to its end."""
 
     job: Claimed
@@ -46,6 +46,8 @@ class Dispatch:
     context: Context
     started_at: float
     ended_at: float = 0.0
+    has_begun: bool = False
+    """True when its task has run its first line."""
     is_ending: bool = False
     """True when the function has returned and its outcome is being settled; from now on nothing may stop it."""
     is_abandoned: bool = False

@@ -13,7 +13,7 @@ import functools
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Concatenate, Final, ParamSpec, Protocol
 
 from redrive.engine.letters import Trouble, safe_text
 from redrive.engine.outcomes import Dispatch, Lane
@@ -23,6 +23,8 @@ from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Progress, Settlement
 
 logger = logging.getLogger("redrive.worker")
+
+P = ParamSpec("P")
 
 SUSPECT_MIN: Final = 2
 """So many workers must have died over a job before it runs alone."""
@@ -138,8 +140,9 @@ class Slots:
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
             dispatch.context.is_cancelled = True
-            # What runs in another process cannot be stopped; it is told, and its outcome is settled when it comes.
-            if task is not None and not dispatch.is_ending and not dispatch.is_apart:
+            # What runs in another process cannot be stopped; it is told, and its outcome is settled when it comes. A task that
+            # has not begun looks for itself: cancelled now, it would end without having run a line.
+            if task is not None and dispatch.has_begun and not dispatch.is_ending and not dispatch.is_apart:
                 task.cancel()
 
     def progress(self) -> list[Progress]:
@@ -166,6 +169,13 @@ class Slots:
                     "%d stages do not end although they were cancelled; they are left behind", len(stubborn)
                 )
         self._is_letting_go = False
+        for job, task in tuple(self._tasks.items()):
+            if task.done():
+                # It was cancelled before it had begun.
+                del self._tasks[job]
+                dispatch = self._running[job]
+                self._runner.drop_probe(dispatch.job, dispatch.lane)
+                self._free(dispatch)
         for dispatch in self._running.values():
             dispatch.is_settled = True
             dispatch.is_left_behind = dispatch.job.id in self._tasks
@@ -186,15 +196,15 @@ class Slots:
         self._running[job.id] = dispatch
         if dispatch.context.is_cancelled:
             dispatch.is_ending = True
-            self._begin(dispatch, self._cancelled(dispatch))
+            self._begin(dispatch, self._cancelled)
         elif (refusal := self._runner.refusal(dispatch)) is not None:
             dispatch.is_ending = True
-            self._begin(dispatch, self._settle(dispatch, refusal))
+            self._begin(dispatch, self._settle, refusal)
         elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._apart.can_run(lane):
             dispatch.is_apart = True
-            self._begin(dispatch, self._run_apart(dispatch))
+            self._begin(dispatch, self._run_apart)
         elif lane.stage.is_async:
-            self._begin(dispatch, self._run(dispatch))
+            self._begin(dispatch, self._run)
         else:
             self._hands.start(
                 functools.partial(self._runner.call, dispatch), functools.partial(self._returned, dispatch)
@@ -202,30 +212,47 @@ class Slots:
             if lane.stage.is_abandoned and lane.stage.timeout is not None:
                 asyncio.get_running_loop().call_later(lane.stage.timeout, self._abandon, dispatch)
 
-    def _begin(self, dispatch: Dispatch, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[dispatch.job.id] = task
-        task.add_done_callback(functools.partial(self._ended, dispatch))
+    def _begin(
+        self,
+        dispatch: Dispatch,
+        work: Callable[Concatenate[Dispatch, P], Coroutine[object, object, None]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        # A callback for its end would be a step of the loop more for each job; the task itself sees to it.
+        self._tasks[dispatch.job.id] = asyncio.get_running_loop().create_task(
+            self._see_through(dispatch, work, *args, **kwargs)
+        )
 
-    def _ended(self, dispatch: Dispatch, task: asyncio.Task[None]) -> None:
-        """Tidy up after a task; one that broke before it settled its job must not leave it behind."""
-        if self._tasks.get(dispatch.job.id) is task:
-            del self._tasks[dispatch.job.id]
-        error = None if task.cancelled() else task.exception()
-        if self._running.get(dispatch.job.id) is dispatch and not (
-            dispatch.is_settled or self._is_letting_go
-        ):
+    async def _see_through(
+        self,
+        dispatch: Dispatch,
+        work: Callable[Concatenate[Dispatch, P], Coroutine[object, object, None]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Do what is to be done for a run; if that breaks before its job is settled, the job must not be left behind."""
+        dispatch.has_begun = True
+        try:
+            await work(dispatch, *args, **kwargs)
+        except asyncio.CancelledError:
+            self._broke(dispatch, None)
+        except Exception as error:  # noqa: BLE001 - it is the failure of its attempt.
+            self._broke(dispatch, error)
+        if dispatch.is_left_behind:
+            self._orphans -= 1
+            self._on_room()
+
+    def _broke(self, dispatch: Dispatch, error: Exception | None) -> None:
+        """Settle a job whose task broke off, or let go of it when everything is."""
+        if dispatch.is_settled:
+            return
+        self._tasks.pop(dispatch.job.id, None)
+        if not self._is_letting_go:
             try:
                 self._settled(dispatch, self._runner.broken_off(dispatch, error))
             except Exception:
                 logger.exception("job %s could not be settled and stays leased", dispatch.job.id)
-        elif (
-            dispatch.is_settled
-            and self._running.get(dispatch.job.id) is not dispatch
-            and dispatch.is_left_behind
-        ):
-            self._orphans -= 1
-            self._on_room()
         self._free(dispatch)
 
     def _free(self, dispatch: Dispatch) -> None:
@@ -238,6 +265,9 @@ class Slots:
             self.fill()
 
     async def _run(self, dispatch: Dispatch) -> None:
+        if dispatch.context.is_cancelled:
+            await self._cancelled(dispatch)
+            return
         try:
             ended = await self._runner.acall(dispatch)
         except asyncio.CancelledError:
@@ -281,7 +311,7 @@ class Slots:
             self._settled(dispatch, at_once)
             return
         dispatch.is_ending = True
-        self._begin(dispatch, self._settle(dispatch, ended))
+        self._begin(dispatch, self._settle, ended)
 
     def _abandon(self, dispatch: Dispatch) -> None:
         """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
@@ -290,7 +320,7 @@ class Slots:
             return
         dispatch.is_abandoned = True
         self._orphans += 1
-        self._begin(dispatch, self._settle(dispatch, AttemptTimeoutError(timeout=timeout)))
+        self._begin(dispatch, self._settle, AttemptTimeoutError(timeout=timeout))
 
     async def _run_apart(self, dispatch: Dispatch) -> None:
         """Run a stage in another process; one that was asked for a process by the stage may share it, a suspect has it alone."""

@@ -112,6 +112,7 @@ class Worker:
         self._ahead = 0
         self._ended = 0
         self._stamp: object = None
+        self._is_sated = False
         self._stops = 0
         self._unstarted: list[Claimed] = []
         self._is_dead = False
@@ -262,6 +263,7 @@ class Worker:
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         self._journal.again(answer, done)
+        self._is_sated = 0 < room <= len(answer.claimed)
         if self._stops:
             # It was told to stop while this commit was on its way.
             self._unstarted += answer.claimed
@@ -283,8 +285,9 @@ class Worker:
         """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
         now = self._now()
         if self._means.watch is not None:
-            # Seen before the claim: whatever is submitted after it makes a difference.
-            self._stamp = self._store.stamp()
+            # Seen before the claim: whatever is submitted after it makes a difference. While there is more than can be taken
+            # nobody will wait for a difference.
+            self._stamp = None if self._is_sated else self._store.stamp()
         self.breakers.flush(now)
         want = self._journal.want(self.slots, room, now)
         return self._journal.commit(self._name, done, want, now=now, token=token)

@@ -25,7 +25,8 @@ class _Row(Struct, frozen=True, array_like=True):
     """A claimed job as its row says it; a large input is found under the dispatch whose output it is."""
 
     priority: int
-    run_at: float
+    run_at: int
+    """In microseconds; only the order counts."""
     id: JobId
     token: int
     dispatch: int

@@ -46,6 +46,6 @@ def statements_of(dialect: str) -> dict[str, str]:
 @cache
 def for_rows(statement: str, rows: int) -> str:
     """Return a statement with `{rows}` made for so many rows."""
-    described, _, body = statement.removeprefix(ROW).partition("\n")
+    described = next(line for line in statement.splitlines() if line.startswith(ROW))
     row = "(" + ", ".join("?" for _ in described.split(",")) + ")"
-    return body.replace("{rows}", ", ".join([row] * rows))
+    return statement.replace("{rows}", ", ".join([row] * rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settling a batch in SQLite: first all rows at once, and only if one does not fit, row by row.
+"""Settling a batch in SQLite: all rows at once, and only if one does not fit, row by row in a transaction of its own.
 
 The fence stands in the WHERE clause of each update. A row whose update matches nothing is lost to another lease, unless its
 attempt is on record already: then the answer to an earlier commit was lost, and it counts as done. A row that breaks a constraint
@@ -43,7 +43,8 @@ class Onward:
         self._paused = paused
         self._lanes = frozenset(want.lanes)
         self._token = token
-        self._now = now
+        self.terms: Row = (token, now)
+        """The lease under which they go on, and since when."""
         self.taken: dict[JobId, Claimed] = {}
         self._in_lane: Counter[LaneId] = Counter()
 
@@ -73,7 +74,7 @@ class Onward:
             input=one.value,
             payload=job.input if job.payload is None else job.payload,
         )
-        return (job.id, job.token, job.dispatch, lane, *_inline(one, nowhere=0), self._now, self._token)
+        return (job.id, job.token, job.dispatch, lane, _inline(one))
 
     def unwanted(self, jobs: Iterable[JobId]) -> None:
         """Take in that somebody asked to cancel these while their stage ran."""
@@ -93,54 +94,41 @@ class Onward:
         return Want(want.lanes, want.limit - len(self.taken), limits)
 
 
-def settle(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
-) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
-    """Settle a batch inside the caller's transaction; return the ids that were lost, and those whose row does not fit."""
-    if not done:
-        return (), ()
-    db.execute("SAVEPOINT batch")
-    try:
-        if _settle_at_once(db, worker, done, insert, onward):
-            db.execute("RELEASE batch")
-            return (), ()
-    except BROKEN:
-        pass
-    db.execute("ROLLBACK TO batch")
-    db.execute("RELEASE batch")
-    for one in done:
-        onward.drop(one.job.id)
-    return _settle_one_by_one(db, worker, done, insert, onward)
+class NotAtOnceError(Exception):
+    """A batch holds a row that was lost or does not fit; what was written of it has to be rolled back."""
 
 
-def _settle_at_once(
+def settle_at_once(
     db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
-) -> bool:
-    """Say whether every row was still fenced."""
+) -> None:
+    """Settle a whole batch inside the caller's transaction; raises NotAtOnceError unless every row was still fenced and fits."""
     updates: dict[str, list[Row]] = {}
     for one in done:
         statement, row = _update_of(one, onward)
         updates.setdefault(statement, []).append(row)
-    for statement, rows in updates.items():
-        if execute_rows(db, statement, rows) != len(rows):
-            return False
-    execute_rows(db, "insert_attempt", [_attempt_of(one, worker) for one in done])
-    for one in done:
-        _write_beside(db, one, insert)
-    return True
+    try:
+        for statement, rows in updates.items():
+            if _execute_rows(db, statement, rows, _terms(statement, onward)) != len(rows):
+                raise NotAtOnceError
+        _record(db, worker, done)
+        for one in done:
+            _write_beside(db, one, insert)
+    except BROKEN as error:
+        raise NotAtOnceError from error
 
 
-def _settle_one_by_one(
+def settle_one_by_one(
     db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
 ) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
+    """Settle what can be settled of a batch; return the ids that were lost, and those whose row does not fit."""
     lost: list[JobId] = []
     broken: list[JobId] = []
     for one in done:
         db.execute("SAVEPOINT one")
         try:
             statement, row = _update_of(one, onward)
-            if execute_rows(db, statement, [row]) == 1:
-                execute_rows(db, "insert_attempt", [_attempt_of(one, worker)])
+            if _execute_rows(db, statement, [row], _terms(statement, onward)) == 1:
+                _record(db, worker, [one])
                 _write_beside(db, one, insert)
             else:
                 onward.drop(one.job.id)
@@ -154,21 +142,40 @@ def _settle_one_by_one(
     return tuple(lost), tuple(broken)
 
 
-def execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row]) -> int:
-    """Run a statement over rows, many at a time; return how many rows it touched."""
+def _execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row], terms: Row = ()) -> int:
+    """Run a statement over rows, many at a time; return how many rows it touched. `terms` are the same for all of them."""
     touched, start = 0, 0
     for size in CHUNKS:
         while len(rows) - start >= size:
-            chunk = rows[start : start + size]
+            parameters = list(terms)
+            for row in rows[start : start + size]:
+                parameters += row
             start += size
-            parameters = [value for row in chunk for value in row] if size > 1 else chunk[0]
             touched += db.execute(for_rows(_SQL[name], size), parameters).rowcount
     return touched
 
 
+def _terms(statement: str, onward: Onward) -> Row:
+    return onward.terms if statement == "go_on" else ()
+
+
+def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> None:
+    """Write the attempts; those that went well without a word take less than half of what the others do."""
+    good = [_good_attempt_of(one) for one in done if _is_plainly_good(one)]
+    if good:
+        _execute_rows(db, "insert_good_attempt", good, (worker,))
+    if len(good) < len(done):
+        told = [_attempt_of(one) for one in done if not _is_plainly_good(one)]
+        _execute_rows(db, "insert_attempt", told, (worker,))
+
+
+def _is_plainly_good(one: Settlement) -> bool:
+    return one.outcome == "ok" and one.burned and one.reason is None and one.notes is None
+
+
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
     job = one.job
-    if one.value is not None and len(one.value) > INLINE_MAX:
+    if _is_large(one):
         db.execute(_SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
         group = (one.letter.code, one.letter.category, one.letter.error_class, one.ended_at)
@@ -187,48 +194,40 @@ def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
     fence = (job.id, job.token, job.dispatch)
     match one.status:
         case JobState.COMPLETE:
-            return "complete", (*fence, *_inline(one, nowhere=None), one.ended_at)
+            if _is_large(one):
+                return "complete_large", (*fence, one.ended_at)
+            return "complete", (*fence, one.ended_at, one.value)
         case JobState.FAILED:
             return "bury", (*fence, one.code, one.message, one.ended_at, one.codes)
         case JobState.CANCELLED:
             return "cancel", (*fence, one.ended_at)
-        case _:
-            if one.outcome == "ok":
-                if (row := onward.take(one)) is not None:
-                    return "go_on", row
-                return "advance", (*fence, one.lane, *_inline(one, nowhere=0), one.run_at)
+        case _ if one.outcome != "ok":
             counts = (one.attempt, one.snoozes, one.codes, one.outcome, one.suspects, one.crashes)
             return "requeue", (*fence, one.run_at, *counts, one.ended_at)
+        case _:
+            row = onward.take(one)
+            return (
+                ("advance", (*fence, one.lane, _inline(one), one.run_at)) if row is None else ("go_on", row)
+            )
 
 
-def _inline(one: Settlement, *, nowhere: int | None) -> tuple[bytes | None, int | None]:
-    """Return the value if it is small, and otherwise the dispatch under which it is found."""
-    if one.value is None or len(one.value) <= INLINE_MAX:
-        return one.value, nowhere
-    return None, one.job.dispatch
+def _is_large(one: Settlement) -> bool:
+    """Say whether its value has to stand beside the job, under the dispatch whose output it is."""
+    return one.value is not None and len(one.value) > INLINE_MAX
 
 
-def _attempt_of(one: Settlement, worker: str) -> Row:
+def _inline(one: Settlement) -> bytes | None:
+    return None if _is_large(one) else one.value
+
+
+def _good_attempt_of(one: Settlement) -> Row:
     job = one.job
-    return (
-        job.id,
-        job.dispatch,
-        job.lane,
-        job.round,
-        job.attempt,
-        worker,
-        one.config,
-        one.started_at,
-        one.ended_at,
-        one.outcome,
-        int(one.burned),
-        one.code,
-        one.message,
-        one.http_status,
-        one.reason,
-        one.sentence,
-        one.notes,
-    )
+    return (job.id, job.dispatch, job.lane, job.round, job.attempt, one.config, one.started_at, one.ended_at)
+
+
+def _attempt_of(one: Settlement) -> Row:
+    told = (one.code, one.message, one.http_status, one.reason, one.sentence, one.notes)
+    return (*_good_attempt_of(one), one.outcome, int(one.burned), *told)
 
 
 def _letter_of(one: Settlement, letter: Letter) -> Row:

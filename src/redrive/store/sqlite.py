@@ -41,7 +41,7 @@ from redrive.store.protocol import (
     Want,
 )
 from redrive.store.queries import statements_of
-from redrive.store.settling import Onward, settle
+from redrive.store.settling import NotAtOnceError, Onward, settle_at_once, settle_one_by_one
 
 SCHEMA_VERSION: Final = newest("sqlite")
 BUSY_SECONDS: Final = 30.0
@@ -137,6 +137,16 @@ class SqliteStore:
         """See `Store.exchange`."""
         if not done and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
+        try:
+            return self._exchange(worker, done, want, now=now, token=token, is_at_once=True)
+        except NotAtOnceError:
+            return self._exchange(worker, done, want, now=now, token=token, is_at_once=False)
+
+    def _exchange(
+        self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int, is_at_once: bool
+    ) -> Exchange:
+        lost: tuple[JobId, ...] = ()
+        broken: tuple[JobId, ...] = ()
         with self._writing() as db:
             is_known, is_repeated, names = db.execute(
                 _SQL["before_exchange"], (worker, token, token | ONWARD)
@@ -145,7 +155,10 @@ class SqliteStore:
             paused = frozenset[LaneId](msgspec.json.decode(names))
             may_claim = is_known and not before
             onward = Onward(want if may_claim else NOTHING, paused, token=token | ONWARD, now=now)
-            lost, broken = settle(db, worker, done, self._insert_child, onward)
+            if is_at_once:
+                settle_at_once(db, worker, done, self._insert_child, onward)
+            else:
+                lost, broken = settle_one_by_one(db, worker, done, self._insert_child, onward)
             if onward.taken:
                 onward.unwanted(row[0] for row in db.execute(_SQL["cancel_asked"], (worker,)))
             jobs = before or (

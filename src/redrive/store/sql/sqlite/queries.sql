@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What the engine asks. A statement with {rows} is made for as many rows as there are: each takes the parameters after "row:".
+-- What the engine asks. A statement with {rows} is made for as many rows as there are: each takes the parameters after "row:". What is
+-- the same for all rows stands before them as ?1, ?2 ...: a parameter of a row costs as much as writing a column of it.
 
 -- name: add_lane
 INSERT INTO lanes (pipeline, stage, position, paused_at)
@@ -92,7 +93,7 @@ WHERE id IN (
 
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
-SELECT group_concat(format('[%d,%!.17g,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at, id, lease_token, dispatch, lane_id,
+SELECT group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at * 1000000, id, lease_token, dispatch, lane_id,
     attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
     CASE WHEN input IS NULL THEN 'null' ELSE coalesce(payload, 'null') END,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null,' || input_from END))
@@ -117,23 +118,31 @@ SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?1),
 SELECT 1 FROM workers WHERE id = ?;
 
 -- name: complete
--- row: id, lease_token, dispatch, result, result_from, finished_at
-UPDATE jobs SET status = 'complete', result = v.column4, result_from = v.column5, finished_at = v.column6, lease_token = NULL,
-    worker_id = NULL, suspect_count = 0, crash_count = 0, progress = NULL
+-- row: id, lease_token, dispatch, finished_at, result
+UPDATE jobs SET status = 'complete', finished_at = v.column4, result = v.column5, lease_token = NULL, worker_id = NULL,
+    suspect_count = 0, crash_count = 0, progress = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
+
+-- name: complete_large
+-- row: id, lease_token, dispatch, finished_at
+UPDATE jobs SET status = 'complete', finished_at = v.column4, result_from = v.column3, lease_token = NULL, worker_id = NULL,
+    suspect_count = 0, crash_count = 0, progress = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: advance
--- row: id, lease_token, dispatch, lane_id, input, input_from, run_at
+-- An input that is NULL here is a large one, and is found under the dispatch whose output it is.
+-- row: id, lease_token, dispatch, lane_id, input, run_at
 UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
-    finished_at = CASE WHEN cancel_asked THEN v.column7 END, lane_id = v.column4, input = v.column5, input_from = v.column6, run_at = v.column7, attempt = 1,
-    snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
+    finished_at = CASE WHEN cancel_asked THEN v.column6 END, lane_id = v.column4, input = v.column5,
+    input_from = CASE WHEN v.column5 IS NULL THEN v.column3 ELSE 0 END, run_at = v.column6, attempt = 1, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: go_on
--- row: id, lease_token, dispatch, lane_id, input, input_from, run_at, new lease_token
-UPDATE jobs SET lane_id = v.column4, input = v.column5, input_from = v.column6, run_at = v.column7, lease_token = v.column8,
-    dispatch = jobs.dispatch + 1, last_attempt_at = v.column7, attempt = 1, snoozes = 0, codes = NULL, suspect_count = 0,
-    crash_count = 0, progress = NULL
+-- ?1: the new lease_token; ?2: now
+-- row: id, lease_token, dispatch, lane_id, input
+UPDATE jobs SET lane_id = v.column4, input = v.column5, input_from = CASE WHEN v.column5 IS NULL THEN v.column3 ELSE 0 END,
+    run_at = ?2, lease_token = ?1, dispatch = jobs.dispatch + 1, last_attempt_at = ?2, attempt = 1, snoozes = 0, codes = NULL,
+    suspect_count = 0, crash_count = 0, progress = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: requeue
@@ -155,10 +164,18 @@ UPDATE jobs SET status = 'cancelled', finished_at = v.column4, lease_token = NUL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: insert_attempt
--- row: job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, message, http_status, reason, sentence, notes
-INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code,
-    message, http_status, reason, sentence, notes)
-VALUES {rows};
+-- ?1: worker_id
+-- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, message, http_status, reason, sentence, notes
+INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, message,
+    http_status, reason, sentence, notes)
+SELECT ?1, * FROM (VALUES {rows});
+
+-- name: insert_good_attempt
+-- One of which there is nothing to tell but that it went well.
+-- ?1: worker_id
+-- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at
+INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned)
+SELECT ?1, *, 'ok', 1 FROM (VALUES {rows});
 
 -- name: touch_group
 INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)

@@ -121,8 +121,10 @@ CREATE TABLE attempts (
     config TEXT,                     -- a hash of the stage's settings at that time
     started_at REAL NOT NULL,
     ended_at REAL NOT NULL,
-    outcome TEXT NOT NULL CHECK (outcome IN ('ok', 'retry', 'hold', 'dead', 'crashed', 'cancelled')),
-    burned INTEGER NOT NULL CHECK (burned IN (0, 1)),
+    -- Spelled out, because the list of an IN in a CHECK is built anew for every row.
+    outcome TEXT NOT NULL CHECK (outcome = 'ok' OR outcome = 'retry' OR outcome = 'hold' OR outcome = 'dead' OR outcome = 'crashed'
+        OR outcome = 'cancelled'),
+    burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
     code TEXT,
     message TEXT,
     http_status INTEGER,
