@@ -8,9 +8,10 @@ breaker, then what is spent, then when to come back. So a hold never keeps alive
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opens_at
@@ -34,8 +35,7 @@ class Reason(StrEnum):
     DEADLINE = "deadline"  # the next attempt would start after the deadline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Struct, frozen=True, kw_only=True):
     """What came before this failure, in this round and stage."""
 
     attempt: int = 1
@@ -46,8 +46,7 @@ class History:
     deadline_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """A breaker's configuration together with its present state."""
 
     breaker: Breaker
@@ -62,8 +61,7 @@ class Standing:
         return is_refused or self.breaker.evidence_of(failure) is Evidence.DOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryAt:
+class RetryAt(Struct, frozen=True, kw_only=True):
     """Try again at `at`; burns the attempt."""
 
     at: float
@@ -73,8 +71,7 @@ class RetryAt:
     burned: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """Wait without burning the attempt, until `until`; None means until somebody closes the breaker by hand."""
 
     until: float | None
@@ -83,8 +80,7 @@ class Hold:
     burned: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(Struct, frozen=True, kw_only=True):
     """Give it up."""
 
     reason: Reason
@@ -92,8 +88,7 @@ class DeadLetter:
     burned: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancel:
+class Cancel(Struct, frozen=True, kw_only=True):
     """Stop it, as cancelled."""
 
     reason: Reason

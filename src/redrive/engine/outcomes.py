@@ -7,6 +7,7 @@ stages and committing settlements is the worker's part.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -155,41 +156,61 @@ def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: di
     job, lane, failure = dispatch.job, dispatch.lane, trouble.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
-    plain = msgspec.structs.replace(
-        _plain(dispatch, outcome="retry"),
-        burned=decision.burned,
+    notes = safe_notes(dispatch.context.notes, job)
+    status, outcome = _FATES[type(decision)]
+    is_snooze = isinstance(decision, Hold) and failure.asked is Asked.SNOOZE
+    # Built in one go: it has many fields, and every copy of it would copy them all.
+    return Settlement(
+        job=job,
+        status=status,
+        lane=job.lane,
+        run_at=_comes_back_at(decision, dispatch.ended_at),
+        value=None,
+        attempt=job.attempt + (1 if isinstance(decision, RetryAt) else 0),
+        snoozes=job.snoozes + (1 if is_snooze else 0),
         codes=msgspec.json.encode(codes) if codes else None,
+        outcome=outcome,
+        burned=decision.burned,
+        started_at=dispatch.started_at,
+        ended_at=dispatch.ended_at,
         code=failure.code,
         message=safe_message(failure, job),
         http_status=failure.http_status,
         reason=decision.reason,
         sentence=decision.sentence,
-        notes=safe_notes(dispatch.context.notes, job),
+        letter=letter_of(trouble, job, lane.stage.name, decision, notes) if outcome == "dead" else None,
+        config=lane.stage.config,
+        notes=notes,
+        suspects=job.suspects,
+        crashes=job.crashes,
+        recipients=_recipients(lane.pipeline, outcome),
     )
-    told = _moved(dispatch, trouble, decision, plain)
-    return msgspec.structs.replace(told, recipients=_recipients(lane.pipeline, told.outcome))
+
+
+_FATES: Final[Mapping[type[Decision], tuple[JobState, str]]] = {
+    RetryAt: (JobState.QUEUED, "retry"),
+    Hold: (JobState.QUEUED, "hold"),
+    Cancel: (JobState.CANCELLED, "cancelled"),
+    DeadLetter: (JobState.FAILED, "dead"),
+}
+"""What becomes of the job, and what its attempt's row calls that."""
+
+
+def _comes_back_at(decision: Decision, ended_at: float) -> float:
+    """Return when the job is due again; at once, or never, unless the decision names a time."""
+    match decision:
+        case RetryAt():
+            return decision.at
+        case Hold() if decision.until is not None:
+            return decision.until
+        case _:
+            return ended_at
 
 
 def _recipients(pipeline: Pipeline, outcome: str) -> tuple[str, ...]:
     """Return who is to hear of an outcome: the hook for it, and of a dead letter every sink."""
     hook = (HOOK,) if outcome in pipeline.hooks else ()
     return hook + tuple(sink.name for sink in pipeline.sinks) if outcome == "dead" else hook
-
-
-def _moved(dispatch: Dispatch, trouble: Trouble, decision: Decision, plain: Settlement) -> Settlement:
-    job = dispatch.job
-    match decision:
-        case RetryAt():
-            return msgspec.structs.replace(plain, run_at=decision.at, attempt=job.attempt + 1)
-        case Hold():
-            snoozes = job.snoozes + (1 if trouble.failure.asked is Asked.SNOOZE else 0)
-            until = dispatch.ended_at if decision.until is None else decision.until
-            return msgspec.structs.replace(plain, outcome="hold", run_at=until, snoozes=snoozes)
-        case Cancel():
-            return msgspec.structs.replace(plain, outcome="cancelled", status=JobState.CANCELLED)
-        case DeadLetter():
-            letter = letter_of(trouble, job, dispatch.lane.stage.name, decision, plain.notes)
-            return msgspec.structs.replace(plain, outcome="dead", status=JobState.FAILED, letter=letter)
 
 
 def _plain(dispatch: Dispatch, *, outcome: str) -> Settlement:

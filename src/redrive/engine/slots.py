@@ -276,12 +276,15 @@ class Slots:
                 raise
             await self._cancelled(dispatch)
             return
-        await self._settle(dispatch, ended)
+        at_once = self._runner.settled_at_once(dispatch, ended)
+        if at_once is None:
+            await self._settle(dispatch, ended)
+        else:
+            self._settled(dispatch, at_once)
 
     async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> None:
         dispatch.is_ending = True
-        at_once = None if isinstance(ended, Trouble) else self._runner.settled_at_once(dispatch, ended)
-        self._settled(dispatch, at_once or await self._runner.settled(dispatch, ended))
+        self._settled(dispatch, await self._runner.settled(dispatch, ended))
 
     async def _cancelled(self, dispatch: Dispatch) -> None:
         dispatch.is_ending = True
