@@ -7,7 +7,7 @@
     sinks     where pages go: SQLite and Markdown, or Notion
     secrets   where keys come from: Infisical, or the .env file
     pipeline  the three stages, with their policies and breakers
-    records   what is written down about failures, and `files`, where it is written
+    records   what is written down about failures, and `files`, where it is written; `values` checks both
     cli       the `collabiq` command
 
 Nothing here retries, counts failures or keeps dead letters: redrive does.

@@ -19,7 +19,6 @@ from apps.collabiq import work
 from apps.collabiq.secrets import load
 from apps.collabiq.settings import Settings
 from redrive import RedriveError
-from redrive.ops.oversight import present_user
 
 P = ParamSpec("P")
 
@@ -89,7 +88,7 @@ def doctor() -> None:
         is_fine = False
         say(f"mailbox: there is none at {settings.mailbox}; set COLLABIQ_MAILBOX")
     with work.opened(settings) as (rd, files):
-        say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {sum(1 for _ in files.entries())}")
+        say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {len(files.entries())}")
     database = settings.root / "pages.db"
     if settings.sink == "local" and database.exists():
         with closing(sqlite3.connect(database)) as opened:
@@ -135,7 +134,7 @@ def replay(
     if chosen is None:
         typer.echo("Name dead letters, or --all; collabiq dlq list shows them.", err=True)
         raise typer.Exit(2)
-    entries = work.replay(settings, chosen, actor=present_user())
+    entries = work.replay(settings, chosen, actor=os.environ.get("USER", "unknown"))
     for entry in entries:
         say(f"{entry.dlq_id}  {entry.status.value}")
     raise typer.Exit(0 if all(entry.processed for entry in entries) else 1)

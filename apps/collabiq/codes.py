@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Final
 
 from redrive import Category, CodeSet, OwnCode
-from redrive.core.taxonomy import CODES
 
 MAIL_GONE: Final = "MAIL_GONE"
 MAIL_TOO_LARGE: Final = "MAIL_TOO_LARGE"
@@ -37,13 +36,6 @@ CLASSES: Final = CodeSet(
     ],
     otherwise=OwnCode("PERMANENT", line="Trying again does not help."),
 )
-"""The classes of error: network, time-outs, 5xx and rate limits heal; credentials need somebody at once; the rest stays."""
+"""The classes of error: network, time-outs, 5xx and rate limits heal; credentials need somebody at once; the rest stays.
 
-
-def class_of(code: str) -> str:
-    """Return the class of error that a code of the engine belongs to; a code of our own is about a mail, and stays."""
-    known = CODES.get(code)
-    for entry in CLASSES.codes:
-        if known is not None and (code in entry.takes or known.category in entry.takes):
-            return entry.name
-    return CLASSES.otherwise.name
+`CLASSES.for_code` tells the class of what stands in an event or a dead letter; a code of our own is about a mail, and stays."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
 
-from apps.collabiq.codes import class_of
+from apps.collabiq.codes import CLASSES
 from apps.collabiq.records import (
     SYSTEM,
     DLQEntry,
@@ -25,26 +24,24 @@ from apps.collabiq.records import (
     ErrorCategory,
     ErrorRecord,
     ErrorSeverity,
+    Operation,
     dlq_id_of,
     stamp,
 )
 from apps.collabiq.settings import Settings
-from redrive import CallEvent, ConfigurationError, Event, Redrive, RedriveError
-from redrive.engine.runtime import CURRENT
+from redrive import CallEvent, ConfigurationError, Event, Redrive
 from redrive.errors import LetterNotFoundError
-from redrive.ops.mending import value_for_edit
-from redrive.sinks import Files, SunkLetter
-from redrive.sinks.files import safe_name
+from redrive.sinks import Files, SunkLetter, safe_name, write_file
 
 BREAKER_OPEN: Final = "BREAKER_OPEN"
 REFUSED: Final = "CircuitBreakerOpen"
 ERROR_TYPE: Final = "error_type"
 """The note under which a stage keeps the class of what it raised."""
 PROCESSED: Final = ".processed_ids.json"
+WAITING: Final = ("open", "triaged", "ready")
+"""States of a dead letter that can be replayed."""
 _STATUSES: Final = {
-    "open": DLQStatus.PENDING,
-    "triaged": DLQStatus.PENDING,
-    "ready": DLQStatus.PENDING,
+    **dict.fromkeys(WAITING, DLQStatus.PENDING),
     "replaying": DLQStatus.REPLAYING,
     "resolved": DLQStatus.COMPLETED,
     "returned": DLQStatus.FAILED,
@@ -70,176 +67,157 @@ class ErrorLog:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"error_{stamp(record.timestamp)}_{safe_name(record.email_id)}.json"
         line = json.dumps(record.to_json(), ensure_ascii=False) + "\n"
-        with os.fdopen(
-            os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+", encoding="utf-8"
-        ) as file:
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(opened, "r+", encoding="utf-8") as file:
             if line not in file:
                 file.write(line)
         return path
 
-    def retried(self, rd: Redrive, event: Event) -> None:
-        """Write down an attempt that failed and will be made again; a hook of the pipeline."""
-        job = rd.job(event.job_id)
-        told = (event.stage, event.round, event.attempt, event.kind)
-        made = next(
-            each
-            for each in reversed(job.attempts())
-            if (each["stage"], each["round"], each["attempt"], each["outcome"]) == told
-        )
-        notes = cast("dict[str, str]", made["notes"] or {})
-        category = ErrorCategory(class_of(event.code))
+    def failed(self, event: Event) -> None:
+        """Write down an attempt that failed; a hook of the pipeline."""
+        category = ErrorCategory(CLASSES.for_code(event.code).name)
+        error_type = event.error_class or event.notes.get(ERROR_TYPE, event.code)
         self.write(
             ErrorRecord(
                 timestamp=event.at,
-                severity=ErrorSeverity.CRITICAL
-                if category is ErrorCategory.CRITICAL
-                else ErrorSeverity.WARNING,
+                severity=_severity(category, is_last=event.kind == "dead"),
                 category=category,
                 message=event.message or event.sentence,
-                error_type=REFUSED if event.code == BREAKER_OPEN else notes.get(ERROR_TYPE, event.code),
+                error_type=REFUSED if event.code == BREAKER_OPEN else error_type,
+                stack_trace=event.stack or None,
                 context={
-                    "email_id": job.facts.key,
+                    "email_id": event.key or f"job-{event.job_id}",
                     "operation": event.stage,
                     "code": event.code,
                     "job_id": event.job_id,
                     "decision": event.sentence,
                 },
-                http_status=cast("int | None", made["http_status"]),
+                http_status=event.http_status,
                 retry_count=event.attempt - 1,
             )
         )
 
-    def gave_up(self, operation: str, event: CallEvent) -> None:
+    def gave_up(self, operation: Operation, event: CallEvent) -> ErrorRecord:
         """Write down a call that was given up before there was any mail; a hook of a guard that uses our codes."""
         failure = event.failure
         category = ErrorCategory.TRANSIENT if failure is None else ErrorCategory(failure.code)
         is_refused = failure is None or failure.canonical == BREAKER_OPEN
-        self.write(
-            ErrorRecord(
-                timestamp=present(),
-                severity=ErrorSeverity.CRITICAL
-                if category is ErrorCategory.CRITICAL
-                else ErrorSeverity.ERROR,
-                category=category,
-                message=event.sentence if failure is None else failure.message or event.sentence,
-                error_type=REFUSED if is_refused or failure is None else failure.error_class,
-                context={"email_id": SYSTEM, "operation": operation, "decision": event.sentence},
-                http_status=None if failure is None else failure.http_status,
-                retry_count=max(0, event.attempt - 1),
-            )
+        record = ErrorRecord(
+            timestamp=datetime.now(UTC),
+            severity=_severity(category, is_last=True),
+            category=category,
+            message=event.sentence if failure is None else failure.message or event.sentence,
+            error_type=REFUSED if is_refused or failure is None else failure.error_class,
+            context={"email_id": SYSTEM, "operation": operation, "decision": event.sentence},
+            http_status=None if failure is None else failure.http_status,
+            retry_count=max(0, event.attempt - 1),
+        )
+        self.write(record)
+        return record
+
+
+def _severity(category: ErrorCategory, *, is_last: bool) -> ErrorSeverity:
+    if category is ErrorCategory.CRITICAL:
+        return ErrorSeverity.CRITICAL
+    return ErrorSeverity.ERROR if is_last else ErrorSeverity.WARNING
+
+
+class DlqFiles:
+    """The folder of dead letters: where the pipeline's sink writes, and what `collabiq dlq` reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def sink(self) -> Files:
+        """Return the sink: the engine's files, under our names and in our form."""
+        return Files(
+            self._folder,
+            name="dlq",
+            payload="include",
+            input="include",
+            layout=lambda letter: _place(_entry_of(letter)),
+            form=lambda letter: _entry_of(letter).to_json(),
         )
 
+    def put(self, entry: DLQEntry) -> None:
+        """Write an entry that no sink writes, because it is about no job."""
+        _write(self._folder / _place(entry), entry.to_json())
 
-def present() -> datetime:
-    """Return this moment, on the clock of whoever runs this: tests have one of their own."""
-    return datetime.fromtimestamp(CURRENT.get().clock.wall(), UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Filed(DLQEntry):
-    """An entry as the file sink takes it: with the engine's name for the letter, by which it knows the file again."""
-
-    delivery: str = ""
-    payload: None = None
-
-
-class DlqFiles(Files):
-    """The folder of dead letters: a sink of the pipeline, and what `collabiq dlq` reads."""
-
-    def __init__(self, folder: Path, log: ErrorLog, rd: Redrive | None = None) -> None:
-        super().__init__(folder, name="dlq", payload="include", layout=_place)
-        self._root = folder
-        self._log = log
-        self._rd = rd
-
-    def deliver(self, letter: SunkLetter) -> None:
-        """Write the last error of a mail, and its dead letter."""
-        self._log.write(_record_of(letter))
-        self.put(_entry_of(letter, self._original(letter)), letter.delivery)
-
-    def _original(self, letter: SunkLetter) -> dict[str, object]:
-        """Return what a replay starts with: the mail for an extraction, the page for a write, else what was submitted."""
-        submitted = cast("dict[str, object]", letter.payload or {"erased": True})
-        if self._rd is None or letter.letter_id is None:
-            return submitted
-        try:
-            kept = value_for_edit(self._rd.store, letter.letter_id).raw
-        except RedriveError:  # Somebody was faster, and it is being replayed or was erased.
-            return submitted
-        return msgspec.json.decode(kept, type=dict[str, object] | None) or submitted
-
-    def put(self, entry: DLQEntry, delivery: str) -> None:
-        """Write an entry in the place of the one with the same delivery, if there is one."""
-        members = {
-            name: value for name, value in asdict(entry).items() if name not in {"delivery", "payload"}
-        }
-        filed = _Filed(**members, delivery=delivery)
-        # The sink needs of a letter only what _Filed has, but writes letters as they are; there is no way to give it another form.
-        super().deliver(cast("SunkLetter", filed))
-
-    def entries(self) -> Iterator[DLQEntry]:
+    def entries(self) -> list[DLQEntry]:
         """Return the entries, oldest first; a file that is none is passed over."""
-        found: list[_Filed] = []
-        for path in self._root.glob("*/*.json"):
-            try:
-                found.append(_Filed.from_json(msgspec.json.decode(path.read_bytes(), type=dict[str, object])))
-            except (msgspec.MsgspecError, ConfigurationError):
-                continue
-        return iter(sorted(found, key=lambda each: (each.last_attempt, each.dlq_id)))
+        found = (entry for _, _, entry in self._files())
+        return sorted(found, key=lambda each: (each.last_attempt, each.dlq_id))
 
     def refresh(self, rd: Redrive) -> None:
         """Bring entries that have not ended up to date with the database, and add those that were replayed to the list of them."""
-        done = self.processed_ids()
-        for entry in self.entries():
-            letter_id = entry.error_details.get("letter_id")
-            if isinstance(entry, _Filed) and not entry.processed and isinstance(letter_id, int):
-                try:
-                    letter = rd.dead_letters.show(letter_id).letter
-                except LetterNotFoundError:
-                    continue
-                status = status_of(letter.state, is_escalated=letter.is_escalated)
-                if status is not entry.status:
-                    self.put(entry.moved(status, letter.closed_at), entry.delivery)
-                if status is DLQStatus.COMPLETED:
-                    done.add(entry.dlq_id)
-        if done != self.processed_ids():
-            temporary = self._root / f"{PROCESSED}.tmp"
-            temporary.write_text(json.dumps(sorted(done), indent=1) + "\n", encoding="utf-8")
-            temporary.chmod(0o600)
-            temporary.replace(self._root / PROCESSED)
+        before = self.processed_ids()
+        done = set(before)
+        for path, told, entry in self._files():
+            state, is_escalated, closed_at = state_of(rd, entry)
+            if entry.processed or state is None:
+                continue
+            status = status_of(state, is_escalated=is_escalated)
+            if status is not entry.status:
+                _write(path, {**told, **entry.moved(status, closed_at).to_json()})
+            if status is DLQStatus.COMPLETED:
+                done.add(entry.dlq_id)
+        if done != before:
+            _write(self._folder / PROCESSED, sorted(done))
 
     def processed_ids(self) -> set[str]:
         """Return the ids of the entries that were replayed with success; none of them is replayed again."""
         try:
-            return msgspec.json.decode((self._root / PROCESSED).read_bytes(), type=set[str])
+            return msgspec.json.decode((self._folder / PROCESSED).read_bytes(), type=set[str])
         except FileNotFoundError:
             return set()
 
+    def _files(self) -> Iterator[tuple[Path, Mapping[str, object], DLQEntry]]:
+        for path in sorted(self._folder.glob("*/*.json")):
+            try:
+                told = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+                yield path, told, DLQEntry.from_json(told)
+            except (msgspec.MsgspecError, ConfigurationError):
+                continue
 
-def files_of(settings: Settings, rd: Redrive | None = None) -> tuple[ErrorLog, DlqFiles]:
-    """Return where failures are written down; only with a database can dead letters be delivered with what they start with."""
-    log = ErrorLog(settings.root / "logs")
-    return log, DlqFiles(settings.root / "dlq", log, rd)
+
+def state_of(rd: Redrive, entry: DLQEntry) -> tuple[str | None, bool, datetime | None]:
+    """Return the state of the letter behind an entry, whether it is escalated, and when it was closed; None when there is none."""
+    letter_id = entry.error_details.get("letter_id")
+    try:
+        letter = rd.dead_letters.show(letter_id).letter if isinstance(letter_id, int) else None
+    except LetterNotFoundError:
+        letter = None
+    return (None, False, None) if letter is None else (letter.state, letter.is_escalated, letter.closed_at)
 
 
-def _place(letter: SunkLetter) -> str:
-    entry = cast("DLQEntry", letter)
+def files_of(settings: Settings) -> tuple[ErrorLog, DlqFiles]:
+    """Return where failures are written down."""
+    return ErrorLog(settings.root / "logs"), DlqFiles(settings.root / "dlq")
+
+
+def _place(entry: DLQEntry) -> str:
     return f"{entry.operation_type}/{safe_name(entry.dlq_id)}.json"
 
 
-def _entry_of(letter: SunkLetter, payload: dict[str, object]) -> DLQEntry:
-    email_id = _email_id(letter)
+def _write(path: Path, told: object) -> None:
+    write_file(path, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+
+
+def _entry_of(letter: SunkLetter) -> DLQEntry:
+    # The key is redacted on its way out; the payload is not.
+    payload = cast("dict[str, object]", letter.payload or {})
+    email_id = str(payload.get("email_id") or letter.key or f"job-{letter.job_id}")
     return DLQEntry(
         dlq_id=dlq_id_of(letter.last_failure_at, email_id),
         email_id=email_id,
-        operation_type=letter.stage,
+        operation_type=cast("Operation", letter.stage),
         status=status_of("open", is_escalated=letter.is_escalated),
-        original_payload=payload,
+        original_payload=cast("dict[str, object]", letter.input or letter.payload or {"erased": True}),
         error_details={
-            "error_type": _type_of(letter),
+            "error_type": REFUSED if letter.code == BREAKER_OPEN else letter.error_class,
             "error_message": letter.message,
             "stack_trace": letter.stack,
-            "retry_count": _retries(letter),
+            "retry_count": max(0, cast("int", letter.context.get("attempt", 1)) - 1),
             "code": letter.code,
             "reason": letter.reason,
             "job_id": letter.job_id,
@@ -248,39 +226,3 @@ def _entry_of(letter: SunkLetter, payload: dict[str, object]) -> DLQEntry:
         created_at=letter.first_failure_at,
         last_attempt=letter.last_failure_at,
     )
-
-
-def _record_of(letter: SunkLetter) -> ErrorRecord:
-    category = ErrorCategory(class_of(letter.code))
-    return ErrorRecord(
-        timestamp=letter.last_failure_at,
-        severity=ErrorSeverity.CRITICAL if category is ErrorCategory.CRITICAL else ErrorSeverity.ERROR,
-        category=category,
-        message=letter.message or letter.reason,
-        error_type=_type_of(letter),
-        stack_trace=letter.stack or None,
-        context={
-            "email_id": _email_id(letter),
-            "operation": letter.stage,
-            "code": letter.code,
-            "job_id": letter.job_id,
-            "decision": letter.reason,
-        },
-        http_status=cast("int | None", letter.context.get("http_status")),
-        retry_count=_retries(letter),
-    )
-
-
-def _email_id(letter: SunkLetter) -> str:
-    # The key is redacted on its way out; the payload is not.
-    payload = letter.payload
-    return str(payload["email_id"]) if isinstance(payload, dict) else letter.key or f"job-{letter.job_id}"
-
-
-def _type_of(letter: SunkLetter) -> str:
-    return REFUSED if letter.code == BREAKER_OPEN else letter.error_class
-
-
-def _retries(letter: SunkLetter) -> int:
-    """Return how many attempts there were after the first one."""
-    return max(0, cast("int", letter.context.get("attempt", 1)) - 1)

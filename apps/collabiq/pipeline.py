@@ -28,8 +28,7 @@ from apps.collabiq.retry_config import (
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages, NotionPages, Page, Pages
 from apps.collabiq.sources import GmailSource, ImapSource, LocalSource, Source
-from redrive import Context, Pipeline, Redrive, ReplayRules, stage
-from redrive.core.classify import class_name
+from redrive import Context, Pipeline, ReplayRules, classify, stage
 
 NAME: Final = "collabiq"
 
@@ -47,7 +46,6 @@ class Clients:
     source: Source
     extractor: Extractor
     pages: Pages
-    secrets: secrets.Secrets
 
 
 @contextmanager
@@ -56,7 +54,7 @@ def naming(ctx: Context) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        ctx.note(ERROR_TYPE, class_name(type(error)))
+        ctx.note(ERROR_TYPE, classify(error).error_class)
         raise
 
 
@@ -93,17 +91,18 @@ def write(page: Page, ctx: Context, clients: Clients) -> str:
         return clients.pages.write(page)
 
 
-def pipeline_of(settings: Settings, rd: Redrive, clients: Clients | None = None) -> Pipeline:
+def pipeline_of(settings: Settings, clients: Clients | None = None) -> Pipeline:
     """Return the pipeline as these settings want it; a worker opens its clients, unless some are given that are open."""
-    log, dlq = files_of(settings, rd)
+    log, dlq = files_of(settings)
     return Pipeline(
         NAME,
         [fetch, extract, write],
         resources=[
             functools.partial(open_clients, settings) if clients is None else lambda: nullcontext(clients)
         ],
-        on_retry=functools.partial(log.retried, rd),
-        sinks=[dlq],
+        on_retry=log.failed,
+        on_dead=log.failed,
+        sinks=[dlq.sink()],
         replay=ReplayRules(evidence="optional"),
     )
 
@@ -113,7 +112,7 @@ def open_clients(settings: Settings) -> Generator[Clients]:
     """Get the keys, make the clients, and close them when the worker ends."""
     keys = secrets.load(settings)
     with closing(_source(settings, keys)) as source, closing(_pages(settings, keys)) as pages:
-        yield Clients(source, _extractor(settings, keys), pages, keys)
+        yield Clients(source, _extractor(settings, keys), pages)
 
 
 def _source(settings: Settings, keys: secrets.Secrets) -> Source:

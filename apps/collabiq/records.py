@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Final, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
 import msgspec
+from msgspec import Meta
 
-from redrive import ConfigurationError, redact, redact_mapping
+from apps.collabiq.values import Count, Instant, Text, check, check_fields
+from redrive import redact, redact_mapping
 
-OPERATIONS: Final = ("gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch")
+Operation = Literal["gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch"]
+OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 SYSTEM: Final = "system"
 """The e-mail id of what happens before any mail is read."""
 
@@ -52,40 +55,24 @@ class DLQStatus(Enum):
 class ErrorRecord:
     """One error. Texts are redacted when it is made; the e-mail id is kept whole."""
 
-    timestamp: datetime
+    timestamp: Instant
     severity: ErrorSeverity
     category: ErrorCategory
-    message: str
+    message: Text
     error_type: str
-    context: Mapping[str, object]
     stack_trace: str | None = None
+    context: Mapping[str, object]
     http_status: int | None = None
-    retry_count: int = 0
+    retry_count: Count = 0
 
     def __post_init__(self) -> None:
-        _check_instant("ErrorRecord.timestamp", self.timestamp)
-        _check(
-            "ErrorRecord.severity",
-            self.severity,
-            "must be an ErrorSeverity",
-            ok=isinstance(self.severity, ErrorSeverity),
-        )
-        _check(
-            "ErrorRecord.category",
-            self.category,
-            "must be an ErrorCategory",
-            ok=isinstance(self.category, ErrorCategory),
-        )
-        _check("ErrorRecord.message", self.message, "must say something", ok=bool(self.message.strip()))
-        has_both = all(self.context.get(name) for name in ("email_id", "operation"))
-        _check("ErrorRecord.context", sorted(self.context), "must have email_id and operation", ok=has_both)
-        _check_count("ErrorRecord.retry_count", self.retry_count)
-        clean = {**_redacted(self.context), "email_id": self.context["email_id"]}
-        object.__setattr__(self, "context", clean)
+        check_fields(self)
+        context = self.context
+        has_both = all(context.get(name) for name in ("email_id", "operation"))
+        check(self, "context", context, "must have email_id and operation", ok=has_both)
+        object.__setattr__(self, "context", {**_redacted(context), "email_id": context["email_id"]})
         object.__setattr__(self, "message", redact(self.message))
-        object.__setattr__(
-            self, "stack_trace", None if self.stack_trace is None else redact(self.stack_trace)
-        )
+        object.__setattr__(self, "stack_trace", self.stack_trace and redact(self.stack_trace))
 
     @property
     def email_id(self) -> str:
@@ -94,87 +81,43 @@ class ErrorRecord:
 
     def to_json(self) -> dict[str, object]:
         """Return it as what JSON can hold."""
-        return {
-            "timestamp": self.timestamp.isoformat(),
-            "severity": self.severity.value,
-            "category": self.category.value,
-            "message": self.message,
-            "error_type": self.error_type,
-            "stack_trace": self.stack_trace,
-            "context": dict(self.context),
-            "http_status": self.http_status,
-            "retry_count": self.retry_count,
-        }
+        return msgspec.convert(msgspec.to_builtins(self), dict[str, object])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DLQEntry:
     """One dead letter: what was to be done, why it could not be done, and what became of it since."""
 
-    dlq_id: str
-    email_id: str
-    operation_type: str
+    dlq_id: Annotated[str, Meta(pattern="^dlq_")]
+    email_id: Text
+    operation_type: Operation
     status: DLQStatus
-    original_payload: Mapping[str, object]
+    original_payload: Annotated[Mapping[str, object], Meta(min_length=1)]
     """What a replay starts with, as it was: the e-mail id, the mail, or the page."""
     error_details: Mapping[str, object]
     """error_type, error_message, retry_count and more; redacted."""
-    created_at: datetime
-    last_attempt: datetime
-    replayed_at: datetime | None = None
+    created_at: Instant
+    last_attempt: Instant
+    replayed_at: Instant | None = None
     processed: bool = False
     """True when it was replayed with success, and must not be again."""
 
     def __post_init__(self) -> None:
-        _check("DLQEntry.dlq_id", self.dlq_id, "must start with dlq_", ok=self.dlq_id.startswith("dlq_"))
-        _check("DLQEntry.email_id", self.email_id, "must not be empty", ok=bool(self.email_id))
-        _check(
-            "DLQEntry.operation_type",
-            self.operation_type,
-            f"must be one of {', '.join(OPERATIONS)}",
-            ok=self.operation_type in OPERATIONS,
-        )
-        _check("DLQEntry.status", self.status, "must be a DLQStatus", ok=isinstance(self.status, DLQStatus))
-        is_payload = isinstance(self.original_payload, Mapping) and bool(self.original_payload)
-        _check(
-            "DLQEntry.original_payload",
-            type(self.original_payload).__name__,
-            "must be a mapping with something in it",
-            ok=is_payload,
-        )
-        has_all = {"error_type", "error_message", "retry_count"} <= set(self.error_details)
-        _check(
-            "DLQEntry.error_details",
-            sorted(self.error_details),
-            "must have error_type, error_message and retry_count",
-            ok=has_all,
-        )
-        _check_count("DLQEntry.error_details.retry_count", self.error_details["retry_count"])
+        check_fields(self)
+        details = self.error_details
+        retries = details.get("retry_count")
+        has_all = {"error_type", "error_message", "retry_count"} <= set(details)
+        check(self, "error_details", details, "must have error_type, error_message, retry_count", ok=has_all)
+        is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries >= 0
+        check(self, "error_details.retry_count", retries, "must be at least 0", ok=is_count)
         instants = [self.created_at, self.last_attempt, *([self.replayed_at] if self.replayed_at else [])]
-        for each in instants:
-            _check_instant("DLQEntry", each)
-        _check(
-            "DLQEntry",
-            instants,
-            "must have created_at <= last_attempt <= replayed_at",
-            ok=instants == sorted(instants),
-        )
-        object.__setattr__(self, "error_details", _redacted(self.error_details))
+        rule = "must be so that created_at <= last_attempt <= replayed_at"
+        check(self, "last_attempt", instants, rule, ok=instants == sorted(instants))
+        object.__setattr__(self, "error_details", _redacted(details))
 
     def to_json(self) -> dict[str, object]:
         """Return it as what JSON can hold."""
-        return {
-            "dlq_id": self.dlq_id,
-            "email_id": self.email_id,
-            "operation_type": self.operation_type,
-            "status": self.status.value,
-            "original_payload": dict(self.original_payload),
-            "error_details": dict(self.error_details),
-            "created_at": self.created_at.isoformat(),
-            "last_attempt": self.last_attempt.isoformat(),
-            "replayed_at": self.replayed_at.isoformat() if self.replayed_at else None,
-            "processed": self.processed,
-        }
+        return msgspec.convert(msgspec.to_builtins(self), dict[str, object])
 
     @classmethod
     def from_json(cls, told: Mapping[str, object]) -> Self:
@@ -204,20 +147,3 @@ def stamp(at: datetime) -> str:
 
 def _redacted(values: Mapping[str, object]) -> dict[str, object]:
     return msgspec.convert(redact_mapping(dict(values)), dict[str, object])
-
-
-def _check(field: str, value: object, rule: str, *, ok: bool) -> None:
-    if not ok:
-        raise ConfigurationError(
-            field=field, value=value, rule=rule, fix="apps/collabiq/records.py has the rules."
-        )
-
-
-def _check_instant(field: str, value: object) -> None:
-    is_aware = isinstance(value, datetime) and value.tzinfo is not None
-    _check(field, value, "must be a datetime with a time zone", ok=is_aware)
-
-
-def _check_count(field: str, value: object) -> None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    _check(field, value, "must be a whole number of at least 0", ok=is_count)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import imaplib
 import importlib
-import math
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from redrive import Backoff, Breaker, BreakerOpenError, ConfigurationError, Jitter, RetryPolicy
+from msgspec import Meta
+
+from apps.collabiq.values import Amount, Positive, check, check_fields
+from redrive import Backoff, Breaker, BreakerOpenError, Jitter, RetryPolicy
 
 Service = Literal["gmail", "gemini", "notion", "infisical"]
 
@@ -25,66 +27,27 @@ Service = Literal["gmail", "gemini", "notion", "infisical"]
 class RetryConfig:
     """How often, after how long, and after which exceptions a call is made again."""
 
-    max_attempts: int = 3
-    backoff_multiplier: float = 1.0
-    backoff_min: float = 1.0
-    backoff_max: float = 10.0
-    jitter_min: float = 0.0
-    jitter_max: float = 2.0
-    timeout: float = 30.0
+    max_attempts: Annotated[int, Meta(ge=1)] = 3
+    backoff_multiplier: Positive = 1.0
+    backoff_min: Amount = 1.0
+    backoff_max: Amount = 10.0
+    jitter_min: Amount = 0.0
+    jitter_max: Amount = 2.0
+    timeout: Positive = 30.0
     """Seconds one request may take."""
     retryable_exceptions: AbstractSet[type[Exception]]
     """Those, unless the answer inside says that trying again cannot help: a 404 stays one."""
     respect_retry_after: bool = True
 
     def __post_init__(self) -> None:
-        numbers = (
-            self.backoff_multiplier,
-            self.backoff_min,
-            self.backoff_max,
-            self.jitter_min,
-            self.jitter_max,
-        )
-        is_whole = isinstance(self.max_attempts, int) and not isinstance(self.max_attempts, bool)
-        _check(
-            "max_attempts",
-            self.max_attempts,
-            "must be a whole number of at least 1",
-            ok=is_whole and self.max_attempts >= 1,
-        )
-        _check(
-            "backoff and jitter", numbers, "must be finite and not negative", ok=all(map(_is_amount, numbers))
-        )
-        _check(
-            "backoff_multiplier", self.backoff_multiplier, "must be above 0", ok=self.backoff_multiplier > 0
-        )
-        _check(
-            "backoff_min",
-            self.backoff_min,
-            f"must be below backoff_max ({self.backoff_max})",
-            ok=self.backoff_min < self.backoff_max,
-        )
-        _check(
-            "jitter_min",
-            self.jitter_min,
-            f"must be below jitter_max ({self.jitter_max})",
-            ok=self.jitter_min < self.jitter_max,
-        )
-        _check(
-            "timeout",
-            self.timeout,
-            "must be a positive number",
-            ok=_is_amount(self.timeout) and self.timeout > 0,
-        )
-        are_classes = all(
-            isinstance(each, type) and issubclass(each, Exception) for each in self.retryable_exceptions
-        )
-        _check(
-            "retryable_exceptions",
-            self.retryable_exceptions,
-            "must be a set of exception classes with at least one in it",
-            ok=bool(self.retryable_exceptions) and are_classes,
-        )
+        classes = self.retryable_exceptions
+        check_fields(self, but="retryable_exceptions")
+        for name in ("backoff", "jitter"):
+            least, most = getattr(self, f"{name}_min"), getattr(self, f"{name}_max")
+            check(self, f"{name}_min", least, f"must be below {name}_max ({most})", ok=least < most)
+        are_classes = all(isinstance(each, type) and issubclass(each, Exception) for each in classes)
+        rule = "must be a set of exception classes with at least one in it"
+        check(self, "retryable_exceptions", classes, rule, ok=bool(classes) and are_classes)
 
     def delay(self, attempt: int, draw: float) -> float:
         """Return the seconds between attempt number `attempt` (from 1) and the next; `draw` in [0, 1) is the chance in it."""
@@ -112,22 +75,6 @@ class RetryConfig:
         )
 
 
-def _is_amount(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-    )
-
-
-def _check(field: str, value: object, rule: str, *, ok: bool) -> None:
-    if not ok:
-        raise ConfigurationError(
-            field=f"RetryConfig.{field}",
-            value=value,
-            rule=rule,
-            fix="See GMAIL_RETRY_CONFIG for one that works.",
-        )
-
-
 def _installed(*names: str) -> set[type[Exception]]:
     """Return those of these classes whose library is installed; what is not installed raises nothing."""
     found: set[type[Exception]] = set()
@@ -140,16 +87,13 @@ def _installed(*names: str) -> set[type[Exception]]:
     return found
 
 
-_BROKEN_OFF: Final = ("TimeoutException", "NetworkError", "RemoteProtocolError")
-"""What httpx and its successor call time-outs and broken connections."""
-_HTTPX: Final = _installed(*(f"httpx.{name}" for name in _BROKEN_OFF))
-_HTTPX2: Final = _installed(*(f"httpx2.{name}" for name in _BROKEN_OFF))
+_HTTPX: Final = ("httpx.TimeoutException", "httpx.NetworkError", "httpx.RemoteProtocolError")
+"""What httpx calls time-outs and broken connections; its successor has the same names."""
 
 GMAIL_RETRY_CONFIG: Final = RetryConfig(
     # imaplib says by `abort` that the connection broke off.
     retryable_exceptions={TimeoutError, ConnectionError, imaplib.IMAP4.abort}
-    | _installed("googleapiclient.errors.HttpError")
-    | _HTTPX,
+    | _installed("googleapiclient.errors.HttpError", *_HTTPX),
 )
 GEMINI_RETRY_CONFIG: Final = RetryConfig(
     timeout=60.0,  # a model takes its time
@@ -158,9 +102,9 @@ GEMINI_RETRY_CONFIG: Final = RetryConfig(
         "google.api_core.exceptions.ResourceExhausted",
         "google.api_core.exceptions.DeadlineExceeded",
         "google.genai.errors.APIError",
-    )
-    | _HTTPX
-    | _HTTPX2,
+        *_HTTPX,
+        *(name.replace("httpx", "httpx2") for name in _HTTPX),
+    ),
 )
 NOTION_RETRY_CONFIG: Final = RetryConfig(
     # The SDK's class for answers without a JSON body, and its own time-out, are siblings of APIResponseError.
@@ -169,15 +113,15 @@ NOTION_RETRY_CONFIG: Final = RetryConfig(
         "notion_client.APIResponseError",
         "notion_client.errors.HTTPResponseError",
         "notion_client.errors.RequestTimeoutError",
-    )
-    | _HTTPX,
+        *_HTTPX,
+    ),
 )
 INFISICAL_RETRY_CONFIG: Final = RetryConfig(
     max_attempts=2,  # the .env file is there besides
     backoff_max=5.0,
     jitter_max=1.0,
     timeout=10.0,
-    retryable_exceptions={TimeoutError, ConnectionError} | _HTTPX,
+    retryable_exceptions={TimeoutError, ConnectionError} | _installed(*_HTTPX),
     respect_retry_after=False,
 )
 

@@ -17,12 +17,11 @@ from typing import Final
 import msgspec
 
 from apps.collabiq.codes import CLASSES
-from apps.collabiq.files import REFUSED, files_of, present
+from apps.collabiq.files import files_of
 from apps.collabiq.records import SYSTEM, DLQEntry, DLQStatus, dlq_id_of
 from apps.collabiq.retry_config import INFISICAL_RETRY_CONFIG, breaker_for
 from apps.collabiq.settings import Settings
-from redrive import BreakerOpenError, ConfigurationError, guard, redact, register_secret
-from redrive.core.classify import class_name
+from redrive import CallEvent, ConfigurationError, guard, redact, register_secret
 
 logger = logging.getLogger("collabiq.secrets")
 
@@ -62,22 +61,74 @@ def load(settings: Settings) -> Secrets:
     needed = settings.secrets_needed
     if not needed:
         return Secrets({}, "none are needed")
-    kept = {**read_env_file(Path(settings.env_file)), **os.environ}
-    if not settings.infisical_client_id:
-        return _checked(kept, needed, "the environment and .env")
-    try:
+    found = Secrets({}, "the environment and .env")
+    if settings.infisical_client_id:
         found = asking_of(settings)(settings)
-    except _failures() as error:
-        told = redact(str(error))
-        logger.warning("Infisical did not give the keys, .env is used instead: %s", told)
-        missing = [name for name in needed if not kept.get(name)]
-        if missing:
-            files_of(settings)[1].put(_entry(missing, error), delivery=f"{SYSTEM}-{present().isoformat()}")
-        return _checked(kept, needed, f".env, because Infisical did not give them: {told}")
-    return _checked({**kept, **found}, needed, "Infisical")
+    values = {**_kept(settings), **found.values}
+    missing = [name for name in needed if not values.get(name)]
+    if missing:
+        raise ConfigurationError(
+            field=", ".join(missing),
+            value="<nothing>",
+            rule=f"must be set (looked in {found.origin})",
+            fix="Put it into .env, or into Infisical.",
+        )
+    for name in needed:
+        register_secret(values[name])
+    return Secrets({name: values[name] for name in needed}, found.origin)
 
 
-def ask_infisical(settings: Settings) -> dict[str, str]:
+@functools.cache
+def asking_of(settings: Settings) -> Callable[[Settings], Secrets]:
+    """Return `ask_infisical` under its policy and breaker; the same function every time, because a breaker lives with its guard."""
+    return guard(
+        ask_infisical,
+        retry=INFISICAL_RETRY_CONFIG.to_policy(),
+        breaker=breaker_for("infisical"),
+        codes=CLASSES,
+        name=OPERATION,
+        on_dead=functools.partial(_gave_up, settings),
+        fallback=_instead,
+    )
+
+
+def _instead(error: Exception) -> Secrets:
+    """Answer for Infisical: what is kept elsewhere serves."""
+    told = redact(str(error))
+    logger.warning("Infisical did not give the keys, .env is used instead: %s", told)
+    return Secrets({}, f".env, because Infisical did not give them: {told}")
+
+
+def _gave_up(settings: Settings, event: CallEvent) -> None:
+    """Write down that Infisical did not answer, and a dead letter for the keys that are nowhere else."""
+    log, dlq = files_of(settings)
+    record = log.gave_up(OPERATION, event)
+    kept = _kept(settings)
+    missing = [name for name in settings.secrets_needed if not kept.get(name)]
+    if missing:
+        dlq.put(
+            DLQEntry(
+                dlq_id=dlq_id_of(record.timestamp, SYSTEM),
+                email_id=SYSTEM,
+                operation_type=OPERATION,
+                status=DLQStatus.PENDING,
+                original_payload={"names": missing},
+                error_details={
+                    "error_type": record.error_type,
+                    "error_message": record.message,
+                    "retry_count": record.retry_count,
+                },
+                created_at=record.timestamp,
+                last_attempt=record.timestamp,
+            )
+        )
+
+
+def _kept(settings: Settings) -> dict[str, str]:
+    return {**read_env_file(Path(settings.env_file)), **os.environ}
+
+
+def ask_infisical(settings: Settings) -> Secrets:
     """Log in with a machine identity and read its secrets: two requests, each made once.
 
     The endpoints are those of infisical.com/docs/api-reference: Universal Auth "Login", and Secrets "List".
@@ -98,7 +149,8 @@ def ask_infisical(settings: Settings) -> dict[str, str]:
         }
         bearer = {"Authorization": f"Bearer {token}"}
         answer = client.get("/api/v3/secrets/raw", params=where, headers=bearer).raise_for_status()
-    return {each.key: each.value for each in msgspec.json.decode(answer.content, type=_Answer).secrets}
+    listed = msgspec.json.decode(answer.content, type=_Answer).secrets
+    return Secrets({each.key: each.value for each in listed}, "Infisical")
 
 
 def read_env_file(path: Path) -> dict[str, str]:
@@ -111,56 +163,3 @@ def read_env_file(path: Path) -> dict[str, str]:
         if equals and not line.lstrip().startswith("#"):
             found[name.strip()] = value.strip().strip("'\"")
     return found
-
-
-@functools.cache
-def asking_of(settings: Settings) -> Callable[[Settings], dict[str, str]]:
-    """Return `ask_infisical` under its policy and breaker; the same function every time, because a breaker lives with its guard."""
-    log, _ = files_of(settings)
-    asking = guard(
-        retry=INFISICAL_RETRY_CONFIG.to_policy(),
-        breaker=breaker_for("infisical"),
-        codes=CLASSES,
-        name=OPERATION,
-        on_dead=functools.partial(log.gave_up, OPERATION),
-    )
-    return asking(ask_infisical)
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    import httpx
-
-    return (httpx.HTTPError, httpx.InvalidURL, BreakerOpenError, msgspec.MsgspecError)
-
-
-def _checked(kept: Mapping[str, str], needed: tuple[str, ...], origin: str) -> Secrets:
-    missing = [name for name in needed if not kept.get(name)]
-    if missing:
-        raise ConfigurationError(
-            field=", ".join(missing),
-            value="<nothing>",
-            rule=f"must be set (looked in {origin})",
-            fix="Put it into .env, or into Infisical.",
-        )
-    values = {name: kept[name] for name in needed}
-    for value in values.values():
-        register_secret(value)
-    return Secrets(values, origin)
-
-
-def _entry(missing: list[str], error: Exception) -> DLQEntry:
-    now = present()
-    return DLQEntry(
-        dlq_id=dlq_id_of(now, SYSTEM),
-        email_id=SYSTEM,
-        operation_type=OPERATION,
-        status=DLQStatus.PENDING,
-        original_payload={"names": missing},
-        error_details={
-            "error_type": REFUSED if isinstance(error, BreakerOpenError) else class_name(type(error)),
-            "error_message": str(error),
-            "retry_count": INFISICAL_RETRY_CONFIG.max_attempts - 1,
-        },
-        created_at=now,
-        last_attempt=now,
-    )

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from apps.collabiq.extract import Found
 from apps.collabiq.retry_config import NOTION_RETRY_CONFIG
-from redrive.sinks.files import safe_name
+from redrive.sinks import safe_name
 
 TEXT_MAX: Final = 2_000
 """Characters of a text in a Notion property (developers.notion.com/reference/request-limits)."""

@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import NoReturn
 
 from apps.collabiq.codes import CLASSES
-from apps.collabiq.files import DlqFiles, files_of
-from apps.collabiq.pipeline import NAME, Clients, MailRef, fetch, open_clients, pipeline_of
+from apps.collabiq.files import WAITING, DlqFiles, files_of, state_of
+from apps.collabiq.pipeline import NAME, Clients, MailRef, open_clients, pipeline_of
 from apps.collabiq.records import DLQEntry
 from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG, breaker_for
 from apps.collabiq.settings import Settings
+from apps.collabiq.sources import Source
 from redrive import ConfigurationError, Redrive, RedriveError, connect, guard, redact
-from redrive.errors import LetterNotFoundError
-
-WAITING: Final = ("open", "triaged", "ready")
-"""States of a dead letter that can be replayed."""
 
 
 class ListingError(RedriveError):
@@ -60,10 +57,10 @@ def opened(settings: Settings) -> Generator[tuple[Redrive, DlqFiles]]:
 def run(settings: Settings) -> Account:
     """Submit a job for each mail that was not read before, and work until nothing is left to do."""
     with opened(settings) as (rd, dlq), open_clients(settings) as clients:
-        pipeline = pipeline_of(settings, rd, clients)
-        ids = list(dict.fromkeys(_ids(settings, clients)))
-        waiting = [each for each in ids if rd.dead_letters.list(pipeline=NAME, key=each, limit=1).letters]
-        jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in set(waiting)]
+        pipeline = pipeline_of(settings, clients)
+        ids = list(dict.fromkeys(listing_of(settings)(clients.source)))
+        waiting = {each for each in ids if rd.dead_letters.list(pipeline=NAME, key=each, limit=1).letters}
+        jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in waiting]
         new = [job for job in jobs if not job.is_twin]
         _work(settings, rd, clients)
         dlq.refresh(rd)
@@ -85,9 +82,8 @@ def replay(settings: Settings, chosen: Sequence[str], *, actor: str) -> list[DLQ
         ConfigurationError: one of them cannot be replayed; then none is.
     """
     with opened(settings) as (rd, dlq), open_clients(settings) as clients:
-        known = {entry.dlq_id: entry for entry in dlq.entries()}
-        jobs = [_job_of(rd, known.get(each), each) for each in chosen if _is_new(dlq, each)]
-        for job in jobs:
+        known, done = {each.dlq_id: each for each in dlq.entries()}, dlq.processed_ids()
+        for job in [_job_of(rd, known.get(each), each, is_done=each in done) for each in chosen]:
             rd.replays.retry(job, actor=actor, reason="collabiq dlq replay")
         dlq.refresh(rd)
         _work(settings, rd, clients)
@@ -99,71 +95,54 @@ def replayable(settings: Settings, operation: str | None = None) -> list[str]:
     """Return the ids of the dead letters that wait for a replay, of one operation or of all."""
     with opened(settings) as (rd, dlq):
         done = dlq.processed_ids()
+        wanted = [each for each in dlq.entries() if operation in {None, each.operation_type}]
         return [
-            entry.dlq_id
-            for entry in dlq.entries()
-            if entry.dlq_id not in done
-            and operation in {None, entry.operation_type}
-            and _state_of(rd, entry) in WAITING
+            each.dlq_id for each in wanted if each.dlq_id not in done and state_of(rd, each)[0] in WAITING
         ]
 
 
 def _work(settings: Settings, rd: Redrive, clients: Clients) -> None:
     rd.work(
-        [pipeline_of(settings, rd, clients)],
+        [pipeline_of(settings, clients)],
         concurrency=settings.concurrency,
         lease=settings.lease,
         until_idle=True,
     )
 
 
-def _ids(settings: Settings, clients: Clients) -> list[str]:
-    """List the mail there is, under the policy and a breaker of the service it comes from."""
+@functools.cache
+def listing_of(settings: Settings) -> Callable[[Source], list[str]]:
+    """Return what lists the mail there is, under the policy and a breaker of the service it comes from."""
     log, _ = files_of(settings)
-    listing = guard(
+    return guard(
+        lambda source: list(source.ids()),
         retry=GMAIL_RETRY_CONFIG.to_policy(),
         breaker=breaker_for("gmail"),
         codes=CLASSES,
         name="list_mail",
-        on_dead=functools.partial(log.gave_up, fetch.name),
+        on_dead=functools.partial(log.gave_up, "gmail_fetch"),
+        fallback=_not_listed,
     )
-    try:
-        return listing(lambda: list(clients.source.ids()))()
-    except Exception as error:
-        # Whatever a client library raises; the guard has tried again and written it down.
-        raise ListingError(redact(str(error))) from error
 
 
-def _is_new(dlq: DlqFiles, dlq_id: str) -> bool:
-    """Refuse what was replayed with success, even if the database were another one."""
-    if dlq_id in dlq.processed_ids():
-        raise _refused(dlq_id, "was replayed before", "collabiq dlq show tells when; its page is written.")
-    return True
+def _not_listed(error: Exception) -> NoReturn:
+    raise ListingError(redact(str(error))) from error
 
 
-def _job_of(rd: Redrive, entry: DLQEntry | None, dlq_id: str) -> int:
-    if entry is None:
-        raise _refused(dlq_id, "is no dead letter here", "collabiq dlq list shows them.")
-    job, state = entry.error_details.get("job_id"), _state_of(rd, entry)
-    if not isinstance(job, int) or state is None:
-        raise _refused(
-            dlq_id, "is not about a mail in this database", "Set the key it names; the next run reads it."
+def _job_of(rd: Redrive, entry: DLQEntry | None, dlq_id: str, *, is_done: bool) -> int:
+    """Return the job behind an entry; what was replayed with success is refused, even if the database were another one."""
+    state = None if entry is None else state_of(rd, entry)[0]
+    if is_done:
+        rule, fix = "was replayed before", "collabiq dlq show tells when; its page is written."
+    elif entry is None:
+        rule, fix = "is no dead letter here", "collabiq dlq list shows them."
+    elif state is None:
+        rule, fix = "is not about a mail in this database", "Set the key it names; the next run reads it."
+    elif state not in WAITING:
+        rule, fix = (
+            f"is {state}",
+            "collabiq dlq list shows what waits; a replay that failed has a new entry.",
         )
-    if state not in WAITING:
-        raise _refused(
-            dlq_id, f"is {state}", "collabiq dlq list shows what waits; a replay that failed has a new entry."
-        )
-    return job
-
-
-def _state_of(rd: Redrive, entry: DLQEntry) -> str | None:
-    """Return the state of the letter behind an entry; None when there is none."""
-    letter = entry.error_details.get("letter_id")
-    try:
-        return rd.dead_letters.show(letter).letter.state if isinstance(letter, int) else None
-    except LetterNotFoundError:
-        return None
-
-
-def _refused(dlq_id: str, rule: str, fix: str) -> ConfigurationError:
-    return ConfigurationError(field="dead letter", value=dlq_id, rule=rule, fix=fix)
+    else:
+        return int(str(entry.error_details["job_id"]))
+    raise ConfigurationError(field="dead letter", value=dlq_id, rule=rule, fix=fix)

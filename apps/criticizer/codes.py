@@ -55,9 +55,3 @@ CODES: Final = CodeSet("criticizer", [
 ], otherwise=OwnCode("RUNTIME_BUG", category=Category.BUG, retryable=False,
             line="Criticizer made a mistake.", hint="Read the stack; fix the code, deploy, then replay."))
 # fmt: on
-
-_ROWS = (*CODES.codes, CODES.otherwise)
-REVIEWED: Final = frozenset(row.name for row in _ROWS if row.category is Category.REJECTED)
-"""Refusals: an operator should look whether they were expected."""
-PAGED: Final = frozenset(row.name for row in _ROWS if row.category is Category.BUG)
-"""Our own mistakes: somebody is paged."""

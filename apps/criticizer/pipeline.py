@@ -21,10 +21,10 @@ from apps.criticizer.clients.fetch import fetch_change
 from apps.criticizer.clients.llm import ModelReviewer, silence_clients
 from apps.criticizer.clients.local import LocalReviewer
 from apps.criticizer.clients.notify import post, send
-from apps.criticizer.codes import CODES, PAGED, REVIEWED
+from apps.criticizer.codes import CODES
 from apps.criticizer.review import Review
 from apps.criticizer.settings import Settings
-from redrive import Backoff, Context, Event, Jitter, Pipeline, RetryPolicy, stage
+from redrive import Backoff, Category, Context, Event, Jitter, Pipeline, RetryPolicy, stage
 
 logger = logging.getLogger("criticizer")
 
@@ -76,7 +76,8 @@ def notify(review: Review, desk: Desk, ctx: Context) -> Review:
 
 def on_dead(event: Event) -> None:
     """Say who has to look at a dead letter: our own mistakes page somebody, refusals wait for an operator's review."""
-    if event.code in PAGED:
+    category = CODES.category_of(event.code)
+    if category is Category.BUG:
         logger.critical("page: job %s died in %s of %s", event.job_id, event.stage, event.code)
         settings = Settings.read()
         if settings.pager_url:
@@ -84,7 +85,7 @@ def on_dead(event: Event) -> None:
             key = f"{event.pipeline}:{event.job_id}:{event.round}:dead"
             with httpx.Client(timeout=settings.timeout_seconds) as http:
                 post(http, settings.pager_url, told, key=key, token="")
-    elif event.code in REVIEWED:
+    elif category is Category.REJECTED:
         logger.warning("for review: job %s was refused in %s (%s)", event.job_id, event.stage, event.code)
 
 

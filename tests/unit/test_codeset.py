@@ -174,3 +174,38 @@ def test_every_canonical_code_is_complete() -> None:
         assert code.line.endswith(".")
         assert code.hint.endswith(".")
     assert {code.category for code in taxonomy.CODES.values()} == set(Category)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("NETWORK_TIMEOUT", "GW_TIMEOUT"),
+        ("DISK_FULL", "IO_ERROR"),
+        ("IO_DENIED", "IO_ERROR"),
+        ("NETWORK_RESET", "UNKNOWN"),  # only in one stage it has a name of its own
+        ("NOT_PDF", "NOT_PDF"),
+        ("NEVER_HEARD_OF", "UNKNOWN"),
+    ],
+)
+def test_a_code_alone_can_be_told_in_the_words_of_a_set(code: str, name: str) -> None:
+    assert GATEWAY.for_code(code).name == name
+
+
+def test_the_first_entry_that_takes_a_code_names_it() -> None:
+    assert (GATEWAY.for_code("DISK_FULL").retryable, GATEWAY.for_code("IO_ERROR").retryable) == (False, True)
+
+
+def test_a_name_has_a_category_when_its_entries_agree_on_one() -> None:
+    codes = CodeSet(
+        "app",
+        [
+            OwnCode("DOWN", ["network"], category=Category.NETWORK),
+            OwnCode("DOWN", [503], category=Category.NETWORK),
+            OwnCode("ODD", [501], category=Category.BUG),
+            OwnCode("ODD", [400], category=Category.VALIDATION),
+        ],
+        otherwise=OwnCode("REST"),
+    )
+
+    told = [codes.category_of(name) for name in ("DOWN", "ODD", "REST", "NONE")]
+    assert told == [Category.NETWORK, None, None, None]

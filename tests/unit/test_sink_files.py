@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from redrive.errors import ConfigurationError
-from redrive.sinks import Files, SunkAttempt, SunkLetter
+from redrive.sinks import Files, SunkAttempt, SunkLetter, safe_name, write_file
 from redrive.sinks import files as module
-from redrive.sinks.files import safe_name
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ATTEMPT = SunkAttempt(
@@ -126,6 +125,52 @@ def test_a_layout_can_be_that_of_another_system(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["fetch/dlq_3.json"]
 
 
+def test_a_form_can_be_that_of_another_system(tmp_path: Path) -> None:
+    def form(one: SunkLetter) -> dict[str, object]:
+        return {"dlq_id": f"dlq_{one.letter_id}", "why": one.message, "at": one.last_failure_at}
+
+    sink = Files(tmp_path, layout=lambda one: f"{one.stage}/../dlq.json", form=form)
+    sink.deliver(LETTER)
+    sink.deliver(letter(message="again"))
+    sink.deliver(letter(message="another", delivery="abc-7-2"))
+
+    written = [tmp_path / name for name in files_in(tmp_path)]
+    told = sorted((json.loads(file.read_bytes()) for file in written), key=lambda one: one["delivery"])
+    assert [(one["why"], one["delivery"]) for one in told] == [("again", "abc-7-1"), ("another", "abc-7-2")]
+    assert list(told[0]) == ["dlq_id", "why", "at", "delivery"]
+    assert told[0]["at"] == "2026-01-02T03:04:05Z"
+    assert {stat.S_IMODE(file.stat().st_mode) for file in written} == {0o600}
+    assert all(file.is_relative_to(tmp_path / "fetch") for file in written)
+
+
+def test_a_form_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    Files(tmp_path).deliver(LETTER)
+
+    with pytest.raises(ZeroDivisionError):
+        Files(tmp_path, form=lambda one: {"never": 1 // (one.round - 1)}).deliver(LETTER)
+
+    assert files_in(tmp_path) == ["shop/fetch/7-1.json"]
+    assert json.loads((tmp_path / "shop/fetch/7-1.json").read_bytes())["code"] == "BUG_CODE"
+
+
+def test_an_input_stands_in_a_file_when_there_is_one(tmp_path: Path) -> None:
+    sink = Files(tmp_path, input="redacted")
+    sink.deliver(letter(input=[1]))
+
+    assert json.loads((tmp_path / "shop/fetch/7-1.json").read_bytes())["input"] == [1]
+    assert sink.input == "redacted"
+
+
+def test_a_file_of_ones_own_is_whole_private_and_in_folders_that_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.json"
+    write_file(path, b"one")
+    write_file(str(path), b"two")
+
+    assert files_in(tmp_path) == ["a/b.json"]
+    assert path.read_bytes() == b"two"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+
+
 def test_no_letter_takes_the_place_of_another_or_of_a_file_that_is_none(tmp_path: Path) -> None:
     sink = Files(tmp_path, layout="{job_id}.json")
     (tmp_path / "8.json").write_text("mine", encoding="utf-8")
@@ -212,6 +257,8 @@ def test_many_threads_write_the_same_and_other_letters_at_once(tmp_path: Path) -
         ({"layout": "{}"}, "may hold, in plain braces"),
         ({"layout": 3}, "must be a text or a function"),
         ({"payload": "yes"}, "must be exclude or include"),
+        ({"input": "yes"}, "must be exclude or redacted or include"),
+        ({"form": {"a": 1}}, "must be a function of the letter"),
     ],
 )
 def test_what_can_not_work_is_refused_when_it_is_made(
@@ -221,5 +268,14 @@ def test_what_can_not_work_is_refused_when_it_is_made(
         Files(tmp_path, **options)  # type: ignore[arg-type]
 
 
-def test_a_sink_says_what_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["", None, 3])
+def test_a_folder_must_be_named(folder: object) -> None:
+    with pytest.raises(ConfigurationError, match="must be the path of a folder"):
+        Files(folder)  # type: ignore[arg-type]
+
+
+def test_a_sink_says_what_it_is() -> None:
     assert repr(Files("x", name="mine")) == "Files('x', name='mine', payload='exclude')"
+    assert (
+        repr(Files(".", input="redacted")) == "Files('.', name='files', payload='exclude', input='redacted')"
+    )

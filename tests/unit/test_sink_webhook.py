@@ -95,6 +95,13 @@ def test_a_payload_goes_along_only_when_there_is_one(site: Site) -> None:
     assert json.loads(site.seen[0][2])["payload"] == [1]
 
 
+def test_an_input_goes_along_only_when_there_is_one(site: Site) -> None:
+    Webhook(site.url, input="redacted").deliver(letter(input={"a": 1}))
+    Webhook(site.url).deliver(letter())
+
+    assert [json.loads(body).get("input") for _, _, body in site.seen] == [{"a": 1}, None]
+
+
 def test_a_signature_can_be_checked_with_the_secret(site: Site) -> None:
     Webhook(site.url, secret=SECRET).deliver(letter())
 
@@ -145,7 +152,20 @@ def trickling(site: Site) -> Callable[[BaseHTTPRequestHandler], None]:
     return act
 
 
-@pytest.mark.parametrize("make", [slow, trickling])
+def hesitant(site: Site) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Say 200, begin the headers, and never end them."""
+
+    def act(handler: BaseHTTPRequestHandler) -> None:
+        with suppress(OSError):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            while not site.released.wait(0.05):
+                handler.wfile.write(b"X-More: yes\r\n")
+                handler.wfile.flush()
+
+    return act
+
+
+@pytest.mark.parametrize("make", [slow, trickling, hesitant])
 def test_a_server_that_takes_too_long_is_left(site: Site, make: Callable[[Site], object]) -> None:
     site.acts.append(make(site))
     sink = Webhook(site.url, timeout=0.3)
@@ -214,6 +234,7 @@ def test_secrets_are_hidden_in_every_text_from_then_on() -> None:
         ("http://example.org", {"timeout": 0}, "timeout"),
         ("http://example.org", {"timeout": 26}, "timeout"),
         ("http://example.org", {"payload": "maybe"}, "payload"),
+        ("http://example.org", {"input": "maybe"}, "input"),
     ],
 )
 def test_what_can_not_work_is_refused_when_it_is_made_and_no_secret_is_shown(

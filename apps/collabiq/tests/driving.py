@@ -43,7 +43,7 @@ def write_mailbox(settings: Settings, mails: Sequence[bytes]) -> Path:
 def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[Job]:
     """Submit every mail of the source, in order, work until idle, tell hooks and sinks; return the jobs."""
     with open_clients(settings) as clients:
-        pipeline = pipeline_of(settings, rd, clients)
+        pipeline = pipeline_of(settings, clients)
         jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in clients.source.ids()]
 
         async def scene() -> None:

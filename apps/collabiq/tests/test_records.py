@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.collabiq.codes import class_of
+from apps.collabiq.codes import CLASSES
 from apps.collabiq.files import ErrorLog, status_of
 from apps.collabiq.records import (
     OPERATIONS,
@@ -136,7 +136,7 @@ def test_an_error_record_that_breaks_a_rule_is_refused_by_name(
     ],
 )
 def test_every_code_belongs_to_a_class_of_error(code: str, category: str) -> None:
-    assert class_of(code) == category
+    assert CLASSES.for_code(code).name == category
 
 
 @pytest.mark.req("CQ-1.2")
@@ -207,6 +207,14 @@ def test_an_entry_has_the_form_of_the_specification_and_survives_a_round_trip() 
 def test_an_entry_that_breaks_a_rule_is_refused_by_name(changes: dict[str, object], field: str) -> None:
     with pytest.raises(ConfigurationError, match=field):
         entry(**changes)
+
+
+def test_a_refusal_quotes_the_names_in_a_mapping_and_not_what_stands_there() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        entry(error_details={"error_type": "X", "error_message": "what the mail says"})
+
+    assert "error_message" in str(refused.value)
+    assert "what the mail says" not in str(refused.value)
 
 
 @pytest.mark.req("CQ-2.1", decision="D-10")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from redrive.core.checks import whole
 from redrive.core.classify import class_name
 from redrive.core.failure import Asked, Category, Failure, Retryable, Severity
-from redrive.core.taxonomy import code_named
+from redrive.core.taxonomy import CODES, code_named
 from redrive.errors import ConfigurationError
 
 Source = str | Category | int | range | type[BaseException]
@@ -137,6 +137,25 @@ class CodeSet:
     def names(self) -> tuple[str, ...]:
         """The codes' names, each once, in order."""
         return tuple(dict.fromkeys(entry.name for entry in (*self.codes, self.otherwise)))
+
+    def for_code(self, code: str) -> OwnCode:
+        """Return the entry that names failures of a canonical code in any stage, when nothing but that code is known of them.
+
+        So what stands in a letter or an event can be told in the words of another set. What is no canonical code has its own
+        entry, or none: then it is `otherwise`.
+        """
+        known = CODES.get(code)
+        if known is None:
+            named = [entry for entry in self.codes if entry.name == code]
+        else:
+            sources = {code, known.category}
+            named = [entry for entry in self.codes if not entry.stages and sources & set(entry.takes)]
+        return named[0] if named else self.otherwise
+
+    def category_of(self, name: str) -> Category | None:
+        """Return the category that all entries of this name give; None when one of them leaves it open, or they differ."""
+        given = {entry.category for entry in (*self.codes, self.otherwise) if entry.name == name}
+        return given.pop() if len(given) == 1 else None
 
     def translate(self, failure: Failure, *, stage: str | None = None, idempotent: bool = False) -> Failure:
         """Return the failure under this application's own code."""

@@ -18,6 +18,8 @@ from redrive.core.breaker import Breaker
 from redrive.core.checks import seconds
 from redrive.core.codeset import CodeSet
 from redrive.core.policy import RetryPolicy
+from redrive.core.signals import Signal
+from redrive.core.taxonomy import BUG_CODE, BUG_UNKNOWN
 from redrive.engine.breakers import BreakerCell, Breakers
 from redrive.engine.call import CallPlan
 from redrive.engine.classifier import DEFAULT, Classifier
@@ -28,6 +30,10 @@ from redrive.errors import ConfigurationError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+Fallback = Callable[[Exception], object]
+"""What answers for a call that was given up: a function of what it would have raised."""
 
 
 class GuardOptions(TypedDict, total=False):
@@ -45,6 +51,7 @@ class GuardOptions(TypedDict, total=False):
     on_retry: Hook | None
     on_hold: Hook | None
     on_dead: Hook | None
+    fallback: Fallback | None
 
 
 HOLD_MAX: Final = 600.0
@@ -59,6 +66,10 @@ _KINDS: Final[dict[str, tuple[type, str]]] = {
     "codes": (CodeSet, 'CodeSet("app", [...], otherwise=...)'),
     "classifier": (Classifier, "Classifier([Rule(...)])"),
 }
+
+
+_BUGS: Final = frozenset({BUG_CODE.name, BUG_UNKNOWN.name})
+_CALLED: Final = {"on_retry": "event", "on_hold": "event", "on_dead": "event", "fallback": "exception"}
 
 
 class Guard:
@@ -87,6 +98,10 @@ class Guard:
             if is_async
             else guard_sync(self._plan(fn), fn)
         )
+        fallback = self._options.get("fallback")
+        if fallback is not None:
+            answer = functools.partial(self._answer, fallback)
+            guarded = _falling_back_async(guarded, answer) if is_async else _falling_back(guarded, answer)
         return functools.update_wrapper(guarded, fn)
 
     def __repr__(self) -> str:
@@ -133,6 +148,14 @@ class Guard:
             hooks={kind: hook for kind, hook in hooks.items() if hook is not None},
         )
 
+    def _answer(self, fallback: Fallback, error: Exception) -> object:
+        """Return what the fallback says; what is no failure to be bridged is raised."""
+        # A signal is meant for the caller. A bug that is answered for would never be found.
+        classifier = self._options.get("classifier") or DEFAULT
+        if isinstance(error, Signal) or classifier.classify(error).canonical in _BUGS:
+            raise error
+        return fallback(error)
+
     def _check_sync(self, fn: object) -> None:
         if self.timeout is not None:
             raise ConfigurationError(
@@ -140,6 +163,13 @@ class Guard:
                 value=self.timeout,
                 rule="cannot be kept on a sync callable, because a running thread cannot be stopped",
                 fix=f"Set the client's own timeout inside {_name_of(fn)}, make it async, or use deadline=.",
+            )
+        if inspect.iscoroutinefunction(self._options.get("fallback")):
+            raise ConfigurationError(
+                field="guard(fallback)",
+                value=self._options.get("fallback"),
+                rule="must be a sync function when a sync callable is guarded",
+                fix="Use a sync fallback, or guard an async function.",
             )
         if self.breaker is not None and inspect.iscoroutinefunction(self.breaker.probe):
             raise ConfigurationError(
@@ -161,11 +191,40 @@ def guard(fn: Callable[P, R] | None = None, /, **options: Unpack[GuardOptions]) 
     is down: in mode "hold" a call waits until the breaker lets it probe, or until the deadline, then raises BreakerOpenError; in
     mode "fail_fast" it raises at once. `timeout` limits each attempt (async only), `deadline` the call as a whole, waits included.
     `idempotent` says that running the function twice does no harm, which makes conflicts retryable. `codes` names failures by an
-    application's own codes. The hooks get a `CallEvent` each; their failures are logged and change nothing.
+    application's own codes. The hooks get a `CallEvent` each; their failures are logged and change nothing. `fallback` is called
+    with what would be raised in the end, and what it returns is returned instead; bugs and signals are raised all the same.
 
     When it is over, the original exception is raised, with the history of the attempts attached as notes.
+
+    A breaker remembers as long as its guard exists. So make a guard once, beside the function it is put on or in a module: one that
+    is made anew in every call has a breaker that never opens. Guards share a breaker by being given the same object.
     """
     return Guard(**options) if fn is None else Guard(**options)(fn)
+
+
+def _falling_back(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
+    """Return the guarded function with an answer for what it raises."""
+
+    def answered(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return guarded(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever a function raises; what is not to be bridged is raised again.
+            return cast("R", answer(error))
+
+    return answered
+
+
+def _falling_back_async(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
+    """Return the guarded async function with an answer for what it raises."""
+
+    async def answered(*args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            return await cast("Awaitable[object]", guarded(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - whatever a function raises; what is not to be bridged is raised again.
+            made = answer(error)
+            return await cast("Awaitable[object]", made) if inspect.isawaitable(made) else made
+
+    return cast("Callable[P, R]", answered)
 
 
 def _check_options(options: dict[str, object]) -> None:
@@ -190,12 +249,12 @@ def _check_options(options: dict[str, object]) -> None:
                 rule="must be a sync function",
                 fix="Hand the event to a queue or a task inside it.",
             )
-        if name.startswith("on_") and value is not None and not callable(value):
+        if name in _CALLED and value is not None and not callable(value):
             raise ConfigurationError(
                 field=f"guard({name})",
                 value=value,
                 rule="must be callable",
-                fix="Pass a function of one event.",
+                fix=f"Pass a function of one {_CALLED[name]}.",
             )
 
 

@@ -19,16 +19,15 @@ from contextlib import suppress
 from typing import Final, cast
 
 from redrive.engine.clock import Clock
-from redrive.engine.jobs import instant_of
 from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
 from redrive.engine.pipeline import Event
 from redrive.engine.recipients import Recipient, pause, recipients_of
 from redrive.engine.runner import Elsewhere
-from redrive.engine.sinking import sunk_letter
+from redrive.engine.sinking import event_of, sunk_letter
 from redrive.errors import StoreError
 from redrive.redaction import redact
-from redrive.sinks.base import SunkLetter, wants_payload
+from redrive.sinks.base import SunkLetter, wants_values
 from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
 
 logger = logging.getLogger("redrive.hooks")
@@ -157,7 +156,7 @@ class Hooks:
                 await self._called(call)
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
             # A sink that gets values may quote them; what kind of error it was is enough then.
-            is_let_in = recipient.sink is not None and wants_payload(recipient.sink)
+            is_let_in = recipient.sink is not None and wants_values(recipient.sink)
             told = type(error).__name__ if is_let_in else redact(repr(error))
             logger.warning("%s of job %s raised %s", what, row[1], told)
             return False
@@ -167,12 +166,11 @@ class Hooks:
         """Return what is called and how; None when nobody wants to hear it any more."""
         sink = recipient.sink
         if sink is None:
-            event = _event_of(lane, row)
+            read_event = functools.partial(event_of, self._store, lane, row)
+            event = cast("Event", await self._ask_store(read_event))
             hook = lane.pipeline.hooks.get(event.kind)
             return f"hook on_{event.kind}", None if hook is None else functools.partial(hook, event)
-        read = functools.partial(
-            sunk_letter, self._store, lane, row, now=self._clock.wall(), with_payload=wants_payload(sink)
-        )
+        read = functools.partial(sunk_letter, self._store, lane, row, now=self._clock.wall(), sink=sink)
         letter = cast("SunkLetter", await self._ask_store(read))
         return f"sink {recipient.name} with the dead letter", functools.partial(sink.deliver, letter)
 
@@ -207,21 +205,3 @@ def _caught(call: Call) -> object:
         return call()
     except BaseException as error:  # noqa: BLE001 - a recipient must not change anything.
         return error
-
-
-def _event_of(lane: Lane, row: Row) -> Event:
-    _, job, _, attempt, outcome, code, message, reason, sentence, ended_at, round_, run_at, _ = row
-    return Event(
-        kind=str(outcome),
-        job_id=cast("int", job),
-        pipeline=lane.pipeline.name,
-        stage=lane.stage.name,
-        attempt=cast("int", attempt),
-        round=cast("int", round_),
-        code=str(code),
-        message=str(message),
-        reason=str(reason),
-        sentence=str(sentence),
-        at=instant_of(ended_at),
-        due_at=instant_of(ended_at if outcome == "dead" else run_at),
-    )

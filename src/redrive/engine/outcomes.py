@@ -138,6 +138,7 @@ def settled_alone(settled: Settlement) -> Settlement:
     letter = settled.letter
     return msgspec.structs.replace(
         settled,
+        error_class=settled.error_class and _plain_class(settled.error_class),
         message=None if settled.message is None else REFUSED,
         sentence=None,
         notes=None,
@@ -148,8 +149,13 @@ def settled_alone(settled: Settlement) -> Settlement:
 
 
 def _reduced(letter: Letter) -> Letter:
-    error_class = letter.error_class if letter.error_class.isascii() else "Exception"
+    error_class = _plain_class(letter.error_class)
     return msgspec.structs.replace(letter, message=REFUSED, error_class=error_class, stack="", context=b"{}")
+
+
+def _plain_class(name: str) -> str:
+    """Return the name of a class if any store can take it."""
+    return name if name.isascii() else "Exception"
 
 
 def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: dict[str, int]) -> Settlement:
@@ -174,6 +180,7 @@ def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: di
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
         code=failure.code,
+        error_class=failure.error_class,
         message=safe_message(failure, job),
         http_status=failure.http_status,
         reason=decision.reason,

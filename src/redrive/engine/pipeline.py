@@ -6,9 +6,9 @@ Declarations only: nothing here runs, opens or stores anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -42,6 +42,17 @@ class Event:
     at: datetime
     due_at: datetime
     """When the next attempt is due; for a dead letter, the end of the last one."""
+    http_status: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    """What the stage noted in this attempt."""
+    key: str | None = None
+    """The job's, as it was submitted and so not redacted: by it you find what the job was about. None when it had none."""
+    category: str | None = None
+    """Of a retry or a hold None where only the failure itself could tell: an own code that leaves its category open."""
+    error_class: str = ""
+    """Class of the exception, with its module; of a dead letter only, because attempts do not keep it."""
+    stack: str = ""
+    """Of a dead letter only."""
 
 
 Hook = Callable[[Event], Awaitable[None] | None]
@@ -104,13 +115,13 @@ class Pipeline:
                 fix='CodeSet("app", [...], otherwise=...).',
             )
         _check_sinks(name, self.sinks)
-        for field, given in (
+        for option, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
             *(("resources", each) for each in resources),
         ):
             if not callable(given):
                 raise ConfigurationError(
-                    field=f"Pipeline({name}).{field}",
+                    field=f"Pipeline({name}).{option}",
                     value=given,
                     rule="must be a function",
                     fix="Pass the function itself.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pipeline's code says about replays, kept in the store for whoever acts without the code at hand.
+"""What a pipeline's code says about replays, its own codes and its stages, kept for whoever acts without the code at hand.
 
 A pipeline nobody has said anything about is under the strictest rules.
 """
@@ -11,19 +11,38 @@ from dataclasses import asdict
 from typing import cast
 
 import msgspec
+from msgspec import Struct
 
+from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline import Pipeline
 from redrive.store.protocol import Step, Store
 
 
+class OwnHint(Struct, frozen=True):
+    """What to do about a code of an application's own."""
+
+    code: str
+    stages: tuple[str, ...]
+    """Where it is said so; empty means everywhere."""
+    hint: str
+
+
+class _Kept(Struct, frozen=True):
+    """What is kept beside the rules; workers of an earlier version pass over it."""
+
+    hints: tuple[OwnHint, ...] = ()
+    stages: tuple[str, ...] = ()
+
+
 def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
-    """Write down the rules of pipelines, where they are not what is written already."""
-    steps = [
-        Step("put_rules", (pipeline.name, msgspec.json.encode(asdict(pipeline.replay))))
-        for pipeline in pipelines
-        if rules_of(store, pipeline.name) != pipeline.replay
-    ]
+    """Write down the rules of pipelines, the hints of their codes and their stages, where they are not what is written already."""
+    steps: list[Step] = []
+    for pipeline in pipelines:
+        said = _Kept(_hints_in(pipeline.codes), tuple(stage.name for stage in pipeline.stages))
+        if (rules_of(store, pipeline.name), _kept_of(store, pipeline.name)) != (pipeline.replay, said):
+            encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(said)})
+            steps.append(Step("put_rules", (pipeline.name, encoded)))
     if steps:
         store.apply(*steps)
 
@@ -32,3 +51,23 @@ def rules_of(store: Store, pipeline: str) -> ReplayRules:
     """Return the rules of a pipeline, as its code said when it was last used."""
     rows = store.query("rules", pipeline)
     return msgspec.json.decode(cast("bytes", rows[0][0]), type=ReplayRules) if rows else ReplayRules()
+
+
+def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
+    """Return what a pipeline's code says about its own codes, in order of precedence."""
+    return _kept_of(store, pipeline).hints
+
+
+def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
+    """Return the stages of a pipeline, as its code had them when it was last used; none when nobody has used it here."""
+    return _kept_of(store, pipeline).stages
+
+
+def _kept_of(store: Store, pipeline: str) -> _Kept:
+    rows = store.query("rules", pipeline)
+    return msgspec.json.decode(cast("bytes", rows[0][0]), type=_Kept) if rows else _Kept()
+
+
+def _hints_in(codes: CodeSet | None) -> tuple[OwnHint, ...]:
+    rows = () if codes is None else (*codes.codes, codes.otherwise)
+    return tuple(OwnHint(row.name, tuple(sorted(row.stages)), row.hint) for row in rows if row.hint)

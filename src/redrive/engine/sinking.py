@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a notice to the dead letter a sink is given: what the store has about it, in the words of the public interface.
+"""From a notice to what is told about it, an event for a hook or a dead letter for a sink, in the words of the public interface.
 
 Only reads, and always finds something to say: whatever was pruned or erased meanwhile is left out.
 """
@@ -10,19 +10,59 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.taxonomy import CODES
 from redrive.engine.jobs import instant_of
 from redrive.engine.outcomes import Lane
-from redrive.redaction import redact
-from redrive.sinks.base import SunkAttempt, SunkLetter
+from redrive.engine.pipeline import Event
+from redrive.redaction import redact, redact_mapping
+from redrive.sinks.base import EXCLUDE, INCLUDE, Sink, SunkAttempt, SunkLetter, wanted_input, wants_payload
 from redrive.store.protocol import Row, Store
 
 HISTORY_MAX: Final = 20
 """So many attempts go along with a letter, the last ones."""
 
 
-def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, with_payload: bool) -> SunkLetter:
-    """Return the letter that a notice is about; `notice` is a row of `notices_for` whose attempt is still there."""
-    _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, _, _ = notice
+def event_of(store: Store, lane: Lane, notice: Row) -> Event:
+    """Return the event that a notice is about; `notice` is a row of `notices_for` whose attempt is still there."""
+    _, job, _, attempt, outcome, code, message, reason, sentence, ended_at, round_, run_at, *more = notice
+    http_status, notes, key, _ = more
+    is_dead = outcome == "dead"
+    found = store.query("sunk_letter", job, round_) if is_dead else []
+    letter = _told(found[0]) if found else {"category": category_of(lane, str(code))}
+    return Event(
+        kind=str(outcome),
+        job_id=cast("int", job),
+        pipeline=lane.pipeline.name,
+        stage=lane.stage.name,
+        attempt=cast("int", attempt),
+        round=cast("int", round_),
+        code=str(code),
+        message=str(message),
+        reason=str(reason),
+        sentence=str(sentence),
+        at=instant_of(ended_at),
+        due_at=instant_of(ended_at if is_dead else run_at),
+        http_status=cast("int | None", http_status),
+        notes=_notes_of(notes),
+        key=None if key is None else str(key),
+        category=cast("str | None", letter["category"]),
+        error_class=_text(letter.get("error_class")),
+        stack=_text(letter.get("stack")),
+    )
+
+
+def category_of(lane: Lane, code: str) -> str | None:
+    """Return the category of a failure of which only the code is on record; None when that does not tell."""
+    codes, known = lane.pipeline.codes, CODES.get(code)
+    found = None if known is None else known.category
+    if codes is not None and code in codes.names:
+        found = codes.category_of(code)
+    return None if found is None else found.value
+
+
+def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink) -> SunkLetter:
+    """Return the letter that a notice is about, with the values that the sink asks for; `notice` is as for `event_of`."""
+    _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, *_ = notice
     found = store.query("sunk_letter", job, round_)
     attempts = store.query("sunk_attempts", job, dispatch, HISTORY_MAX)
     ids = {
@@ -44,7 +84,8 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, with_paylo
     history = {
         "attempts": cast("int", attempts[0][-1]) if attempts else 0,
         "history": tuple(_attempt_of(row) for row in reversed(attempts)),
-        "payload": _payload_of(store, job) if with_payload else None,
+        "payload": _value_of(store.query("sunk_payload", job)) if wants_payload(sink) else None,
+        "input": _input_of(store, lane, notice, wanted_input(sink)),
     }
     told = _told(found[0]) if found else {**_BLANK, **left}
     return msgspec.convert({**ids, **told, **history}, SunkLetter)
@@ -96,6 +137,13 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def _notes_of(encoded: object) -> dict[str, str]:
+    try:
+        return {} if encoded is None else msgspec.json.decode(str(encoded), type=dict[str, str])
+    except msgspec.DecodeError:
+        return {}
+
+
 def _context_of(encoded: object) -> dict[str, object]:
     if not isinstance(encoded, bytes):
         return {}
@@ -105,8 +153,14 @@ def _context_of(encoded: object) -> dict[str, object]:
         return {}
 
 
-def _payload_of(store: Store, job: object) -> object | None:
-    rows = store.query("sunk_payload", job)
+def _input_of(store: Store, lane: Lane, notice: Row, wanted: str) -> object | None:
+    if wanted == EXCLUDE:
+        return None
+    value = _value_of(store.query("sunk_input", notice[1], lane.id, notice[10]))
+    return value if wanted == INCLUDE else redact_mapping(value)
+
+
+def _value_of(rows: list[Row]) -> object | None:
     if not rows or not isinstance(rows[0][0], bytes):
         return None
     try:

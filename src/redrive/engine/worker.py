@@ -285,8 +285,7 @@ class Worker:
         """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
         now = self._now()
         if self._means.watch is not None:
-            # Seen before the claim: whatever is submitted after it makes a difference. While there is more than can be taken
-            # nobody will wait for a difference.
+            # Seen before the claim: what comes after it makes a difference. While there is more to take, nobody waits for one.
             self._stamp = None if self._is_sated else self._store.stamp()
         self.breakers.flush(now)
         want = self._journal.want(self.slots, room, now)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do next about a job, with the command to type; by the state it and its dead letter are in."""
+"""What to do next about a job, with the command to type; by the state it and its dead letter are in.
+
+What to do about a code is said by the application that has it, as far as its code set does, and by the taxonomy otherwise.
+"""
 
 from __future__ import annotations
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
 from redrive.engine.jobs import JobFacts
+from redrive.engine.replay_rules import OwnHint, hints_of
 from redrive.ops.inspect import DeadLetter
+from redrive.store.protocol import Store
 
 _WAITS = {
     None: "It waits for its turn",
@@ -17,8 +22,25 @@ _WAITS = {
 }
 
 
-def next_steps(facts: JobFacts, letter: DeadLetter | None) -> list[str]:
-    """Return what to do next, most urgent first; `letter` is the one that waits for somebody."""
+class Hints:
+    """What to do about codes; the store is asked once for each pipeline."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._own: dict[str, tuple[OwnHint, ...]] = {}
+
+    def about(self, pipeline: str, stage: str, code: str, category: str) -> str:
+        """Return what to do about a code that failed there."""
+        if pipeline not in self._own:
+            self._own[pipeline] = hints_of(self._store, pipeline)
+        for own in self._own[pipeline]:
+            if own.code == code and (not own.stages or stage in own.stages):
+                return own.hint
+        return remediation_hint(code, category)
+
+
+def next_steps(facts: JobFacts, letter: DeadLetter | None, hint: str | None = None) -> list[str]:
+    """Return what to do next, most urgent first; `letter` is the one that waits for somebody, `hint` what to do about its code."""
     match facts.status:
         case "queued":
             return _of_queued(facts)
@@ -31,11 +53,11 @@ def next_steps(facts: JobFacts, letter: DeadLetter | None) -> list[str]:
         case "cancelled":
             return ["It was cancelled; submit it again if it is still wanted."]
         case _:
-            return [] if letter is None else steps_for_letter(letter)
+            return [] if letter is None else steps_for_letter(letter, hint)
 
 
-def steps_for_letter(letter: DeadLetter) -> list[str]:
-    """Return what to do next about a dead letter."""
+def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
+    """Return what to do next about a dead letter; without a `hint` about its code, that of the taxonomy."""
     number = letter.id
     if letter.campaign is not None and letter.state in {"open", "triaged", "ready"}:
         return [
@@ -43,7 +65,7 @@ def steps_for_letter(letter: DeadLetter) -> list[str]:
         ]
     match letter.state:
         case "open":
-            hint = remediation_hint(letter.code, letter.category)
+            hint = hint or remediation_hint(letter.code, letter.category)
             probably = suggested_diagnosis(letter.category, letter.code)
             escalated = (
                 "It is escalated: a replay brought the same failure back, so the last fix was none."

@@ -19,7 +19,11 @@ from redrive.core.checks import one_of
 Payload = Literal["exclude", "include"]
 """Whether a sink gets what the job was submitted with. It is not redacted: `include` sends it as it is."""
 
+Input = Literal["exclude", "redacted", "include"]
+"""Whether a sink gets what the stage that failed was given: redacted, or as it is."""
+
 INCLUDE: Final = "include"
+REDACTED: Final = "redacted"
 EXCLUDE: Final = "exclude"
 
 
@@ -38,7 +42,7 @@ class SunkAttempt(Struct, frozen=True, kw_only=True):
 
 
 class SunkLetter(Struct, frozen=True, kw_only=True):
-    """One dead letter on its way out. Every text is redacted; only `payload` is what it was."""
+    """One dead letter on its way out. Every text is redacted; only the values a sink asked for are what they were."""
 
     delivery: str
     """The same whenever this letter is delivered, and different for every other one, of other databases too."""
@@ -76,12 +80,15 @@ class SunkLetter(Struct, frozen=True, kw_only=True):
     """The letter of the round before."""
     payload: object | None = None
     """What the job was submitted with; only for a sink that asked for it, and None when it was erased."""
+    input: object | None = None
+    """What the stage that failed was given; only for a sink that asked for it, and None when it was erased or has run again."""
 
 
 class Sink(Protocol):
     """Where dead letters go. A sync `deliver` is called on a thread; both kinds have half a minute.
 
-    An attribute `payload` that says "include" asks for the job's payload.
+    An attribute `payload` that says "include" asks for the job's payload, and an attribute `input` for what the stage that failed
+    was given: "redacted", or "include" for what it was.
     """
 
     @property
@@ -99,16 +106,38 @@ def wants_payload(sink: Sink) -> bool:
     return getattr(sink, "payload", EXCLUDE) == INCLUDE
 
 
+def wanted_input(sink: Sink) -> Input:
+    """Return how a sink asks for inputs; only the exact words do."""
+    asked: object = getattr(sink, "input", EXCLUDE)
+    return INCLUDE if asked == INCLUDE else REDACTED if asked == REDACTED else EXCLUDE
+
+
+def wants_values(sink: Sink) -> bool:
+    """Say whether a sink gets values as they are, so that what it raises may quote them."""
+    return wants_payload(sink) or wanted_input(sink) == INCLUDE
+
+
 def checked_payload(field: str, value: Payload) -> Payload:
     """Return the choice, or refuse what is none."""
     one_of(field, value, (EXCLUDE, INCLUDE))
     return value
 
 
-def as_json(letter: SunkLetter, *, indent: int = 0) -> bytes:
-    """Return a letter as JSON; without the member `payload` when there is none."""
+def checked_input(field: str, value: Input) -> Input:
+    """Return the choice, or refuse what is none."""
+    one_of(field, value, (EXCLUDE, REDACTED, INCLUDE))
+    return value
+
+
+def as_members(letter: SunkLetter) -> dict[str, object]:
+    """Return a letter as what JSON can hold; without the members `payload` and `input` when there are none."""
     members: dict[str, object] = msgspec.to_builtins(letter)
-    if letter.payload is None:
-        del members["payload"]
-    encoded = msgspec.json.encode(members)
-    return msgspec.json.format(encoded, indent=indent) if indent else encoded
+    for name in ("payload", "input"):
+        if members[name] is None:
+            del members[name]
+    return members
+
+
+def as_json(letter: SunkLetter) -> bytes:
+    """Return a letter as JSON."""
+    return msgspec.json.encode(as_members(letter))

@@ -13,7 +13,7 @@ import os
 import re
 import string
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from redrive.errors import ConfigurationError
-from redrive.sinks.base import Payload, SunkLetter, as_json, checked_payload
+from redrive.sinks.base import Input, Payload, SunkLetter, as_members, checked_input, checked_payload
 
 LAYOUT: Final = "{pipeline}/{stage}/{job_id}-{round}.json"
 NAME_MAX: Final = 100
@@ -38,13 +38,16 @@ _DEVICES: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 Layout = str | Callable[[SunkLetter], str]
 """Where a letter's file stands in the folder, parts divided by `/`: a text with fields of the letter in braces, or a function."""
+Form = Callable[[SunkLetter], Mapping[str, object]]
+"""What stands in a letter's file: a function that returns members that JSON can hold."""
 
 
 class Files:
     """Writes each dead letter to a file of its own in `folder`; the same letter twice is one file.
 
     `layout` says which file: `"{stage}/{letter_id}.json"`, or a function of the letter for anything else. What a part may not hold
-    is replaced, and a short hash is added so that two that look alike then are still two.
+    is replaced, and a short hash is added so that two that look alike then are still two. `form` says what stands in it, where
+    another system has a form of its own; the member `delivery` is added, because by it the sink knows its files again.
     """
 
     def __init__(
@@ -53,15 +56,20 @@ class Files:
         *,
         name: str = "files",
         payload: Payload = "exclude",
+        input: Input = "exclude",  # noqa: A002 - the field of the letter has this name.
         layout: Layout = LAYOUT,
+        form: Form = as_members,
     ) -> None:
         self.name = name
         self.payload = checked_payload(f"Files({name}).payload", payload)
-        self._folder = Path(folder)
+        self.input = checked_input(f"Files({name}).input", input)
+        self._folder = _checked_folder(name, folder)
         self._layout = _checked(name, layout)
+        self._form = _checked_form(name, form)
 
     def __repr__(self) -> str:
-        return f"Files({str(self._folder)!r}, name={self.name!r}, payload={self.payload!r})"
+        asked = f", input={self.input!r}" if self.input != "exclude" else ""
+        return f"Files({str(self._folder)!r}, name={self.name!r}, payload={self.payload!r}{asked})"
 
     def deliver(self, letter: SunkLetter) -> None:
         """Write one letter, durable when this returns.
@@ -81,7 +89,8 @@ class Files:
         target = folder / file
         if not _is_free_for(letter, target):
             target = folder / _beside(file, letter.delivery)
-        _write(target, as_json(letter, indent=2) + b"\n")
+        members = {**self._form(letter), "delivery": letter.delivery}
+        _write(target, msgspec.json.format(msgspec.json.encode(members), indent=2) + b"\n")
 
     def _parts(self, letter: SunkLetter) -> list[str]:
         """Return the parts of the path below the folder; each is a plain name."""
@@ -163,6 +172,41 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Put a whole file in its place, durably, for its owner alone; whoever reads it meanwhile reads the one before.
+
+    Folders that are missing are made, for their owner alone too.
+
+    Raises:
+        OSError: It could not be written; what was there before is there.
+    """
+    target = Path(path)
+    _make_folder(target.parent)
+    _write(target, content)
+
+
+def _checked_folder(name: str, folder: str | Path) -> Path:
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise ConfigurationError(
+            field=f"Files({name}).folder",
+            value=folder,
+            rule="must be the path of a folder",
+            fix='"." is the present one; "dead-letters" is one in it.',
+        )
+    return Path(folder)
+
+
+def _checked_form(name: str, form: Form) -> Form:
+    if not callable(form):
+        raise ConfigurationError(
+            field=f"Files({name}).form",
+            value=form,
+            rule="must be a function of the letter",
+            fix='form=lambda letter: {"id": letter.letter_id, "why": letter.message}.',
+        )
+    return form
 
 
 def _checked(name: str, layout: Layout) -> Layout:

@@ -26,7 +26,7 @@ from urllib.parse import SplitResult, urlsplit
 from redrive.core.checks import seconds
 from redrive.errors import ConfigurationError
 from redrive.redaction import register_secret
-from redrive.sinks.base import Payload, SunkLetter, as_json, checked_payload
+from redrive.sinks.base import Input, Payload, SunkLetter, as_json, checked_input, checked_payload
 
 TIMEOUT_SECONDS: Final = 10.0
 TIMEOUT_MAX: Final = 25.0
@@ -83,9 +83,11 @@ class Webhook:
         headers: Mapping[str, str] | None = None,
         timeout: timedelta | float = TIMEOUT_SECONDS,
         payload: Payload = "exclude",
+        input: Input = "exclude",  # noqa: A002 - the field of the letter has this name.
     ) -> None:
         self.name = name
         self.payload = checked_payload(f"Webhook({name}).payload", payload)
+        self.input = checked_input(f"Webhook({name}).input", input)
         self._address = _address_of(name, url)
         self._headers = _checked_headers(name, headers or {})
         self._secret = _checked_secret(name, secret)
@@ -157,6 +159,9 @@ class Webhook:
         finally:
             limit.cancel()
             connection.close()
+        if is_late.is_set():
+            # Cut off among the headers, an answer looks like a whole one with fewer of them.
+            raise TimeoutError
         return status
 
     def _connection(self) -> http.client.HTTPConnection:

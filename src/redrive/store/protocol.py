@@ -123,6 +123,7 @@ class Settlement(Struct, frozen=True, kw_only=True):
     started_at: float
     ended_at: float
     code: str | None = None
+    error_class: str | None = None
     message: str | None = None
     http_status: int | None = None
     reason: str | None = None

@@ -226,7 +226,7 @@ def _good_attempt_of(one: Settlement) -> Row:
 
 
 def _attempt_of(one: Settlement) -> Row:
-    told = (one.code, one.message, one.http_status, one.reason, one.sentence, one.notes)
+    told = (one.code, one.error_class, one.message, one.http_status, one.reason, one.sentence, one.notes)
     return (*_good_attempt_of(one), one.outcome, int(one.burned), *told)
 
 

@@ -7,11 +7,26 @@ import asyncio
 import logging
 import threading
 from datetime import UTC, datetime
+from email.message import Message
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
-from redrive import Backoff, Breaker, Context, Event, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import (
+    Backoff,
+    Breaker,
+    Category,
+    CodeSet,
+    Context,
+    Event,
+    OwnCode,
+    Pipeline,
+    Redrive,
+    RetryPolicy,
+    connect,
+    stage,
+)
 from redrive.engine import hooks as module
 from redrive.engine.hooks import BATCH, HIDDEN_SECONDS, Hooks
 from redrive.engine.resources import lanes_of
@@ -77,6 +92,67 @@ def test_hooks_hear_of_every_failed_attempt_in_order_redacted(
     assert heard[0].at == datetime.fromtimestamp(start, UTC)
     assert (heard[2].reason, "abcdef" in heard[2].message) == ("permanent", False)
     assert deliver(store, clock, pipeline) == 0
+
+
+def test_an_event_tells_what_failed_and_for_whom(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    heard: list[Event] = []
+
+    @stage(retry=STEADY)
+    def call(_number: int, ctx: Context) -> None:
+        ctx.note("request", f"r-{ctx.attempt}")
+        raise HTTPError("http://shop.example", 503 if ctx.attempt == 1 else 403, "no", Message(), None)
+
+    pipeline = Pipeline("shop", [call], on_retry=heard.append, on_dead=heard.append)
+    rd.submit(pipeline, 1, key="a@b.example")
+    work(store, pipeline)
+    deliver(store, clock, pipeline)
+
+    retry, dead = heard
+    assert (retry.http_status, retry.category, retry.key) == (503, "network", "a@b.example")
+    assert (dict(retry.notes), retry.error_class, retry.stack) == ({"request": "r-1"}, "", "")
+    assert (dead.http_status, dead.category, dead.key) == (403, "auth", "a@b.example")
+    assert (dict(dead.notes), dead.error_class) == ({"request": "r-2"}, "urllib.error.HTTPError")
+    assert "in call" in dead.stack
+    assert len({retry, dead}) == 2
+
+
+@pytest.mark.parametrize(
+    ("category", "told"), [(Category.NETWORK, "network"), (None, None)], ids=["said", "left open"]
+)
+def test_the_category_of_an_own_code_is_told_where_its_entry_says_it(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, category: Category | None, told: str | None
+) -> None:
+    heard: list[Event] = []
+    codes = CodeSet(
+        "shop", [OwnCode("DOWN", ["NETWORK_RESET"], category=category)], otherwise=OwnCode("REST")
+    )
+    pipeline = failing(on_retry=heard.append, on_dead=heard.append, codes=codes)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+    deliver(store, clock, pipeline)
+
+    assert [(event.code, event.category) for event in heard] == [
+        ("DOWN", told),
+        ("DOWN", told),
+        ("REST", "io"),
+    ]
+
+
+def test_what_is_left_of_a_letter_that_was_pruned_or_cannot_be_read_is_told(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    heard: list[Event] = []
+    pipeline = failing(on_dead=heard.append)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+    store._db.execute("DELETE FROM dead_letters")
+    store._db.execute("UPDATE attempts SET notes = 'no JSON'")
+    deliver(store, clock, pipeline)
+
+    (event,) = heard
+    assert (event.code, event.category, event.error_class, dict(event.notes)) == ("IO_DENIED", "io", "", {})
 
 
 def test_only_what_somebody_wants_to_hear_is_written_down(

@@ -32,6 +32,7 @@ class Basket:
     def __init__(self, name: str = "basket", *, refusals: int = 0, payload: str = "exclude") -> None:
         self.name = name
         self.payload = payload
+        self.input = "exclude"
         self.refusals = refusals
         self.tries = 0
         self.letters: list[SunkLetter] = []

@@ -165,9 +165,9 @@ FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.col
 
 -- name: insert_attempt
 -- ?1: worker_id
--- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, message, http_status, reason, sentence, notes
-INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, message,
-    http_status, reason, sentence, notes)
+-- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, error_class, message, http_status, reason, sentence, notes
+INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code,
+    error_class, message, http_status, reason, sentence, notes)
 SELECT ?1, * FROM (VALUES {rows});
 
 -- name: insert_good_attempt

@@ -126,6 +126,7 @@ CREATE TABLE attempts (
         OR outcome = 'cancelled'),
     burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
     code TEXT,
+    error_class TEXT,
     message TEXT,
     http_status INTEGER,
     reason TEXT,

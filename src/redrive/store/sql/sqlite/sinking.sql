@@ -4,7 +4,7 @@
 -- name: notices_for
 -- The letter is the one of that round; it, or even the job, may have been pruned meanwhile: then what is left is told.
 SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, reason, sentence, ended_at, attempts.round,
-    coalesce(jobs.run_at, ended_at), tries
+    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
     LEFT JOIN jobs ON jobs.id = outbox.job_id
 WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3 ORDER BY due_at, outbox.id LIMIT ?4;
@@ -34,6 +34,13 @@ SELECT attempts.dispatch, stage, round, attempt, outcome, code, http_status, att
     count(*) OVER () AS in_all
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ?1 AND attempts.dispatch <= ?2
 ORDER BY attempts.dispatch DESC LIMIT ?3;
+
+-- name: sunk_input
+-- What the stage that failed was given. Known only while the job has not run again: after that it may have been edited, or be another
+-- stage's.
+SELECT CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
+FROM jobs WHERE id = ?1 AND lane_id = ?2 AND round = ?3 AND erased_at IS NULL;
 
 -- name: sunk_payload
 SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) FROM jobs
