@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import mailbox
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from apps.collabiq.settings import Settings
+from apps.collabiq.sinks import LocalPages
 from apps.collabiq.work import opened, run
 
 MAILS: Final = (
@@ -42,12 +42,8 @@ def demo() -> Iterator[str]:
         settings = Settings(folder=str(Path(folder) / "data"), mailbox=str(box))
         account = run(settings)
         yield f"{account.listed} mails read: {account.done} done, {account.failed} failed."
-        with closing(sqlite3.connect(settings.root / "pages.db")) as pages:
-            for row in pages.execute(
-                "SELECT title, kind, people, companies, dates FROM pages ORDER BY dates"
-            ):
-                title, kind, people, companies, dates = row
-                yield f"  {title}: {kind}; people {people}; companies {companies}; dates {dates}"
+        for title, kind, people, companies, dates in LocalPages(settings.root).kept():
+            yield f"  {title}: {kind}; people {people}; companies {companies}; dates {dates}"
         with opened(settings) as (_, dlq):
             for entry in dlq.entries():
                 yield f"  failed: {entry.dlq_id} in {entry.operation_type}: {entry.error_details['error_message']}"
@@ -58,11 +54,8 @@ def write_mailbox(path: Path) -> None:
     with closing(mailbox.mbox(path)) as box:
         for sender, subject, text in MAILS:
             message = EmailMessage()
-            message["From"], message["To"], message["Subject"] = (
-                sender,
-                "Team <team@collabiq.example>",
-                subject,
-            )
+            message["From"], message["Subject"] = sender, subject
+            message["To"] = "Team <team@collabiq.example>"
             message["Date"] = "Mon, 16 Feb 2026 09:00:00 +0000"
             message.set_content(text)
             box.add(message)

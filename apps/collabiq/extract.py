@@ -7,7 +7,7 @@ The rules know English and Korean, look at a bounded text, and find what is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from email.utils import getaddresses
 from typing import Final, Protocol
@@ -18,6 +18,7 @@ from msgspec import Struct
 from apps.collabiq.codes import NO_ANSWER
 from apps.collabiq.mail import Mail
 from apps.collabiq.retry_config import GEMINI_RETRY_CONFIG
+from apps.collabiq.settings import Settings
 from redrive import Fail
 
 FOUND_MAX: Final = 20
@@ -81,18 +82,13 @@ class RuleExtractor:
     def extract(self, mail: Mail) -> Found:
         """Return what is written plainly."""
         text = f"{mail.subject}\n{mail.text}"
+        correspondents = [name for name, _ in getaddresses([mail.sender, *mail.recipients]) if name]
         return Found(
-            people=_unique([*_correspondents(mail), *_named(_PEOPLE, text)]),
+            people=_unique([*correspondents, *_named(_PEOPLE, text)]),
             companies=_unique(_named(_COMPANIES, text)),
             dates=tuple(sorted(set(_dates(text, mail)))[:FOUND_MAX]),
             kind=_kind(text),
         )
-
-
-def _correspondents(mail: Mail) -> Iterator[str]:
-    for name, _ in getaddresses([mail.sender, *mail.recipients]):
-        if name:
-            yield name
 
 
 def _named(patterns: tuple[re.Pattern[str], ...], text: str) -> Iterator[str]:
@@ -101,7 +97,7 @@ def _named(patterns: tuple[re.Pattern[str], ...], text: str) -> Iterator[str]:
             yield " ".join(found["name"].split())
 
 
-def _unique(names: list[str] | Iterator[str]) -> tuple[str, ...]:
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))[:FOUND_MAX]
 
 
@@ -156,14 +152,14 @@ _TASK: Final = (
 class GeminiExtractor:
     """Gemini, asked for JSON of a fixed form; what does not have it is a failure and no finding."""
 
-    def __init__(self, url: str, key: str, model: str) -> None:
+    def __init__(self, settings: Settings, key: str) -> None:
         from google import genai
         from google.genai import types
 
         self._client = genai.Client(
             api_key=key,
             http_options=types.HttpOptions(
-                base_url=url,
+                base_url=settings.gemini_url,
                 api_version="v1beta",  # where answers of a fixed form are documented
                 timeout=int(GEMINI_RETRY_CONFIG.timeout * 1000),
                 retry_options=types.HttpRetryOptions(attempts=1),
@@ -175,7 +171,7 @@ class GeminiExtractor:
             response_schema=_SCHEMA,
             temperature=0,
         )
-        self._model = model
+        self._model = settings.gemini_model
 
     def extract(self, mail: Mail) -> Found:
         """Return what the model found."""

@@ -35,8 +35,6 @@ from redrive.sinks import Files, SunkLetter, safe_name, write_file
 
 BREAKER_OPEN: Final = "BREAKER_OPEN"
 REFUSED: Final = "CircuitBreakerOpen"
-ERROR_TYPE: Final = "error_type"
-"""The note under which a stage keeps the class of what it raised."""
 PROCESSED: Final = ".processed_ids.json"
 WAITING: Final = ("open", "triaged", "ready")
 """States of a dead letter that can be replayed."""
@@ -76,14 +74,13 @@ class ErrorLog:
     def failed(self, event: Event) -> None:
         """Write down an attempt that failed; a hook of the pipeline."""
         category = ErrorCategory(CLASSES.for_code(event.code).name)
-        error_type = event.error_class or event.notes.get(ERROR_TYPE, event.code)
         self.write(
             ErrorRecord(
                 timestamp=event.at,
                 severity=_severity(category, is_last=event.kind == "dead"),
                 category=category,
                 message=event.message or event.sentence,
-                error_type=REFUSED if event.code == BREAKER_OPEN else error_type,
+                error_type=_error_type(event.code, event.error_class),
                 stack_trace=event.stack or None,
                 context={
                     "email_id": event.key or f"job-{event.job_id}",
@@ -98,22 +95,26 @@ class ErrorLog:
         )
 
     def gave_up(self, operation: Operation, event: CallEvent) -> ErrorRecord:
-        """Write down a call that was given up before there was any mail; a hook of a guard that uses our codes."""
+        """Write down a call that was given up before there was any mail; a hook of a guard."""
         failure = event.failure
-        category = ErrorCategory.TRANSIENT if failure is None else ErrorCategory(failure.code)
-        is_refused = failure is None or failure.canonical == BREAKER_OPEN
+        code = BREAKER_OPEN if failure is None else failure.code
+        category = ErrorCategory(CLASSES.for_code(code).name)
         record = ErrorRecord(
             timestamp=datetime.now(UTC),
             severity=_severity(category, is_last=True),
             category=category,
             message=event.sentence if failure is None else failure.message or event.sentence,
-            error_type=REFUSED if is_refused or failure is None else failure.error_class,
+            error_type=_error_type(code, "" if failure is None else failure.error_class),
             context={"email_id": SYSTEM, "operation": operation, "decision": event.sentence},
             http_status=None if failure is None else failure.http_status,
             retry_count=max(0, event.attempt - 1),
         )
         self.write(record)
         return record
+
+
+def _error_type(code: str, error_class: str) -> str:
+    return REFUSED if code == BREAKER_OPEN else error_class or code
 
 
 def _severity(category: ErrorCategory, *, is_last: bool) -> ErrorSeverity:
@@ -156,10 +157,10 @@ class DlqFiles:
             state, is_escalated, closed_at = state_of(rd, entry)
             if entry.processed or state is None:
                 continue
-            status = status_of(state, is_escalated=is_escalated)
-            if status is not entry.status:
-                _write(path, {**told, **entry.moved(status, closed_at).to_json()})
-            if status is DLQStatus.COMPLETED:
+            moved = entry.moved(status_of(state, is_escalated=is_escalated), closed_at)
+            if moved != entry:
+                _write(path, {**told, **moved.to_json()})
+            if moved.processed:
                 done.add(entry.dlq_id)
         if done != before:
             _write(self._folder / PROCESSED, sorted(done))
@@ -214,7 +215,7 @@ def _entry_of(letter: SunkLetter) -> DLQEntry:
         status=status_of("open", is_escalated=letter.is_escalated),
         original_payload=cast("dict[str, object]", letter.input or letter.payload or {"erased": True}),
         error_details={
-            "error_type": REFUSED if letter.code == BREAKER_OPEN else letter.error_class,
+            "error_type": _error_type(letter.code, letter.error_class),
             "error_message": letter.message,
             "stack_trace": letter.stack,
             "retry_count": max(0, cast("int", letter.context.get("attempt", 1)) - 1),

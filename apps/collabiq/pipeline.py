@@ -7,7 +7,6 @@ its service; retries, breakers, dead letters and replays are the engine's.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Generator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,9 +14,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from apps.collabiq import secrets
 from apps.collabiq.extract import Extractor, GeminiExtractor, RuleExtractor
-from apps.collabiq.files import ERROR_TYPE, files_of
+from apps.collabiq.files import files_of
 from apps.collabiq.mail import Mail, parse
 from apps.collabiq.retry_config import (
     GEMINI_RETRY_CONFIG,
@@ -25,10 +23,11 @@ from apps.collabiq.retry_config import (
     NOTION_RETRY_CONFIG,
     breaker_for,
 )
+from apps.collabiq.secrets import Secrets, load
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages, NotionPages, Page, Pages
 from apps.collabiq.sources import GmailSource, ImapSource, LocalSource, Source
-from redrive import Context, Pipeline, ReplayRules, classify, stage
+from redrive import Pipeline, ReplayRules, stage
 
 NAME: Final = "collabiq"
 
@@ -48,23 +47,12 @@ class Clients:
     pages: Pages
 
 
-@contextmanager
-def naming(ctx: Context) -> Generator[None]:
-    """Note the class of what is raised inside, for the error record; the attempt itself keeps only its code."""
-    try:
-        yield
-    except Exception as error:
-        ctx.note(ERROR_TYPE, classify(error).error_class)
-        raise
-
-
 @stage(
     name="gmail_fetch", retry=GMAIL_RETRY_CONFIG.to_policy(), breaker=breaker_for("gmail"), idempotent=True
 )
-def fetch(ref: MailRef, ctx: Context, clients: Clients) -> Mail:
+def fetch(ref: MailRef, clients: Clients) -> Mail:
     """Read one mail."""
-    with naming(ctx):
-        return parse(ref.email_id, clients.source.fetch(ref.email_id))
+    return parse(ref.email_id, clients.source.fetch(ref.email_id))
 
 
 @stage(
@@ -73,10 +61,9 @@ def fetch(ref: MailRef, ctx: Context, clients: Clients) -> Mail:
     breaker=breaker_for("gemini"),
     idempotent=True,
 )
-def extract(mail: Mail, ctx: Context, clients: Clients) -> Page:
+def extract(mail: Mail, clients: Clients) -> Page:
     """Find out what it is about."""
-    with naming(ctx):
-        found = clients.extractor.extract(mail)
+    found = clients.extractor.extract(mail)
     return Page(
         email_id=mail.email_id, title=mail.subject, sender=mail.sender, sent_at=mail.sent_at, found=found
     )
@@ -85,21 +72,18 @@ def extract(mail: Mail, ctx: Context, clients: Clients) -> Page:
 @stage(
     name="notion_write", retry=NOTION_RETRY_CONFIG.to_policy(), breaker=breaker_for("notion"), idempotent=True
 )
-def write(page: Page, ctx: Context, clients: Clients) -> str:
+def write(page: Page, clients: Clients) -> str:
     """Write its page, in the place of an earlier one."""
-    with naming(ctx):
-        return clients.pages.write(page)
+    return clients.pages.write(page)
 
 
-def pipeline_of(settings: Settings, clients: Clients | None = None) -> Pipeline:
-    """Return the pipeline as these settings want it; a worker opens its clients, unless some are given that are open."""
+def pipeline_of(settings: Settings, clients: Clients) -> Pipeline:
+    """Return the pipeline as these settings want it, with clients that are open."""
     log, dlq = files_of(settings)
     return Pipeline(
         NAME,
         [fetch, extract, write],
-        resources=[
-            functools.partial(open_clients, settings) if clients is None else lambda: nullcontext(clients)
-        ],
+        resources=[lambda: nullcontext(clients)],
         on_retry=log.failed,
         on_dead=log.failed,
         sinks=[dlq.sink()],
@@ -109,36 +93,27 @@ def pipeline_of(settings: Settings, clients: Clients | None = None) -> Pipeline:
 
 @contextmanager
 def open_clients(settings: Settings) -> Generator[Clients]:
-    """Get the keys, make the clients, and close them when the worker ends."""
-    keys = secrets.load(settings)
+    """Get the keys, make the clients, and close them at the end."""
+    keys = load(settings)
     with closing(_source(settings, keys)) as source, closing(_pages(settings, keys)) as pages:
         yield Clients(source, _extractor(settings, keys), pages)
 
 
-def _source(settings: Settings, keys: secrets.Secrets) -> Source:
+def _source(settings: Settings, keys: Secrets) -> Source:
     match settings.source:
         case "local":
             return LocalSource(settings.mailbox)
         case "imap":
-            return ImapSource(
-                settings.imap_host,
-                settings.imap_port,
-                user=settings.imap_user,
-                password=keys["IMAP_PASSWORD"],
-                folder=settings.imap_folder,
-                is_tls=settings.imap_tls,
-            )
+            return ImapSource(settings, keys["IMAP_PASSWORD"])
         case "gmail":
-            return GmailSource(settings.gmail_url, keys["GMAIL_TOKEN"], settings.gmail_query)
+            return GmailSource(settings, keys["GMAIL_TOKEN"])
 
 
-def _extractor(settings: Settings, keys: secrets.Secrets) -> Extractor:
-    if settings.extractor == "builtin":
-        return RuleExtractor()
-    return GeminiExtractor(settings.gemini_url, keys["GEMINI_API_KEY"], settings.gemini_model)
+def _extractor(settings: Settings, keys: Secrets) -> Extractor:
+    is_builtin = settings.extractor == "builtin"
+    return RuleExtractor() if is_builtin else GeminiExtractor(settings, keys["GEMINI_API_KEY"])
 
 
-def _pages(settings: Settings, keys: secrets.Secrets) -> Pages:
-    if settings.sink == "local":
-        return LocalPages(settings.root)
-    return NotionPages(settings.notion_url, keys["NOTION_TOKEN"], settings.notion_data_source)
+def _pages(settings: Settings, keys: Secrets) -> Pages:
+    is_local = settings.sink == "local"
+    return LocalPages(settings.root) if is_local else NotionPages(settings, keys["NOTION_TOKEN"])

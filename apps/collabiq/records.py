@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Final, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,6 @@ from apps.collabiq.values import Count, Instant, Text, check, check_fields
 from redrive import redact, redact_mapping
 
 Operation = Literal["gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch"]
-OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 SYSTEM: Final = "system"
 """The e-mail id of what happens before any mail is read."""
 

@@ -49,10 +49,6 @@ class RetryConfig:
         rule = "must be a set of exception classes with at least one in it"
         check(self, "retryable_exceptions", classes, rule, ok=bool(classes) and are_classes)
 
-    def delay(self, attempt: int, draw: float) -> float:
-        """Return the seconds between attempt number `attempt` (from 1) and the next; `draw` in [0, 1) is the chance in it."""
-        return self.backoff.delay(attempt, draw)
-
     @property
     def backoff(self) -> Backoff:
         """The waits between attempts."""

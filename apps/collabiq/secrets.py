@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from apps.collabiq.codes import CLASSES
 from apps.collabiq.files import files_of
 from apps.collabiq.records import SYSTEM, DLQEntry, DLQStatus, dlq_id_of
 from apps.collabiq.retry_config import INFISICAL_RETRY_CONFIG, breaker_for
@@ -65,8 +64,7 @@ def load(settings: Settings) -> Secrets:
     if settings.infisical_client_id:
         found = asking_of(settings)(settings)
     values = {**_kept(settings), **found.values}
-    missing = [name for name in needed if not values.get(name)]
-    if missing:
+    if missing := [name for name in needed if not values.get(name)]:
         raise ConfigurationError(
             field=", ".join(missing),
             value="<nothing>",
@@ -85,7 +83,6 @@ def asking_of(settings: Settings) -> Callable[[Settings], Secrets]:
         ask_infisical,
         retry=INFISICAL_RETRY_CONFIG.to_policy(),
         breaker=breaker_for("infisical"),
-        codes=CLASSES,
         name=OPERATION,
         on_dead=functools.partial(_gave_up, settings),
         fallback=_instead,
@@ -104,8 +101,7 @@ def _gave_up(settings: Settings, event: CallEvent) -> None:
     log, dlq = files_of(settings)
     record = log.gave_up(OPERATION, event)
     kept = _kept(settings)
-    missing = [name for name in settings.secrets_needed if not kept.get(name)]
-    if missing:
+    if missing := [name for name in settings.secrets_needed if not kept.get(name)]:
         dlq.put(
             DLQEntry(
                 dlq_id=dlq_id_of(record.timestamp, SYSTEM),

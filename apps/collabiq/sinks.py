@@ -10,7 +10,6 @@ import json
 import logging
 import re
 import sqlite3
-import threading
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,8 @@ from msgspec import Struct
 
 from apps.collabiq.extract import Found
 from apps.collabiq.retry_config import NOTION_RETRY_CONFIG
-from redrive.sinks import safe_name
+from apps.collabiq.settings import Settings
+from redrive.sinks import safe_name, write_file
 
 TEXT_MAX: Final = 2_000
 """Characters of a text in a Notion property (developers.notion.com/reference/request-limits)."""
@@ -30,11 +30,6 @@ CREATE TABLE IF NOT EXISTS pages (
     email_id TEXT PRIMARY KEY, title TEXT NOT NULL, sender TEXT NOT NULL, sent_at TEXT,
     kind TEXT NOT NULL, people TEXT NOT NULL, companies TEXT NOT NULL, dates TEXT NOT NULL
 ) STRICT
-"""
-_UPSERT: Final = """
-INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (email_id) DO UPDATE SET
-    title = excluded.title, sender = excluded.sender, sent_at = excluded.sent_at, kind = excluded.kind,
-    people = excluded.people, companies = excluded.companies, dates = excluded.dates
 """
 
 
@@ -66,10 +61,7 @@ class LocalPages:
     def __init__(self, folder: Path) -> None:
         self._database = folder / "pages.db"
         self._folder = folder / "pages"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        with closing(sqlite3.connect(self._database, timeout=30)) as opened, opened:
-            opened.execute(_TABLE)
+        self._ask(_TABLE)
 
     def write(self, page: Page) -> str:
         """Keep a page; the Markdown first, so that a row always has its page."""
@@ -80,16 +72,21 @@ class LocalPages:
             for some in (found.people, found.companies, found.dates)
         ]
         sent_at = None if page.sent_at is None else page.sent_at.isoformat()
-        with self._lock:
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text(as_markdown(page), encoding="utf-8")
-            temporary.replace(path)
-            with closing(sqlite3.connect(self._database, timeout=30)) as opened, opened:
-                opened.execute(_UPSERT, (page.email_id, page.title, page.sender, sent_at, found.kind, *lists))
+        write_file(path, as_markdown(page).encode())
+        row = (page.email_id, page.title, page.sender, sent_at, found.kind, *lists)
+        self._ask("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
         return str(path)
 
+    def kept(self) -> list[tuple[str, str, str, str, str]]:
+        """Return title, kind, people, companies and dates of every page."""
+        return self._ask("SELECT title, kind, people, companies, dates FROM pages ORDER BY dates")
+
     def close(self) -> None:
-        """Do nothing: connections last for one page."""
+        """Do nothing: connections last for one statement."""
+
+    def _ask(self, statement: str, *values: str | None) -> list[tuple[str, str, str, str, str]]:
+        with closing(sqlite3.connect(self._database, timeout=30)) as opened, opened:
+            return opened.execute(statement, values).fetchall()
 
 
 def as_markdown(page: Page) -> str:
@@ -100,12 +97,15 @@ def as_markdown(page: Page) -> str:
         "From": page.sender,
         "Sent": "unknown" if page.sent_at is None else f"{page.sent_at:%Y-%m-%d %H:%M} UTC",
         "Kind": found.kind,
-        "People": ", ".join(found.people),
-        "Companies": ", ".join(found.companies),
-        "Dates": ", ".join(str(each) for each in found.dates),
+        **_lists(found),
     }
     lines = [f"- {name}: {_plain(value) or 'none found'}" for name, value in rows.items()]
     return "\n".join([f"# {_plain(page.title) or '(no subject)'}", "", *lines, ""])
+
+
+def _lists(found: Found) -> dict[str, str]:
+    lists = {"People": found.people, "Companies": found.companies, "Dates": found.dates}
+    return {name: ", ".join(map(str, some)) for name, some in lists.items()}
 
 
 def _plain(text: str) -> str:
@@ -120,19 +120,19 @@ class NotionPages:
     no unique property that would refuse the second.
     """
 
-    def __init__(self, url: str, token: str, data_source: str) -> None:
+    def __init__(self, settings: Settings, token: str) -> None:
         import notion_client
 
         self._client = notion_client.Client(
             auth=token,
-            base_url=url.rstrip("/"),
+            base_url=settings.notion_url.rstrip("/"),
             timeout_ms=int(NOTION_RETRY_CONFIG.timeout * 1000),
             retry=False,
             # It would log what Notion says, unredacted; the engine does that.
             logger=logging.getLogger("collabiq.notion"),
             log_level=logging.CRITICAL,
         )
-        self._data_source = data_source
+        self._data_source = settings.notion_data_source
 
     def write(self, page: Page) -> str:
         """Change the page of this mail, or make one; return its id."""
@@ -163,9 +163,7 @@ def as_properties(page: Page) -> dict[str, object]:
     texts = {
         EMAIL_ID: page.email_id,
         "From": page.sender,
-        "People": ", ".join(found.people),
-        "Companies": ", ".join(found.companies),
-        "Dates": ", ".join(str(each) for each in found.dates),
+        **_lists(found),
     }
     properties: dict[str, object] = {
         "Name": {"title": _rich(page.title or "(no subject)")},

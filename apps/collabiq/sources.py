@@ -20,6 +20,7 @@ from typing import Final, Protocol, cast
 
 from apps.collabiq.codes import MAIL_GONE
 from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG
+from apps.collabiq.settings import Settings
 from redrive import ConfigurationError, Fail
 
 TIMEOUT: Final = GMAIL_RETRY_CONFIG.timeout
@@ -98,11 +99,9 @@ def _id_of(raw: bytes) -> str:
 class ImapSource:
     """A folder of an IMAP server, opened for reading. A mail's id is UIDVALIDITY and UID, as RFC 9051 makes them unique."""
 
-    def __init__(self, host: str, port: int, *, user: str, password: str, folder: str, is_tls: bool) -> None:
-        self._where = (host, port)
-        self._login = (user, password)
-        self._folder = folder
-        self._is_tls = is_tls
+    def __init__(self, settings: Settings, password: str) -> None:
+        self._settings = settings
+        self._password = password
 
     def ids(self) -> Iterator[str]:
         """Return the id of every mail in the folder."""
@@ -126,16 +125,16 @@ class ImapSource:
     @contextmanager
     def _opened(self) -> Generator[tuple[imaplib.IMAP4, str]]:
         """Log in and open the folder for one call, so that no state outlives a connection that broke off."""
-        host, port = self._where
+        host, port = self._settings.imap_host, self._settings.imap_port
         server = (
             imaplib.IMAP4_SSL(host, port, timeout=TIMEOUT, ssl_context=ssl.create_default_context())
-            if self._is_tls
+            if self._settings.imap_tls
             else imaplib.IMAP4(host, port, timeout=TIMEOUT)
         )
         try:
-            server.login(*self._login)
-            quoted = '"' + self._folder.replace("\\", "\\\\").replace('"', '\\"') + '"'
-            _answer(server.select(quoted, readonly=True))
+            server.login(self._settings.imap_user, self._password)
+            folder = self._settings.imap_folder.replace("\\", "\\\\").replace('"', '\\"')
+            _answer(server.select(f'"{folder}"', readonly=True))
             validity = server.response("UIDVALIDITY")[1][0]
             yield server, (validity or b"0").decode()
         finally:
@@ -157,7 +156,7 @@ def _answer(told: tuple[str, Sequence[object]]) -> Sequence[object]:
 class GmailSource:
     """The Gmail API, with an access token that may read mail (scope gmail.readonly)."""
 
-    def __init__(self, url: str, token: str, query: str) -> None:
+    def __init__(self, settings: Settings, token: str) -> None:
         from googleapiclient.discovery import build  # type: ignore[import-untyped]
 
         self._http = _OneTry(token)
@@ -165,13 +164,13 @@ class GmailSource:
             "gmail",
             "v1",
             http=self._http,
-            client_options={"api_endpoint": url},
+            client_options={"api_endpoint": settings.gmail_url},
             static_discovery=True,
             cache_discovery=False,
             num_retries=0,
         )
         self._messages = service.users().messages()
-        self._query = query
+        self._query = settings.gmail_query
 
     def ids(self) -> Iterator[str]:
         """Return the id of every mail that the query finds, page by page."""

@@ -9,25 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from apps.collabiq.codes import CLASSES
 from apps.collabiq.files import WAITING, DlqFiles, files_of, state_of
-from apps.collabiq.pipeline import NAME, Clients, MailRef, open_clients, pipeline_of
+from apps.collabiq.pipeline import NAME, MailRef, open_clients, pipeline_of
 from apps.collabiq.records import DLQEntry
 from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG, breaker_for
 from apps.collabiq.settings import Settings
 from apps.collabiq.sources import Source
-from redrive import ConfigurationError, Redrive, RedriveError, connect, guard, redact
-
-
-class ListingError(RedriveError):
-    """The source could not say which mail there is."""
-
-    code = "collabiq-listing"
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"the mail could not be listed: {problem}", hint="data/logs tells more; run it again later."
-        )
+from redrive import ConfigurationError, Pipeline, Redrive, RedriveError, connect, guard, redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +50,7 @@ def run(settings: Settings) -> Account:
         waiting = {each for each in ids if rd.dead_letters.list(pipeline=NAME, key=each, limit=1).letters}
         jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in waiting]
         new = [job for job in jobs if not job.is_twin]
-        _work(settings, rd, clients)
+        _work(settings, rd, pipeline)
         dlq.refresh(rd)
         ended = [job.status for job in new]
         return Account(
@@ -75,39 +63,37 @@ def run(settings: Settings) -> Account:
         )
 
 
-def replay(settings: Settings, chosen: Sequence[str], *, actor: str) -> list[DLQEntry]:
+def replay(
+    settings: Settings, chosen: Sequence[str] | None, *, operation: str | None = None, actor: str
+) -> list[DLQEntry]:
     """Send dead letters back to the stage that failed, work until all is done, and return what became of them.
+
+    `chosen` None means all that wait, of one operation or of every one.
 
     Raises:
         ConfigurationError: one of them cannot be replayed; then none is.
     """
     with opened(settings) as (rd, dlq), open_clients(settings) as clients:
         known, done = {each.dlq_id: each for each in dlq.entries()}, dlq.processed_ids()
-        for job in [_job_of(rd, known.get(each), each, is_done=each in done) for each in chosen]:
+        wanted = known if chosen is None else chosen
+        refusals = {each: _refusal(rd, known.get(each), is_done=each in done) for each in wanted}
+        if chosen is None:
+            waiting = [known[each] for each, refusal in refusals.items() if refusal is None]
+            chosen = [each.dlq_id for each in waiting if operation in {None, each.operation_type}]
+        for each in chosen:
+            if refusal := refusals[each]:
+                raise ConfigurationError(field="dead letter", value=each, rule=refusal[0], fix=refusal[1])
+        for each in chosen:
+            job = int(str(known[each].error_details["job_id"]))
             rd.replays.retry(job, actor=actor, reason="collabiq dlq replay")
         dlq.refresh(rd)
-        _work(settings, rd, clients)
+        _work(settings, rd, pipeline_of(settings, clients))
         dlq.refresh(rd)
         return [entry for entry in dlq.entries() if entry.dlq_id in chosen]
 
 
-def replayable(settings: Settings, operation: str | None = None) -> list[str]:
-    """Return the ids of the dead letters that wait for a replay, of one operation or of all."""
-    with opened(settings) as (rd, dlq):
-        done = dlq.processed_ids()
-        wanted = [each for each in dlq.entries() if operation in {None, each.operation_type}]
-        return [
-            each.dlq_id for each in wanted if each.dlq_id not in done and state_of(rd, each)[0] in WAITING
-        ]
-
-
-def _work(settings: Settings, rd: Redrive, clients: Clients) -> None:
-    rd.work(
-        [pipeline_of(settings, clients)],
-        concurrency=settings.concurrency,
-        lease=settings.lease,
-        until_idle=True,
-    )
+def _work(settings: Settings, rd: Redrive, pipeline: Pipeline) -> None:
+    rd.work([pipeline], concurrency=settings.concurrency, lease=settings.lease, until_idle=True)
 
 
 @functools.cache
@@ -118,7 +104,6 @@ def listing_of(settings: Settings) -> Callable[[Source], list[str]]:
         lambda source: list(source.ids()),
         retry=GMAIL_RETRY_CONFIG.to_policy(),
         breaker=breaker_for("gmail"),
-        codes=CLASSES,
         name="list_mail",
         on_dead=functools.partial(log.gave_up, "gmail_fetch"),
         fallback=_not_listed,
@@ -126,23 +111,19 @@ def listing_of(settings: Settings) -> Callable[[Source], list[str]]:
 
 
 def _not_listed(error: Exception) -> NoReturn:
-    raise ListingError(redact(str(error))) from error
+    problem = f"the mail could not be listed: {redact(str(error))}"
+    raise RedriveError(problem, hint="data/logs tells more; run it again later.") from error
 
 
-def _job_of(rd: Redrive, entry: DLQEntry | None, dlq_id: str, *, is_done: bool) -> int:
-    """Return the job behind an entry; what was replayed with success is refused, even if the database were another one."""
-    state = None if entry is None else state_of(rd, entry)[0]
+def _refusal(rd: Redrive, entry: DLQEntry | None, *, is_done: bool) -> tuple[str, str] | None:
+    """Return why an entry cannot be replayed, and what to do; what was replayed with success cannot, even with another database."""
     if is_done:
-        rule, fix = "was replayed before", "collabiq dlq show tells when; its page is written."
-    elif entry is None:
-        rule, fix = "is no dead letter here", "collabiq dlq list shows them."
-    elif state is None:
-        rule, fix = "is not about a mail in this database", "Set the key it names; the next run reads it."
-    elif state not in WAITING:
-        rule, fix = (
-            f"is {state}",
-            "collabiq dlq list shows what waits; a replay that failed has a new entry.",
-        )
-    else:
-        return int(str(entry.error_details["job_id"]))
-    raise ConfigurationError(field="dead letter", value=dlq_id, rule=rule, fix=fix)
+        return "was replayed before", "collabiq dlq show tells when; its page is written."
+    if entry is None:
+        return "is no dead letter here", "collabiq dlq list shows them."
+    state, *_ = state_of(rd, entry)
+    if state is None:
+        return "is not about a mail in this database", "Set the key it names; the next run reads it."
+    if state not in WAITING:
+        return f"is {state}", "collabiq dlq list shows what waits; a replay that failed has a new entry."
+    return None

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 _HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)")
@@ -45,7 +44,6 @@ class ChangedFile(Struct, frozen=True):
     path: str
     lines: tuple[tuple[int, str, str], ...] = ()
     """Number in the new file (of a removed line: where it was), `+`, `-` or a space, and the text."""
-    is_new: bool = False
     content: str | None = None
     """The whole new file, where it is known."""
 
@@ -74,10 +72,12 @@ def parse_patch(text: str) -> tuple[ChangedFile, ...]:
             is_new = line.startswith("--- /dev/null")
         elif line.startswith("+++ "):
             path = _path(line[4:])
-            current = None if path is None else files.get(path, ChangedFile(path, is_new=is_new))
+            current = None if path is None else files.get(path, ChangedFile(path))
         elif current is not None and (hunk := _HUNK.match(line)) is not None:
-            current = replace(current, lines=(*current.lines, *_lines_of(hunk, lines)))
-            files[current.path] = _whole(current)
+            found = (*current.lines, *_lines_of(hunk, lines))
+            # All of a new file stands in the patch.
+            content = "".join(f"{text}\n" for _, sign, text in found if sign == "+") if is_new else None
+            files[current.path] = current = ChangedFile(current.path, found, content)
     return tuple(files.values())
 
 
@@ -96,13 +96,6 @@ def _lines_of(hunk: re.Match[str], lines: Iterator[str]) -> Iterator[tuple[int, 
         old -= sign != "+"
         new -= sign != "-"
         number += sign != "-"
-
-
-def _whole(file: ChangedFile) -> ChangedFile:
-    """Give a new file its content: all of it stands in the patch."""
-    if not file.is_new:
-        return file
-    return replace(file, content="".join(f"{text}\n" for _, sign, text in file.lines if sign == "+"))
 
 
 def _path(told: str) -> str | None:

@@ -51,8 +51,7 @@ def review(
     database_url: Database = None,
 ) -> None:
     """Review a range of revisions of a git repository."""
-    order = Order(GitRange(str(repo.absolute()), revisions), notify)
-    raise typer.Exit(_submit(order, database_url, is_queued=queue))
+    _submit(Order(GitRange(str(repo.absolute()), revisions), notify), database_url, is_queued=queue)
 
 
 @app.command()
@@ -66,7 +65,7 @@ def submit_url(
     database_url: Database = None,
 ) -> None:
     """Review a patch on a server."""
-    raise typer.Exit(_submit(Order(PatchUrl(url), notify), database_url, is_queued=queue))
+    _submit(Order(PatchUrl(url), notify), database_url, is_queued=queue)
 
 
 @app.command()
@@ -99,25 +98,22 @@ def demo(
         repo = place / "example"
         _make_repository(repo)
         order = Order(GitRange(str(repo.absolute()), "HEAD~1..HEAD"))
-        raise typer.Exit(_submit(order, str(place / "demo.db"), is_queued=False))
+        _submit(order, str(place / "demo.db"), is_queued=False)
 
 
-def _submit(order: Order, database_url: str | None, *, is_queued: bool) -> int:
+def _submit(order: Order, database_url: str | None, *, is_queued: bool) -> None:
+    """Submit an order and, unless it is only queued, work on it; exits with 1 when the review failed."""
     with connect(database_url) as rd:
         job = rd.submit(flow, order)
         if is_queued:
             typer.echo(f"job {job.id} is queued: criticizer watch works on it")
-            return 0
+            return
         rd.work([flow], until_idle=True)
-        if job.status == "complete":
-            return 0
-        letters = rd.dead_letters.list(pipeline=flow.name).letters
-        mine = next((letter for letter in letters if letter.job == job.id), None)
-        told = f"job {job.id} is {job.status}" if mine is None else f"{mine.code}: {mine.message}"
-    typer.echo(told, err=True)
-    if mine is not None:
-        typer.echo(f"it is dead letter {mine.id}: redrive dlq show {mine.id} says more", err=True)
-    return 1
+        ended = job.facts
+    if ended.status != "complete":
+        typer.echo(f"{ended.error_code}: {ended.error_message}", err=True)
+        typer.echo(f"job {job.id} is {ended.status}: redrive job show {job.id} says more", err=True)
+        raise typer.Exit(1)
 
 
 def _make_repository(repo: Path) -> None:
@@ -130,13 +126,9 @@ def _make_repository(repo: Path) -> None:
 
 
 def _git(repo: Path, *arguments: str) -> None:
-    who = {
-        f"GIT_{role}_{part}": "criticizer@localhost"
-        for role in ("AUTHOR", "COMMITTER")
-        for part in ("NAME", "EMAIL")
-    }
-    alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *arguments], cwd=repo, env={**os.environ, **who, **alone}, check=True)  # noqa: S603, S607 - fixed arguments.
+    who = ("-c", "user.name=Criticizer", "-c", "user.email=criticizer@localhost")
+    alone = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *who, *arguments], cwd=repo, env=alone, check=True)  # noqa: S603, S607 - fixed arguments.
 
 
 def main() -> None:

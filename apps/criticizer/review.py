@@ -7,11 +7,12 @@ that was not changed, is dropped and said why, and the others stand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct, ValidationError
+from msgspec.structs import replace
 
 from apps.criticizer.change import Change
 from redrive import Fail, redact
@@ -56,7 +57,7 @@ class Review(Struct, frozen=True, kw_only=True):
 
 class _Answer(Struct, frozen=True):
     version: str
-    findings: list[Raw]
+    findings: list[object]
 
 
 def prompt_of(change: Change) -> str:
@@ -76,31 +77,24 @@ def read_answer(text: str, change: Change, *, reviewer: str) -> Review:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is no review: {error}") from None
     if answer.version != VERSION:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is not of version {VERSION}")
-    return review_of(change, [bytes(each) for each in answer.findings], reviewer=reviewer)
+    return review_of(change, answer.findings, reviewer=reviewer)
 
 
-def review_of(change: Change, findings: Iterable[bytes], *, reviewer: str) -> Review:
+def review_of(change: Change, findings: Iterable[object], *, reviewer: str) -> Review:
     """Return a review of those findings that are about the change; of the others it says why they are left out."""
     added = {file.path: file.added for file in change.files}
     kept: list[Finding] = []
     dropped: list[str] = []
-    for place, raw in enumerate(findings, 1):
-        problem = None
+    for place, told in enumerate(findings, 1):
         try:
-            finding = msgspec.json.decode(raw, type=Finding)
-        except msgspec.DecodeError as error:
+            finding = _believed(told, added)
+        except ValidationError as error:
             dropped.append(f"finding {place}: {error}")
             continue
-        if len(kept) >= FINDINGS_MAX:
-            problem = f"there are more than {FINDINGS_MAX}"
-        elif finding.file not in added:
-            problem = "its file is not part of the change"
-        elif finding.line not in added[finding.file]:
-            problem = f"line {finding.line} is not new"
-        if problem is None:
-            kept.append(msgspec.structs.replace(finding, message=redact(finding.message)[:MESSAGE_MAX]))
+        if len(kept) < FINDINGS_MAX:
+            kept.append(replace(finding, message=redact(finding.message)[:MESSAGE_MAX]))
         else:
-            dropped.append(f"finding {place}: {problem}")
+            dropped.append(f"finding {place}: there are more than {FINDINGS_MAX}")
     return Review(
         title=change.title,
         notify=change.notify,
@@ -108,3 +102,15 @@ def review_of(change: Change, findings: Iterable[bytes], *, reviewer: str) -> Re
         findings=tuple(kept),
         dropped=tuple(dropped[:FINDINGS_MAX]),
     )
+
+
+def _believed(told: object, added: Mapping[str, frozenset[int]]) -> Finding:
+    """Return a finding that has the form and is about a new line; raises ValidationError with what is wrong about any other."""
+    finding = msgspec.convert(told, Finding)
+    if finding.file not in added:
+        problem = "its file is not part of the change"
+        raise ValidationError(problem)
+    if finding.line not in added[finding.file]:
+        problem = f"line {finding.line} is not new"
+        raise ValidationError(problem)
+    return finding

@@ -14,63 +14,13 @@ from datetime import datetime, timedelta
 
 from redrive.client import Redrive, run_options, work_options
 from redrive.core.budget import FailureBudget, RunThresholds
-from redrive.core.checks import seconds
 from redrive.engine.feeding import drive_run
-from redrive.engine.jobs import ENDED, LOOK_FIRST, LOOK_MOST, Job, JobFacts
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runs import OnProgress, RunReport
-from redrive.engine.runtime import CURRENT
 from redrive.engine.service import serve
 from redrive.engine.worker import Ending
-from redrive.errors import WaitTimeoutError
-
-
-class AsyncJob:
-    """A handle on one job, to await."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.id = job.id
-        self.is_twin = job.is_twin
-
-    def __repr__(self) -> str:
-        """Show the id; everything else would have to be asked for."""
-        return f"AsyncJob({self.id})"
-
-    async def facts(self) -> JobFacts:
-        """Return the job as it is now."""
-        return await asyncio.to_thread(lambda: self._job.facts)
-
-    async def status(self) -> str:
-        """Return queued, processing, complete, failed or cancelled."""
-        return (await self.facts()).status
-
-    async def wait(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the same arguments as the sync handle's.
-        """Wait until the job has ended and return its status; raises WaitTimeoutError."""
-        clock = CURRENT.get().clock
-        limit = None if timeout is None else seconds("wait(timeout)", timeout)
-        end_at = None if limit is None else clock.monotonic() + limit
-        pause = LOOK_FIRST
-        # No thread is kept while it waits: many may wait at once.
-        while (status := await self.status()) not in ENDED:
-            if end_at is not None and clock.monotonic() >= end_at:
-                raise WaitTimeoutError(job_id=self.id, status=status, timeout=limit or 0.0)
-            await clock.asleep(pause)
-            pause = min(2 * pause, LOOK_MOST)
-        return status
-
-    async def result(self, timeout: float | None = None) -> object:  # noqa: ASYNC109 - the same arguments as the sync handle's.
-        """Wait for the job and return what its last stage returned; raises as `Job.result` does."""
-        await self.wait(timeout)
-        return await asyncio.to_thread(self._job.result, 0)
-
-    async def attempts(self) -> list[dict[str, object]]:
-        """Return every attempt of this job; see `Job.attempts`."""
-        return await asyncio.to_thread(self._job.attempts)
-
-    async def events(self) -> list[dict[str, object]]:
-        """Return every arrow this job has gone along; see `Job.events`."""
-        return await asyncio.to_thread(self._job.events)
+from redrive.ops.async_desk import AsyncDeadLetters, AsyncReplays, AsyncRuns, AsyncSchedules
+from redrive.ops.async_job import AsyncJob
 
 
 class AsyncRedrive:
@@ -164,3 +114,23 @@ class AsyncRedrive:
             resume=resume,
             on_progress=on_progress,
         )
+
+    @property
+    def runs(self) -> AsyncRuns:
+        """What is known about runs."""
+        return AsyncRuns(self._inner.runs)
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """Jobs that are submitted again and again by the clock."""
+        return AsyncSchedules(self._inner.schedules)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetters:
+        """What failed for good: look at it, judge it, mend it."""
+        return AsyncDeadLetters(self._inner.dead_letters)
+
+    @property
+    def replays(self) -> AsyncReplays:
+        """The way back for what failed: one job, or many in a campaign."""
+        return AsyncReplays(self._inner.replays)

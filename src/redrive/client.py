@@ -45,7 +45,12 @@ def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
     """Open a store: a path, `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
     Without an address it is `REDRIVE_DATABASE_URL`, or else `redrive.db` in the present folder. Use it in a `with` block, or in an
-    `async with` block for the same methods to await.
+    `async with` block for the same methods to await. A file that is not there, or empty, becomes a new database; one of another
+    schema version is left as it is.
+
+    Raises:
+        SchemaMismatchError: the database is older (`redrive migrate` brings it up to date) or newer than this redrive.
+        StoreRefusedError: the file is another program's database.
     """
     return Redrive(SqliteStore(path_of(None if url is None else str(url))))
 
@@ -248,7 +253,7 @@ class Redrive:
     def _first_lane(self, pipeline: Pipeline) -> LaneId:
         names = tuple(stage.name for stage in pipeline.stages)
         if (pipeline.name, names) not in self._lanes:
-            record_rules(self.store, [pipeline])
+            record_rules(self.store, [pipeline], is_served=False)
             self._lanes[pipeline.name, names] = self.store.lanes(pipeline.name, names)[0]
         return self._lanes[pipeline.name, names]
 

@@ -376,7 +376,9 @@ class SchemaMismatchError(StoreError):
         self.known = known
         super().__init__(
             f"the database {database} has schema version {found}, and this redrive knows version {known}",
-            hint="Use the redrive that made it, or a newer one.",
+            hint="Stop older workers, make a backup, then: redrive migrate (--print shows the SQL)."
+            if found < known
+            else "Use the redrive that made it, or a newer one.",
         )
 
 

@@ -287,3 +287,44 @@ def test_the_values_of_a_job_are_erased_after_asking(shop: Shell) -> None:
     assert "had been erased before" in again.err
     assert "were erased" in shop("dlq", "edit", "1", "--editor", "true").err
     assert b"example.com" not in str(shop.json("job", "show", "1")).encode()
+
+
+def test_an_act_by_filter_is_told_of_every_letter_it_changed_and_of_no_other(shop: Shell) -> None:
+    shop("dlq", "discard", "2", "--yes")
+    shop(
+        "dlq",
+        "triage",
+        "--pipeline",
+        "shop",
+        "-d",
+        "data",
+        "--reason",
+        "all at once",
+        "--actor",
+        "ann",
+        "--yes",
+    )
+
+    def acts(number: int) -> list[str]:
+        return [each["subject"] for each in letter(shop, number)["operations"]]  # type: ignore[attr-defined]
+
+    assert (acts(1), acts(2)) == (["filter pipeline=shop"], ["letter 2"])
+    assert (
+        "Done by ann: triage (filter pipeline=shop), because: all at once." in shop("job", "explain", "1").out
+    )
+
+
+def test_a_job_is_not_sent_back_to_a_stage_the_pipeline_no_longer_has(shop: Shell) -> None:
+    renamed = ORDERS.replace("def pay", "def charge").replace("[pay]", "[charge]")
+    (shop.folder / "renamed_orders.py").write_text(renamed, encoding="utf-8")
+    shop("dlq", "remediate", "1", "-e", "mended", "--safe", "-d", "data", "--yes")
+    shop("worker", "renamed_orders:shop", "--until-idle")
+
+    refused = shop("job", "retry", "1", "--yes")
+    checked = shop("dlq", "validate", "1", "-o", "json")
+    taken = shop("job", "retry", "1", "--target", "orders:shop", "--yes")
+
+    assert (refused.code, taken.code) == (1, 0)
+    assert "the pipeline has no stage 'pay' any more, but charge" in refused.err
+    assert "@stage(name='pay')" in refused.err
+    assert checked.json["obstacles"] == {"stage": 1}

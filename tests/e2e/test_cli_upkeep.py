@@ -188,11 +188,11 @@ def test_pruning_counts_asks_and_deletes_what_ended_long_ago(shell: Shell) -> No
         done = shell.json("prune", *ages, "--yes", "--reason", "spring")
         again = shell.json("prune", *ages)
 
-    assert dry == {"complete": 2, "cancelled": 1, "total": 3, "is_dry_run": True}
+    assert dry == {"complete": 2, "cancelled": 1, "total": 3, "untold": 0, "is_dry_run": True}
     assert refused.code == 1
     assert "2 complete, 1 cancelled" in refused.err
     assert before["total"] == 5
-    assert done == {"complete": 2, "cancelled": 1, "total": 3, "is_dry_run": False}
+    assert done == {"complete": 2, "cancelled": 1, "total": 3, "untold": 0, "is_dry_run": False}
     assert again["total"] == 0
     assert shell.json("stats") == {"complete": 1, "failed": 1, "total": 2}
     assert [each["id"] for each in shell.json("job", "list")] == [5, 3]
@@ -212,6 +212,27 @@ def test_failed_jobs_are_pruned_only_by_name(shell: Shell) -> None:
 
     assert kept == {"failed": 1, "total": 1}
     assert "does not shrink" in said.err
+    assert shell.json("stats") == {"total": 0}
+
+
+def test_jobs_that_somebody_still_has_to_be_told_of_stay_unless_named(shell: Shell) -> None:
+    (shell.folder / "deaf.py").write_text(
+        "from redrive import Pipeline, stage\n\n@stage\ndef fail(number: int) -> int:\n    raise PermissionError\n\n"
+        "def on_dead(event):\n    raise ConnectionError\n\n"
+        'calls = Pipeline("calls", [fail], on_dead=on_dead)\n',
+        encoding="utf-8",
+    )
+    with virtual_time() as clock:
+        shell("submit", "deaf:calls", "1")
+        shell("worker", "deaf:calls", "--until-idle")
+        clock.advance(2 * DAY)
+
+        kept = shell("prune", "--failed", "1d", "--yes", "-o", "json")
+        gone = shell.json("prune", "--failed", "1d", "--with-untold", "--yes")
+
+    assert kept.json == {"failed": 0, "total": 0, "untold": 1, "is_dry_run": False}
+    assert "1 more stay: a hook or a sink was not told" in kept.err
+    assert gone == {"failed": 1, "total": 1, "untold": 0, "is_dry_run": False}
     assert shell.json("stats") == {"total": 0}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import cast
 
 from redrive import Backoff, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.replay import ReplayRules, plan_of
@@ -80,7 +81,7 @@ class ReplayWorld(World):
             clock,
             name=lambda: worker.name,
             ask_store=store.elsewhere,
-            on_release=worker.look,
+            on_news=worker.look,
         )
         return [campaigns.run()]
 
@@ -107,7 +108,7 @@ class ReplayWorld(World):
         self.is_operated = True
 
     def _start(self) -> None:
-        plan = plan_of(self.chance.choice([(), (1, 3), (2, 5, 9)]), self.chance.choice([None, 2.0]))
+        plan = plan_of(self.chance.choice([(), (1, 3), (2, 5, 9)]), self.chance.choice([None, 2.0, 0.2]))
         group = self.store.read("SELECT fingerprint FROM letter_groups ORDER BY id")
         which = LetterFilter(
             pipeline="flow",
@@ -204,14 +205,16 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
 def _tally_breaches(world: ReplayWorld) -> list[str]:
     read = world.store.read
     found = []
-    counted = Counter({(g, s, bool(t)): n for g, s, t, n in read("SELECT * FROM letter_tallies") if n})
+    counted: Counter[tuple[object, ...]] = Counter()
+    for group, state, is_taken, letters in read("SELECT * FROM letters_by_group WHERE letters <> 0"):
+        counted[group, state, bool(is_taken)] += cast("int", letters)
     real = Counter(
         (group, state, campaign is not None and state in {"open", "triaged", "ready"})
         for group, state, campaign in read("SELECT group_id, state, campaign_id FROM dead_letters")
     )
     if counted != real:
         found.append(f"the groups count {dict(counted)}, and there are {dict(real)}")
-    tallied = Counter({(c, s): n for c, s, n in read("SELECT * FROM campaign_tallies") if n})
+    tallied = Counter({(c, s): n for c, s, n in read("SELECT * FROM letters_by_campaign") if n})
     standing = Counter(
         (campaign, verdict or ("replaying" if state == "replaying" else "waiting"))
         for campaign, verdict, state in read(

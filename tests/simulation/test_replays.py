@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive.engine import campaigns, releasing
-from redrive.engine.campaigns import Campaign, Campaigns, Options
+from redrive.engine.campaigns import Campaign, Campaigns, Options, stamp_steps
 from redrive.ops import retrying
 from redrive.store import sqlite
 from redrive.store.protocol import Step
@@ -57,12 +57,12 @@ def newcomers_are_taken(patch: pytest.MonkeyPatch) -> None:
         self._store.query("last_letter")
         stamped = plain(self, campaign, options)
         which = campaign.selection.stamp_row(is_evidence_optional=True)
-        self._store.apply(Step("stamp_letters", (campaign.id, campaign.cutoff, 10**9, *which)))
+        self._store.apply(*stamp_steps(campaign.id, campaign.cutoff, 10**9, which))
         return stamped
 
     def late(self: Campaigns, campaign: Campaign) -> float:
         which = campaign.selection.stamp_row(is_evidence_optional=True)
-        self._store.apply(Step("stamp_letters", (campaign.id, campaign.cutoff, 10**9, *which)))
+        self._store.apply(*stamp_steps(campaign.id, campaign.cutoff, 10**9, which))
         return release(self, campaign)
 
     release = Campaigns._release

@@ -19,14 +19,20 @@ from redrive import (
     Pipeline,
     RetryPolicy,
     Rule,
+    RunReport,
     Verdict,
     classify,
+    connect,
     guard,
     redact,
     redact_mapping,
     stage,
 )
 from redrive.core.taxonomy import RATE_LIMITED
+from redrive.ops.async_job import AsyncJob
+from redrive.ops.campaign_report import CampaignReport
+from redrive.ops.judging import Judged
+from redrive.ops.letters import Page
 from redrive.testing import VirtualClock, virtual_time
 
 
@@ -110,3 +116,22 @@ redact_mapping({"password": "x"})
 with virtual_time(seed=1) as clock:
     assert_type(clock, VirtualClock)
     clock.advance(3.0)
+
+
+def desks() -> None:
+    with connect("jobs.db") as rd:
+        assert_type(rd.dead_letters.list(pipeline="typed", limit=5), Page)
+        assert_type(rd.replays.report(1), CampaignReport)
+
+
+async def async_desks() -> None:
+    async with connect("jobs.db") as rd:
+        assert_type(await rd.dead_letters.list(pipeline="typed", limit=5), Page)
+        chosen = await rd.dead_letters.choose(code="IO_ERROR")
+        assert_type(await rd.dead_letters.triage(chosen, diagnosis="data", actor="ann"), Judged)
+        assert_type([line async for line in rd.dead_letters.export(owner="ann")], list[bytes])
+        assert_type(await rd.replays.retry(1, from_start=True), AsyncJob)
+        assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), CampaignReport)
+        assert_type(await rd.runs.latest(limit=3), list[RunReport])
+        assert_type(await rd.schedules.put("nightly", flow, "x", cron="0 3 * * *"), None)
+        await rd.replays.pause(1, because="no such word")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - must be refused

@@ -91,7 +91,7 @@ def test_the_doctor_finds_counters_and_letters_that_are_wrong(rd: Redrive) -> No
     assert {finding.level for finding in recount_letters(rd.store)} == {"ok"}
     with rd.store._writing() as db:  # type: ignore[attr-defined]
         db.execute("UPDATE letter_tallies SET letters = 9")
-        db.execute("INSERT INTO campaign_tallies VALUES (4, 'waiting', 2)")
+        db.execute("INSERT INTO letter_tallies VALUES (4, 7, 'ready', 2, 0)")
         db.execute("DELETE FROM dead_letters WHERE id = 1")
 
     told = [finding.sentence for finding in recount_letters(rd.store)]

@@ -17,11 +17,12 @@ from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
 from redrive.engine.selection import LetterFilter
 from redrive.errors import LetterNotFoundError
-from redrive.ops import letter_pages, letters
+from redrive.ops import judging, letter_pages, letters
 from redrive.ops.letter_groups import known_codes, trend_of
 from redrive.ops.letter_pages import cursor_of, position_of
 from redrive.ops.letters import groups, known_letter, letter_story, list_letters, resolve_group
 from redrive.ops.oversight import By
+from redrive.ops.selecting import freeze
 from redrive.ops.stacks import stack_of
 from redrive.testing import VirtualClock, virtual_time
 
@@ -311,13 +312,13 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
     rd.store.apply(
         By("bob", "looked at it").log("note", "letter 1"),
         By("eve").log("note", "job 2"),
-        By("ann").log("triage", f"group {group}"),
     )
+    judging.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), By("ann"), diagnosis="data")
 
     story = letter_story(rd.store, 1)
 
     assert (story.letter.job, story.letter.owner, story.letter.key) == (job.id, "ann", "k-1")
-    assert (story.letter.state, story.letter.follows, story.letter.followed_by) == ("open", None, None)
+    assert (story.letter.state, story.letter.follows, story.letter.followed_by) == ("triaged", None, None)
     assert (story.suggested_diagnosis, story.hint) == ("code_defect", CODES["BUG_CODE"].hint)
     assert story.facts is not None
     assert story.facts.status == "failed"
@@ -338,7 +339,8 @@ def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
     rd.submit(MALL, 0)
     rd.work([MALL], until_idle=True)
     clock.advance(5)
-    rd.store.apply(By("ann").log("triage", f"group {known_letter(rd.store, 1).group}"))
+    group = LetterFilter(group=known_letter(rd.store, 1).group)
+    judging.triage(rd.store, freeze(rd.store, group), By("ann"), diagnosis="data")
     clock.advance(5)
     rd.submit(MALL, 0)
     rd.work([MALL], until_idle=True)

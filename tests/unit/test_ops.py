@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive import ConfigurationError, Event, Pipeline, Redrive, connect, stage
 from redrive.errors import JobNotFoundError, StoreUnavailableError
 from redrive.ops import backup as backups
 from redrive.ops import breakers, inspect, location, pruning
@@ -168,7 +168,7 @@ def test_pruning_takes_bounded_steps_and_leaves_nothing_behind(
     would = prunable(rd.store, Retention(complete=DAY))
     done = prune(rd.store, Retention(complete=DAY), ANN, on_step=steps.append)
 
-    assert would == done == {"complete": 20}
+    assert (would.jobs, would.untold) == (done, 0) == ({"complete": 20}, 0)
     assert max(steps) <= 4
     assert sum(steps) == 20
     assert rd.counts() == {"complete": 3, "failed": 1}
@@ -188,7 +188,7 @@ def test_pruning_stops_looking_where_everything_is_young(
     query = rd.store.query
     monkeypatch.setattr(rd.store, "query", lambda name, *args: asked.append(name) or query(name, *args))
 
-    assert prunable(rd.store, Retention(complete=DAY)) == {"complete": 2}
+    assert prunable(rd.store, Retention(complete=DAY)).jobs == {"complete": 2}
     assert len(asked) == 2
 
 
@@ -206,6 +206,51 @@ def test_large_values_go_with_their_job_and_its_key_is_free_again(rd: Redrive, c
 
     assert rows(rd, "job_values") == 0
     assert not rd.submit(letters, "y", key="one").is_twin
+
+
+def test_a_job_that_a_hook_was_not_told_of_yet_is_not_pruned(rd: Redrive, clock: VirtualClock) -> None:
+    told: list[int] = []
+    is_deaf = True
+
+    def on_dead(event: Event) -> None:
+        if is_deaf:
+            raise ConnectionError("nobody listens")
+        told.append(event.job_id)
+
+    shop = Pipeline("shop", SHOP.stages, on_dead=on_dead)
+    rd.submit_many(shop, [0, 1])
+    rd.work([shop], until_idle=True)
+    clock.advance(2 * DAY)
+    everything = Retention(complete=DAY, failed=DAY)
+
+    would = prunable(rd.store, everything)
+    assert (would.jobs, would.untold) == ({"complete": 1, "failed": 0}, 1)
+    assert prune(rd.store, everything, ANN) == {"complete": 1, "failed": 0}
+    assert (rows(rd, "outbox"), rd.job(1).status) == (1, "failed")
+
+    is_deaf = False
+    rd.work([shop], until_idle=True)
+    assert told == [1]
+    assert prune(rd.store, everything, ANN) == {"complete": 0, "failed": 1}
+
+
+def test_what_nobody_will_ever_be_told_goes_only_when_that_is_asked_for(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    def on_dead(_event: Event) -> None:
+        raise ConnectionError("nobody listens")
+
+    shop = Pipeline("shop", SHOP.stages, on_dead=on_dead)
+    rd.submit(shop, 0)
+    rd.work([shop], until_idle=True)
+    clock.advance(2 * DAY)
+
+    would = prunable(rd.store, Retention(failed=DAY), with_untold=True)
+    done = prune(rd.store, Retention(failed=DAY), ANN, with_untold=True)
+
+    assert (would.jobs, would.untold) == (done, 0) == ({"failed": 1}, 0)
+    assert (rows(rd, "outbox"), rows(rd, "jobs"), rows(rd, "dead_letters")) == (0, 0, 0)
+    assert log(rd)[-1] == ("ann", "prune", "jobs failed > 86400 s with untold ones", "a test")
 
 
 def test_a_run_keeps_its_account_after_pruning(rd: Redrive, clock: VirtualClock) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from redrive.core.replay import (
     CANARY,
+    REFILL,
     WINDOW,
     Counts,
     Finish,
@@ -54,8 +55,17 @@ def test_after_the_last_step_the_rest_goes_as_places_become_free() -> None:
     assert turn(Counts(waiting=90_000, completed=released)) == Release(WINDOW, NOW)
     on_their_way = Counts(waiting=86_000, completed=released, replaying=WINDOW)
     assert turn(on_their_way) == Wait(f"some of the {WINDOW} on their way to end")
-    assert turn(Counts(waiting=10, completed=released, replaying=WINDOW - 4)) == Release(4, NOW)
     assert turn(Counts(waiting=2, completed=released, replaying=1_000)) == Release(2, NOW)
+
+
+def test_a_few_free_places_are_not_filled_one_by_one() -> None:
+    few = Counts(waiting=86_000, completed=sum(CANARY), replaying=WINDOW - REFILL + 1)
+    assert turn(few) == Wait(f"some of the {few.replaying} on their way to end")
+    enough = Counts(waiting=86_000, completed=sum(CANARY), replaying=WINDOW - REFILL)
+    assert turn(enough) == Release(REFILL, NOW)
+    assert turn(Counts(waiting=4, completed=sum(CANARY), replaying=WINDOW - 4)) == Release(4, NOW)
+    paced = turn(few, plan=plan_of(rate=10.0))
+    assert isinstance(paced, Release)
 
 
 def test_without_a_canary_all_go_at_once() -> None:

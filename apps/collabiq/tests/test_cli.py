@@ -163,6 +163,7 @@ def test_a_source_that_cannot_be_listed_is_told_and_written_down(
 
     assert result.exit_code == 2
     assert "the mail could not be listed" in result.output
+    assert "data/logs tells more" in result.output
     assert len(gmail.asked) == 3
     (path,) = told.root.glob("logs/ERROR/error_*_system.json")
     assert json.loads(path.read_text())["http_status"] == 503

@@ -232,9 +232,8 @@ def test_a_fetch_over_imap_is_made_exactly_as_often_as_it_may(
 
 
 def test_a_mail_that_is_gone_is_no_fault_of_the_server(imap: ImapServer, settings: Settings) -> None:
-    source = ImapSource(
-        "127.0.0.1", imap.port, user="kim", password=imap.password, folder='IN"BOX', is_tls=False
-    )
+    there = replace(settings, imap_host="127.0.0.1", imap_port=imap.port, imap_tls=False)
+    source = ImapSource(replace(there, imap_user="kim", imap_folder='IN"BOX'), imap.password)
     imap.mails = {4: mail("One")}
 
     for gone in ("77-5", "76-4"):

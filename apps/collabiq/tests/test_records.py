@@ -7,18 +7,19 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from apps.collabiq.codes import CLASSES
 from apps.collabiq.files import ErrorLog, status_of
 from apps.collabiq.records import (
-    OPERATIONS,
     DLQEntry,
     DLQStatus,
     ErrorCategory,
     ErrorRecord,
     ErrorSeverity,
+    Operation,
     dlq_id_of,
 )
 from redrive import ConfigurationError
@@ -183,7 +184,7 @@ def test_an_entry_has_the_form_of_the_specification_and_survives_a_round_trip() 
     ]
     assert DLQEntry.from_json(told) == made
     assert [each.value for each in DLQStatus] == ["pending", "replaying", "completed", "failed"]
-    assert OPERATIONS == ("gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch")
+    assert get_args(Operation) == ("gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch")
     assert dlq_id_of(AT, EMAIL).startswith("dlq_20251106_101522")
     assert dlq_id_of(AT, EMAIL).endswith(EMAIL)
 

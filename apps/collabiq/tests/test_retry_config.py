@@ -75,7 +75,7 @@ def test_the_delay_is_the_formula(multiplier: float, attempt: int, draw: float) 
     grown = math.inf if attempt > 1000 else multiplier * 2 ** (attempt - 1)
 
     expected = min(max(grown, 1.0), 10.0) + 0.5 + 1.5 * draw
-    assert config.delay(attempt, draw) == pytest.approx(expected)
+    assert config.backoff.delay(attempt, draw) == pytest.approx(expected)
 
 
 @pytest.mark.req("CQ-3.1")

@@ -24,7 +24,6 @@ from redrive import Fail
 
 BYTES_MAX: Final = 1_000_000
 FILES_MAX: Final = 300
-SLOW: Final = "the patch takes too long to arrive"
 REDIRECTS_MAX: Final = 3
 _PORTS: Final = {"http": 80, "https": 443}
 _QUIET: Final = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false")
@@ -107,30 +106,32 @@ def _surroundings() -> dict[str, str]:
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
-def _download(url: str, settings: Settings, http: httpx.Client) -> str:
+def _download(address: str, settings: Settings, http: httpx.Client) -> str:
+    url = _allowed(address, settings)
     for _ in range(REDIRECTS_MAX + 1):
-        place = _allowed(url, settings)
         with http.stream("GET", url, headers={"Accept": "text/x-patch, text/x-diff, text/plain"}) as answer:
             if not answer.has_redirect_location:
                 return _limited(answer, settings.timeout_seconds)
-            url = urljoin(url, answer.headers["location"])
-        if _allowed(url, settings) != place:
+            onward = _allowed(urljoin(str(url), answer.headers["location"]), settings)
+        if (onward.scheme, onward.netloc) != (url.scheme, url.netloc):
             raise Fail(code="SOURCE_DENIED", message="the address leads to another host")
+        url = onward
     raise Fail(code="SOURCE_DENIED", message=f"the address leads on and on, more than {REDIRECTS_MAX} times")
 
 
-def _allowed(url: str, settings: Settings) -> tuple[str, str, int]:
-    """Return scheme, host and port of an address that patches may be fetched from."""
-    parts = urlsplit(url)
+def _allowed(address: str, settings: Settings) -> httpx.URL:
+    """Return an address that patches may be fetched from, as the client reads it: so nothing else is asked than was checked."""
     try:
-        scheme, host, port = parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
-    except ValueError:
-        raise Fail(code="SOURCE_DENIED", message="the address has no port that could be") from None
-    names = {f"{host}:{port}", host} if port == _PORTS.get(scheme) else {f"{host}:{port}"}
-    if scheme not in _PORTS or "@" in parts.netloc or not names & settings.hosts:
+        url = httpx.URL(address)
+    except httpx.InvalidURL:
+        raise Fail(code="SOURCE_DENIED", message="the address is none") from None
+    names = {f"{url.host}:{url.port}"}
+    if url.port is None:
+        names = {url.host, f"{url.host}:{_PORTS.get(url.scheme)}"}
+    if url.scheme not in _PORTS or url.userinfo or not names & settings.hosts:
         problem = "the address is not http or https, holds a password, or its host is not on the list"
         raise Fail(code="SOURCE_DENIED", message=problem)
-    return scheme, host, port
+    return url
 
 
 def _limited(answer: httpx.Response, seconds_max: float) -> str:
@@ -146,5 +147,6 @@ def _limited(answer: httpx.Response, seconds_max: float) -> str:
             raise Fail(code="TOO_LARGE", message=f"the patch is larger than {BYTES_MAX:,} bytes")
         # The client's own limit is for each part: a server that sends a little now and then would never meet it.
         if time.monotonic() > end_at:
-            raise httpx.ReadTimeout(SLOW, request=answer.request)
+            problem = "the patch takes too long to arrive"
+            raise httpx.ReadTimeout(problem, request=answer.request)
     return taken.decode("utf-8", "replace")

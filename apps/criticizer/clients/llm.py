@@ -32,7 +32,6 @@ class ModelReviewer:
     """Reviews by asking a model, once per call."""
 
     def __init__(self, settings: Settings) -> None:
-        silence_clients()
         self._model = settings.llm_model
         self._client = openai.OpenAI(
             api_key=settings.llm_key,

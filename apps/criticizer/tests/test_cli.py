@@ -59,7 +59,7 @@ def test_a_patch_is_reviewed_by_its_address(upstream: Upstream, monkeypatch: pyt
 
     assert refused[0] == 1
     assert "SOURCE_DENIED" in refused[1]
-    assert "redrive dlq show 1 says more" in refused[1]
+    assert "redrive job show 1 says more" in refused[1]
     assert code == 0
     assert "prices.py:3: warning [security]" in said
 

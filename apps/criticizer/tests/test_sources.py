@@ -6,12 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from apps.criticizer.change import GitRange, Order, PatchUrl
 from apps.criticizer.clients import fetch
 from apps.criticizer.settings import Settings
-from apps.criticizer.tests.scenes import git, last_change, make_repository, order, run
+from apps.criticizer.tests.scenes import PATCH, git, last_change, make_repository, order, run
 from apps.criticizer.tests.servers import Fault, Upstream
 
 
@@ -46,6 +47,16 @@ def test_a_host_without_a_port_means_the_usual_ports(upstream: Upstream, setting
     bare = replace(settings, hosts=frozenset({"127.0.0.1"}))
 
     assert code_of(PatchUrl(f"{upstream.url}/change.patch"), bare) == "SOURCE_DENIED"
+
+
+@pytest.mark.parametrize("host", ["git.example", "git.example:80"])
+@pytest.mark.parametrize("address", ["http://git.example/x.patch", "http://GIT.example:80/x.patch"])
+def test_the_usual_port_may_be_named_or_not(settings: Settings, host: str, address: str) -> None:
+    allowing = replace(settings, hosts=frozenset({host}))
+    with httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, text=PATCH))) as http:
+        change = fetch.fetch_change(Order(PatchUrl(address)), allowing, http)
+
+    assert [file.path for file in change.files] == ["prices.py"]
 
 
 def test_a_redirect_to_another_host_is_not_followed_even_when_that_host_is_on_the_list(

@@ -8,22 +8,11 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.answers import answer_facts, answer_rows
-from redrive.cli.options import (
-    Actor,
-    BreakerName,
-    Database,
-    Format,
-    Output,
-    Reason,
-    Yes,
-    by,
-    confirm,
-    existing,
-)
+from redrive.cli.acting import Act, acting, acting_at_once
+from redrive.cli.answers import answer_rows
+from redrive.cli.options import BreakerName, Database, Output, existing
 from redrive.ops import breakers
 from redrive.ops.breakers import Verb
-from redrive.ops.oversight import By
 
 app = typer.Typer(help="Look at breakers, and open, close or isolate them.", no_args_is_help=True)
 
@@ -40,52 +29,29 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
 
 
 @app.command("open")
-def open_(
-    name: BreakerName,
-    *,
-    new: New = False,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def open_(name: BreakerName, *, new: New = False, act: Act) -> None:
     """Hold what needs it; a probe goes out when its time has come, and closes it again."""
-    confirm(f"Open {name}, and hold whatever needs it until a probe succeeds?", is_sure=yes)
-    _move(name, "open", who=by(actor, reason), is_new=new, database_url=database_url, output=output)
+    act.confirm(f"Open {name}, and hold whatever needs it until a probe succeeds?")
+    _move(name, "open", act, is_new=new)
 
 
 @app.command()
-def close(
-    name: BreakerName,
-    *,
-    new: New = False,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting_at_once
+def close(name: BreakerName, *, new: New = False, act: Act) -> None:
     """Let calls go again, gradually."""
-    _move(name, "close", who=by(actor, reason), is_new=new, database_url=database_url, output=output)
+    _move(name, "close", act, is_new=new)
 
 
 @app.command()
-def isolate(
-    name: BreakerName,
-    *,
-    new: New = False,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def isolate(name: BreakerName, *, new: New = False, act: Act) -> None:
     """Hold what needs it until the breaker is closed by hand; no probe goes out."""
-    confirm(f"Isolate {name}, and hold whatever needs it until you close it?", is_sure=yes)
-    _move(name, "isolate", who=by(actor, reason), is_new=new, database_url=database_url, output=output)
+    act.confirm(f"Isolate {name}, and hold whatever needs it until you close it?")
+    _move(name, "isolate", act, is_new=new)
 
 
-def _move(name: str, verb: Verb, *, who: By, is_new: bool, database_url: str | None, output: Format) -> None:
-    with existing(database_url) as rd:
-        moved = breakers.move(rd.store, name, verb, who, is_new=is_new)
-    answer_facts(asdict(moved), output)
+def _move(name: str, verb: Verb, act: Act, *, is_new: bool) -> None:
+    with act.database() as rd:
+        moved = breakers.move(rd.store, name, verb, act.by, is_new=is_new)
+    act.answer(asdict(moved))

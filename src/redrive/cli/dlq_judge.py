@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
+from redrive.cli.acting import Act, acting
 from redrive.cli.dlq import app
-from redrive.cli.options import Actor, Database, Format, Output, Reason, Yes, by, existing
+from redrive.cli.options import Actor, Database, Output, Yes, by
 from redrive.cli.selections import Choice, agreed, answer_judged, choosing
 from redrive.core.diagnosis import Diagnosis
 from redrive.ops import judging
@@ -21,36 +22,26 @@ from redrive.ops.oversight import By
 from redrive.ops.selecting import Selection
 from redrive.store.protocol import Store
 
-Act = Callable[[Store, Selection, By], Judged]
+Judgement = Callable[[Store, Selection, By], Judged]
 _DIAGNOSIS = typer.Option("--diagnosis", "-d", help="What is wrong; dlq show suggests one.")
 
 
 @app.command()
 @choosing
-def triage(
-    choice: Choice,
-    *,
-    diagnosis: Annotated[Diagnosis, _DIAGNOSIS],
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def triage(choice: Choice, *, diagnosis: Annotated[Diagnosis, _DIAGNOSIS], act: Act) -> None:
     """Record what is wrong with dead letters: transient, data, auth_config or code_defect."""
-    _act(
+    _judge(
         choice,
         "Triage",
-        act=lambda store, which, who: judging.triage(store, which, who, diagnosis=diagnosis),
-        who=by(actor, reason),
-        yes=yes,
-        database_url=database_url,
-        output=output,
+        act,
+        lambda store, which, who: judging.triage(store, which, who, diagnosis=diagnosis),
     )
 
 
 @app.command()
 @choosing
+@acting
 def remediate(
     choice: Choice,
     *,
@@ -61,97 +52,54 @@ def remediate(
         bool, typer.Option("--safe", help="I confirm: running this work again is idempotent, or harmless.")
     ] = False,
     diagnosis: Annotated[Diagnosis | None, _DIAGNOSIS] = None,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
+    act: Act,
 ) -> None:
     """Record evidence of the fix, and that a replay is safe: then the letters are ready. Open ones need --diagnosis as well."""
     judging.check_remedy(evidence, is_safe=safe)
-    _act(
+    _judge(
         choice,
         "Record this evidence for",
-        act=lambda store, which, who: judging.remediate(
+        act,
+        lambda store, which, who: judging.remediate(
             store, which, who, evidence=evidence, is_safe=safe, diagnosis=diagnosis
         ),
-        who=by(actor, reason),
-        yes=yes,
-        database_url=database_url,
-        output=output,
     )
 
 
 @app.command()
 @choosing
-def discard(
-    choice: Choice,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def discard(choice: Choice, *, act: Act) -> None:
     """Decide that nothing is to be done about dead letters; restore takes it back."""
-    _act(
-        choice,
-        "Discard",
-        act=judging.discard,
-        who=by(actor, reason),
-        yes=yes,
-        database_url=database_url,
-        output=output,
-    )
+    _judge(choice, "Discard", act, judging.discard)
 
 
 @app.command()
 @choosing
-def restore(
-    choice: Choice,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def restore(choice: Choice, *, act: Act) -> None:
     """Open discarded letters again."""
-    _act(
-        choice,
-        "Restore",
-        act=judging.restore,
-        who=by(actor, reason),
-        yes=yes,
-        database_url=database_url,
-        output=output,
-    )
+    _judge(choice, "Restore", act, judging.restore)
 
 
 @app.command()
 @choosing
+@acting
 def assign(
     choice: Choice,
     *,
     to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="Who looks after them.")] = None,
     nobody: Annotated[bool, typer.Option("--nobody", help="Nobody does any more.")] = False,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
+    act: Act,
 ) -> None:
     """Say who looks after dead letters."""
     if (to is None) != nobody:
         raise typer.BadParameter("give either --to NAME or --nobody")  # noqa: EM101 - typer shows it.
-    _act(
+    _judge(
         choice,
         f"Assign to {to or 'nobody'}:",
-        act=lambda store, which, who: judging.assign(store, which, who, assignee=to),
-        who=by(actor, reason),
-        yes=yes,
-        database_url=database_url,
-        output=output,
+        act,
+        lambda store, which, who: judging.assign(store, which, who, assignee=to),
     )
 
 
@@ -167,29 +115,14 @@ def note(
     output: Output = "table",
 ) -> None:
     """Write something down about dead letters, for whoever looks at them next."""
-    _act(
-        choice,
-        "Note on",
-        act=lambda store, which, who: judging.note(store, which, who, text=text),
-        who=by(actor, None),
-        yes=yes,
-        database_url=database_url,
-        output=output,
-    )
+    # The note is its own reason, so that there is no option for one.
+    act = Act(by=by(actor, None), is_sure=yes, database_url=database_url, output=output)
+    _judge(choice, "Note on", act, lambda store, which, who: judging.note(store, which, who, text=text))
 
 
-def _act(
-    choice: Choice,
-    asked: str,
-    *,
-    act: Act,
-    who: By,
-    yes: bool,
-    database_url: str | None,
-    output: Format,
-) -> None:
+def _judge(choice: Choice, asked: str, act: Act, judgement: Judgement) -> None:
     """Count, ask, act and answer."""
-    with existing(database_url) as rd:
-        selection = agreed(rd.store, choice, asked, is_sure=yes)
-        judged = act(rd.store, selection, who)
-    answer_judged(selection, judged, output)
+    with act.database() as rd:
+        selection = agreed(rd.store, choice, asked, is_sure=act.is_sure)
+        judged = judgement(rd.store, selection, act.by)
+    answer_judged(selection, judged, act.output)

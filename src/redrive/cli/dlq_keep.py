@@ -16,12 +16,13 @@ from typing import Annotated, BinaryIO, Literal
 
 import typer
 
+from redrive.cli.acting import Act, acting
 from redrive.cli.answers import answer_facts, answer_json, console, say
 from redrive.cli.dlq import app
 from redrive.cli.editor import edited
 from redrive.cli.items import STANDARD_INPUT
 from redrive.cli.letter_options import LetterId
-from redrive.cli.options import Actor, Database, Output, Reason, Yes, by, confirm, existing
+from redrive.cli.options import Database, Output, confirm, existing
 from redrive.cli.refusals import FAILED
 from redrive.cli.selections import Choice, choosing
 from redrive.cli.targets import pipeline_named
@@ -35,6 +36,7 @@ Source = Annotated[str, typer.Argument(metavar="FILE", help="The export; - for s
 
 
 @app.command()
+@acting
 def edit(
     letter_id: LetterId,
     *,
@@ -59,27 +61,21 @@ def edit(
     editor: Annotated[
         str, typer.Option("--editor", envvar=["VISUAL", "EDITOR"], metavar="COMMAND", help="Your editor.")
     ] = "vi",
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
+    act: Act,
 ) -> None:
     """Change the value a replay starts with: from a file, by a patch, or in $EDITOR. The original is kept."""
     pipeline = None if types is None else pipeline_named(types)
-    with existing(database_url) as rd:
+    with act.database() as rd:
         given = None if value is None else _read(value, "--input")
         patched = None if patch is None else _read(patch, "--patch")
         if given is None and patched is None:
             view = mending.value_for_edit(rd.store, letter_id, part)
             given = _typed(view, f"{part} of letter {letter_id}", editor, show_values=show_values)
         made = mending.draft(rd.store, letter_id, part=part, value=given, patch=patched, pipeline=pipeline)
-        _show_diff(made, is_people=output == "table")
-        confirm(f"Replay letter {letter_id} with this {part}?", is_sure=yes)
-        done = mending.commit(rd.store, made, by(actor, reason))
-    answer_facts(
-        {"letter": letter_id, "part": part, "edit": done.id, "is_checked": types is not None}, output
-    )
+        _show_diff(made, is_people=act.output == "table")
+        act.confirm(f"Replay letter {letter_id} with this {part}?")
+        done = mending.commit(rd.store, made, act.by)
+    act.answer({"letter": letter_id, "part": part, "edit": done.id, "is_checked": types is not None})
 
 
 @app.command()
@@ -109,25 +105,16 @@ def export(
 
 
 @app.command("import")
-def import_(
-    source: Source,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def import_(source: Source, *, act: Act) -> None:
     """Take in another installation's export: failed jobs and open letters, each once. Wrong lines are refused by number."""
-    with existing(database_url) as rd, _opened(source) as file:
-        confirm(f"Take in the dead letters of {source}?", is_sure=yes)
-        imported = import_letters(rd.store, file, by(actor, reason))
-    if output == "json":
+    with act.database() as rd, _opened(source) as file:
+        act.confirm(f"Take in the dead letters of {source}?")
+        imported = import_letters(rd.store, file, act.by)
+    if act.output == "json":
         answer_json(asdict(imported))
     else:
-        answer_facts(
-            {"made": imported.made, "known": imported.known, "refused": len(imported.refused)}, output
-        )
+        act.answer({"made": imported.made, "known": imported.known, "refused": len(imported.refused)})
         for number, why in imported.refused:
             say(f"line {number}: {why}")
     if imported.refused:

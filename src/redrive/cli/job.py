@@ -11,28 +11,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from redrive.cli.acting import Act, acting
 from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, say, table_of
 from redrive.cli.explain import explain, timeline
 from redrive.cli.job_erase import erase
-from redrive.cli.options import (
-    Actor,
-    Database,
-    FromStart,
-    Limit,
-    OfPipeline,
-    Output,
-    Reason,
-    Targets,
-    Yes,
-    by,
-    confirm,
-    existing,
-)
+from redrive.cli.options import Database, FromStart, Limit, OfPipeline, Output, Targets, existing
 from redrive.cli.targets import pipelines_named
 from redrive.engine.releasing import by_name
 from redrive.ops import inspect
 from redrive.ops.inspect import JobFilter, JobStory
-from redrive.ops.oversight import present_user
 from redrive.ops.retrying import retry_job
 
 app = typer.Typer(help="Look at jobs; cancel, retry and erase them.", no_args_is_help=True)
@@ -91,23 +78,16 @@ def show(job_id: JobId, *, database_url: Database = None, output: Output = "tabl
 
 
 @app.command()
-def cancel(
-    job_id: JobId,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def cancel(job_id: JobId, *, act: Act) -> None:
     """Cancel a job: at once while it is queued; one that runs is told."""
-    with existing(database_url) as rd:
+    with act.database() as rd:
         before = inspect.known_job(rd.store, job_id).facts
         if before.status in {"queued", "processing"}:
-            confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?", is_sure=yes)
-        status = rd.cancel(job_id, reason=reason, actor=actor or present_user())
+            act.confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?")
+        status = rd.cancel(job_id, reason=act.by.reason, actor=act.by.actor)
         facts = inspect.known_job(rd.store, job_id).facts
-    answer_facts({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked}, output)
+    act.answer({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked})
     if status != "cancelled" and not facts.is_cancel_asked:
         say(f"error: job {job_id} has ended as {status}; there is nothing to cancel")
         raise typer.Exit(1)
@@ -115,33 +95,22 @@ def cancel(
 
 app.command()(explain)
 app.command()(timeline)
-
-
 app.command()(erase)
 
 
 @app.command()
-def retry(
-    job_id: JobId,
-    *,
-    from_start: FromStart = False,
-    target: Targets = None,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def retry(job_id: JobId, *, from_start: FromStart = False, target: Targets = None, act: Act) -> None:
     """Send a failed job back to the stage that failed, under the same rules as a replay."""
     code = by_name(pipelines_named(target or []))
-    with existing(database_url) as rd:
+    with act.database() as rd:
         facts = inspect.known_job(rd.store, job_id).facts
         if facts.status == "failed":
             where = "its first stage" if from_start else f"the stage {facts.stage}"
-            confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?", is_sure=yes)
-        job = retry_job(rd.store, job_id, by(actor, reason), from_start=from_start, pipelines=code)
+            act.confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?")
+        job = retry_job(rd.store, job_id, act.by, from_start=from_start, pipelines=code)
         now = job.facts
-    answer_facts({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round}, output)
+    act.answer({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round})
 
 
 def _tell(story: JobStory) -> None:

@@ -18,6 +18,7 @@ from redrive.ops import location
 from redrive.ops.breakers import breakers
 from redrive.ops.oversight import By, present_user
 from redrive.ops.pausing import lanes
+from redrive.store.sqlite import SqliteStore
 
 Format = Literal["table", "json"]
 Database = Annotated[
@@ -56,6 +57,14 @@ def existing(database_url: str | None) -> Generator[Redrive]:
     """Open a database that is there."""
     location.require(database_url)
     with connect(database_url) as rd:
+        yield rd
+
+
+@contextmanager
+def as_it_is(database_url: str | None) -> Generator[Redrive]:
+    """Open a database that is there, even if its schema is older: to be copied, and nothing else."""
+    location.require(database_url)
+    with Redrive(SqliteStore(location.path_of(database_url), older="keep")) as rd:
         yield rd
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import typer
 
-from redrive.cli.answers import answer_facts, answer_rows, say
-from redrive.cli.options import Actor, Database, Output, PipelineName, Reason, by, existing
+from redrive.cli.acting import Act, acting_at_once
+from redrive.cli.answers import answer_rows, say
+from redrive.cli.options import Database, Output, PipelineName, existing
 from redrive.ops import pausing
 from redrive.ops.pausing import PipelineFacts
 
@@ -26,35 +27,23 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
 
 
 @app.command()
-def pause(
-    name: PipelineName,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting_at_once
+def pause(name: PipelineName, *, act: Act) -> None:
     """Claim nothing more of a pipeline; what runs ends its stage."""
-    with existing(database_url) as rd:
-        if not pausing.pause(rd.store, name, by(actor, reason)):
+    with act.database() as rd:
+        if not pausing.pause(rd.store, name, act.by):
             say(f"{name} was paused already")
-    answer_facts({"pipeline": name, "is_paused": True}, output)
+    act.answer({"pipeline": name, "is_paused": True})
 
 
 @app.command()
-def resume(
-    name: PipelineName,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting_at_once
+def resume(name: PipelineName, *, act: Act) -> None:
     """Let a paused pipeline go on."""
-    with existing(database_url) as rd:
-        if not pausing.resume(rd.store, name, by(actor, reason)):
+    with act.database() as rd:
+        if not pausing.resume(rd.store, name, act.by):
             say(f"{name} was not paused")
-    answer_facts({"pipeline": name, "is_paused": False}, output)
+    act.answer({"pipeline": name, "is_paused": False})
 
 
 def _row_of(pipeline: PipelineFacts) -> dict[str, object]:

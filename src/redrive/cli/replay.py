@@ -13,21 +13,9 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from redrive.cli.acting import Act, acting, acting_at_once
 from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, is_interactive, say, table_of
-from redrive.cli.options import (
-    Actor,
-    Database,
-    Format,
-    FromStart,
-    Limit,
-    OfPipeline,
-    Output,
-    Reason,
-    Yes,
-    by,
-    confirm,
-    existing,
-)
+from redrive.cli.options import Actor, Database, Format, FromStart, Limit, OfPipeline, Output, by, existing
 from redrive.cli.rates import canary_of, rate_of
 from redrive.cli.refusals import DONE, FAILED, HELD
 from redrive.cli.selections import Choice, choosing
@@ -46,6 +34,7 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch until it end
 
 @app.command()
 @choosing
+@acting
 def start(
     choice: Choice,
     *,
@@ -57,23 +46,19 @@ def start(
     ] = None,
     from_start: FromStart = False,
     follow: Follow = False,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
+    act: Act,
 ) -> None:
     """Replay the letters that are meant, and no later ones: from the stage that failed, the canaries first."""
     plan = plan_of(canary_of(canary), rate_of(rate), from_start=from_start)
-    with existing(database_url) as rd:
+    with act.database() as rd:
         chosen = choice.means(rd.store)
         found = replay.prospect(rd.store, chosen)
         where = "from the first stage" if from_start else "from the stage that failed"
         if not found.lacking:
-            confirm(f"Replay {found.letters} dead letters of {found.pipeline} {where}?", is_sure=yes)
-        begun = replay.start(rd.store, chosen, by(actor, reason), plan=plan, seen=found)
-        report = _watched(rd.store, begun.id, output) if follow else report_of(rd.store, begun.id)
-    _answer(report, output)
+            act.confirm(f"Replay {found.letters} dead letters of {found.pipeline} {where}?")
+        begun = replay.start(rd.store, chosen, act.by, plan=plan, seen=found)
+        report = _watched(rd.store, begun.id, act.output) if follow else report_of(rd.store, begun.id)
+    _answer(report, act.output)
     if follow:
         raise typer.Exit(_exit_of(report))
 
@@ -121,54 +106,35 @@ def status(
 
 
 @app.command()
-def pause(
-    campaign: CampaignId,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting_at_once
+def pause(campaign: CampaignId, *, act: Act) -> None:
     """Release nothing more until it is resumed; what was released goes on."""
-    with existing(database_url) as rd:
-        replay.pause(rd.store, campaign, by(actor, reason))
+    with act.database() as rd:
+        replay.pause(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
-    _answer(report, output)
+    _answer(report, act.output)
 
 
 @app.command()
-def resume(
-    campaign: CampaignId,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting_at_once
+def resume(campaign: CampaignId, *, act: Act) -> None:
     """Go on with a replay that was paused or stopped itself."""
-    with existing(database_url) as rd:
-        replay.resume(rd.store, campaign, by(actor, reason))
+    with act.database() as rd:
+        replay.resume(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
-    _answer(report, output)
+    _answer(report, act.output)
 
 
 @app.command()
-def cancel(
-    campaign: CampaignId,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def cancel(campaign: CampaignId, *, act: Act) -> None:
     """End a replay: what was not released stays a dead letter, what was goes on to its end."""
-    with existing(database_url) as rd:
+    with act.database() as rd:
         waiting = report_of(rd.store, campaign).waiting
-        confirm(f"Cancel replay {campaign} and leave {waiting} letters where they are?", is_sure=yes)
-        replay.cancel(rd.store, campaign, by(actor, reason))
+        act.confirm(f"Cancel replay {campaign} and leave {waiting} letters where they are?")
+        replay.cancel(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
-    _answer(report, output)
+    _answer(report, act.output)
 
 
 @app.command()

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.answers import answer_facts, answer_rows
+from redrive.cli.acting import Act, acting, acting_at_once
+from redrive.cli.answers import answer_rows
 from redrive.cli.items import decoded
-from redrive.cli.options import Actor, Database, Output, Reason, Target, Yes, by, confirm, existing
+from redrive.cli.options import Database, Output, Target, existing
 from redrive.cli.targets import pipeline_named
 from redrive.client import connect
 from redrive.ops.near import unknown
@@ -29,6 +30,7 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
 
 
 @app.command()
+@acting_at_once
 def add(
     name: Name,
     target: Target,
@@ -37,37 +39,27 @@ def add(
     zone: Annotated[str, typer.Option("--zone", help="In this time zone.")] = "UTC",
     payload: Annotated[str, typer.Option("--payload", help="The payload of every job, as JSON.")] = "null",
     priority: Annotated[int, typer.Option("--priority", help="0 goes first, 9 last.")] = 5,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
+    act: Act,
 ) -> None:
     """Submit a job at every tick, once over all workers; the same name changes it."""
     pipeline = pipeline_named(target)
     value = decoded(payload, "the payload")
-    with connect(database_url) as rd:
+    with connect(act.database_url) as rd:
         rd.schedules.put(name, pipeline, value, cron=cron, zone=zone, priority=priority)
-        rd.store.apply(by(actor, reason).log("schedule", f"schedule {name}"))
+        rd.store.apply(act.by.log("schedule", f"schedule {name}"))
         (made,) = (each for each in rd.schedules.all() if each.name == name)
-    answer_facts({"name": name, "pipeline": made.pipeline, "next_at": made.next_at}, output)
+    act.answer({"name": name, "pipeline": made.pipeline, "next_at": made.next_at})
 
 
 @app.command()
-def drop(
-    name: Name,
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
-) -> None:
+@acting
+def drop(name: Name, *, act: Act) -> None:
     """Submit no more jobs under this name; what was submitted stays."""
-    with existing(database_url) as rd:
+    with act.database() as rd:
         known = [each.name for each in rd.schedules.all()]
         if name not in known:
             raise unknown(name, known, kind="schedule", otherwise="There is no schedule.")
-        confirm(f"Drop the schedule {name}?", is_sure=yes)
+        act.confirm(f"Drop the schedule {name}?")
         rd.schedules.drop(name)
-        rd.store.apply(by(actor, reason).log("drop", f"schedule {name}"))
-    answer_facts({"name": name, "is_dropped": True}, output)
+        rd.store.apply(act.by.log("drop", f"schedule {name}"))
+    act.answer({"name": name, "is_dropped": True})

@@ -6,15 +6,13 @@ Every command that acts on letters takes the same options: `choosing` adds them 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 import typer
 
+from redrive.cli.acting import taking
 from redrive.cli.answers import answer_facts, say
 from redrive.cli.letter_options import (
     InState,
@@ -123,21 +121,8 @@ def _choice_of(
     )
 
 
-def choosing(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes a `choice` first the options that make one, in front of its own."""
-    chosen = inspect.signature(_choice_of, eval_str=True).parameters
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-
-    @wraps(command)
-    def run(**given: object) -> None:
-        typed = {name: given.pop(name) for name in chosen}
-        command(cast("Callable[..., Choice]", _choice_of)(**typed), **given)
-
-    parameters = [*chosen.values(), *own]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    # Where typer looks; without it, it would see the signature of the command itself.
-    vars(run)["__signature__"] = inspect.Signature(parameters)
-    return run
+choosing = taking("choice", _choice_of)
+"""Gives a command that takes a `choice` the options that make one, in front of its own."""
 
 
 def agreed(store: Store, choice: Choice, act: str, *, is_sure: bool) -> Selection:

@@ -13,9 +13,10 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from redrive.cli.answers import answer_facts, answer_json, console, is_interactive, say, text_of
+from redrive.cli.acting import Act, acting, acting_at_once
+from redrive.cli.answers import answer_json, console, is_interactive, say, text_of
 from redrive.cli.items import length_of_time
-from redrive.cli.options import Actor, Database, Output, Reason, Yes, by, confirm, existing
+from redrive.cli.options import Actor, Database, Output, Reason, as_it_is, by
 from redrive.cli.refusals import DONE, FAILED
 from redrive.cli.targets import pipelines_named
 from redrive.client import connect
@@ -59,26 +60,23 @@ def doctor(
     raise typer.Exit(DONE if is_well else FAILED)
 
 
+@acting_at_once
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new file.")],
-    *,
-    reason: Reason = None,
-    actor: Actor = None,
-    database_url: Database = None,
-    output: Output = "table",
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new file.")], *, act: Act
 ) -> None:
     """Copy the database into a new file while workers go on, and check the copy."""
-    with existing(database_url) as rd, Progress(disable=not is_interactive(), transient=True) as progress:
+    with as_it_is(act.database_url) as rd, Progress(disable=not is_interactive(), transient=True) as progress:
         task = progress.add_task("copying", total=None)
         report = take_backup(
             rd.store,
             target,
-            by(actor, reason),
+            act.by,
             on_pages=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    answer_facts(asdict(report), output)
+    act.answer(asdict(report))
 
 
+@acting
 def prune(
     *,
     complete: Age = None,
@@ -87,12 +85,14 @@ def prune(
         str | None,
         typer.Option("--failed", metavar="AGE", help="Failed jobs too, with their dead letters."),
     ] = None,
+    with_untold: Annotated[
+        bool,
+        typer.Option(
+            "--with-untold", help="Also jobs of which a hook or a sink was not told yet; it never will be."
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
-    reason: Reason = None,
-    actor: Actor = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
+    act: Act,
 ) -> None:
     """Delete jobs that ended long ago, a thousand at a time; failed ones only when asked for by name."""
     retention = Retention(
@@ -100,24 +100,29 @@ def prune(
         cancelled=_age("--cancelled", cancelled),
         failed=_age("--failed", failed),
     )
-    with existing(database_url) as rd:
-        counted = pruning.prunable(rd.store, retention)
-        total = sum(counted.values())
+    with act.database() as rd:
+        found = pruning.prunable(rd.store, retention, with_untold=with_untold)
+        if found.untold:
+            say(
+                f"{found.untold:,} more stay: a hook or a sink was not told of them yet; redrive doctor says which"
+            )
+        total = sum(found.jobs.values())
         if dry_run or not total:
-            answer_facts({**counted, "total": total, "is_dry_run": dry_run}, output)
+            act.answer({**found.jobs, "total": total, "untold": found.untold, "is_dry_run": dry_run})
             return
-        told = ", ".join(f"{count:,} {state}" for state, count in counted.items())
-        confirm(f"Delete {told} jobs with all that belongs to them, for good?", is_sure=yes)
+        told = ", ".join(f"{count:,} {state}" for state, count in found.jobs.items())
+        act.confirm(f"Delete {told} jobs with all that belongs to them, for good?")
         with Progress(disable=not is_interactive(), transient=True) as progress:
             task = progress.add_task("pruning", total=total)
             deleted = pruning.prune(
                 rd.store,
                 retention,
-                by(actor, reason),
+                act.by,
+                with_untold=with_untold,
                 on_step=lambda jobs: progress.update(task, advance=jobs),
             )
-    answer_facts({**deleted, "total": sum(deleted.values()), "is_dry_run": False}, output)
-    if output == "table":
+    act.answer({**deleted, "total": sum(deleted.values()), "untold": found.untold, "is_dry_run": False})
+    if act.output == "table":
         say("the room is used again for new jobs; the file itself does not shrink")
 
 

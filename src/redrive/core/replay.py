@@ -29,6 +29,8 @@ HALF: Final = 0.5
 """And whatever the failure, more than this share of what has ended."""
 WINDOW: Final = 4_000
 """So many may be on their way at once when the steps are over; few enough that a wrong fix is noticed soon."""
+REFILL: Final = 1_000
+"""And so many places must be free before more are let go: a few hundred letters cost nearly what a thousand do."""
 BURST_SECONDS: Final = 1.0
 """How much of a rate that was not used may be made up for at once."""
 
@@ -154,7 +156,7 @@ def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, n
             return Wait(f"{counts.replaying} of this step to end")
         bound = next((bound for bound in bounds if bound > counts.released), None)
     room = WINDOW - counts.replaying if bound is None else bound - counts.released
-    if room <= 0:
+    if room <= 0 or (bound is None and plan.rate is None and room < min(REFILL, counts.waiting)):
         return Wait(f"some of the {counts.replaying} on their way to end")
     return _paced(plan, min(room, counts.waiting), next_at, now)
 

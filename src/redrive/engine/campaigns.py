@@ -41,7 +41,9 @@ DRIVE_SECONDS: Final = 30.0
 """How long a worker that says nothing more keeps a campaign to itself."""
 LOOK_SECONDS: Final = 1.0
 BUSY_SECONDS: Final = 0.02
-"""Between two looks: at most, and at first after something was released; each one that finds nothing is twice as far off."""
+WAIT_SECONDS: Final = 0.25
+"""Between two looks: without a campaign; at first after something was released; and at most while something is on its way. Each
+look that finds nothing is twice as far off."""
 STAMP_WINDOW: Final = 5_000
 """Letters that are looked at in one step of stamping."""
 RELEASE_MAX: Final = 1_000
@@ -131,7 +133,7 @@ class Campaigns:
         *,
         name: Callable[[], str],
         ask_store: Elsewhere,
-        on_release: Callable[[], None] | None = None,
+        on_news: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._pipelines: Mapping[str, Pipeline] = by_name(pipelines)
@@ -139,8 +141,8 @@ class Campaigns:
         self._name = name
         self._ask_store = ask_store
         self._patience = BUSY_SECONDS
-        self._on_release = on_release
-        self._has_released = False
+        self._on_news = on_news
+        self._is_news = False
 
     async def run(self) -> None:
         """Drive what there is to drive, until cancelled."""
@@ -152,9 +154,9 @@ class Campaigns:
                 logger.warning("campaigns wait: %s", error)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one look, the next one must come.
                 logger.warning("campaigns wait: %s", redact(repr(error)))
-            if self._has_released and self._on_release is not None:
-                self._has_released = False
-                self._on_release()
+            if self._is_news and self._on_news is not None:
+                self._is_news = False
+                self._on_news()
             await self._clock.asleep(wait)
 
     def drive(self) -> float:
@@ -196,7 +198,7 @@ class Campaigns:
         which = campaign.selection.stamp_row(is_evidence_optional=options.is_evidence_optional)
         self._store.apply(
             Step("stamped", (end, campaign.id, self._name(), campaign.stamped_to), rows=1),
-            Step("stamp_letters", (campaign.id, campaign.stamped_to, end, *which)),
+            *stamp_steps(campaign.id, campaign.stamped_to, end, which),
         )
         return 0.0
 
@@ -211,10 +213,11 @@ class Campaigns:
                 logger.warning("campaign %s stopped itself: %s", campaign.id, why)
             case Finish():
                 self._store.apply(Step("finish_campaign", (now, *fence), rows=1))
+                self._is_news = True
             case Wait(why, until):
                 if why != campaign.why:
                     self._store.apply(Step("turn_campaign", (campaign.next_at, why, *fence), rows=1))
-                self._patience = min(2 * self._patience, LOOK_SECONDS)
+                self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience if until is None else min(max(until - now, 0.0), LOOK_SECONDS)
             case Release():
                 self._patience = BUSY_SECONDS
@@ -247,7 +250,13 @@ class Campaigns:
         )
         next_at = _next_at(turn, campaign, len(able), now)
         fence = Step("turn_campaign", (next_at, None, campaign.id, self._name()), rows=1)
-        self._has_released |= self._store.apply(fence, *skips, *released) is not None
+        self._is_news |= self._store.apply(fence, *skips, *released) is not None
+
+
+def stamp_steps(campaign: int, start: int, end: int, which: Row) -> list[Step]:
+    """Return the steps that mark the letters after `start` up to `end` which a campaign is about, and count them."""
+    window = (campaign, start, end)
+    return [Step("stamp_letters", (*window, *which)), Step("count_stamped", window)]
 
 
 def unstamp(store: Store, campaign: int, now: float) -> bool:
@@ -269,4 +278,14 @@ def _next_at(turn: Release, campaign: Campaign, released: int, now: float) -> fl
     return now if rate is None else turn.next_at - (turn.letters - released) / rate
 
 
-__all__ = ["Campaign", "Campaigns", "Options", "Turn", "campaign_of", "counts_of", "skip_steps", "unstamp"]
+__all__ = [
+    "Campaign",
+    "Campaigns",
+    "Options",
+    "Turn",
+    "campaign_of",
+    "counts_of",
+    "skip_steps",
+    "stamp_steps",
+    "unstamp",
+]

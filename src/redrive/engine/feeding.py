@@ -162,8 +162,9 @@ class Driver:
 
     async def _abort(self, sentence: str) -> None:
         """Cancel what has not started; what runs ends its stage first, and what is done stays done."""
+        cancel, first = self._book.cancel_items, 0
         while (report := await self._look()).open:
-            await self._ask(lambda: self._book.cancel_items(self._run, self._clock.wall(), BATCH))
+            first = await self._ask(functools.partial(cancel, self._run, self._clock.wall(), BATCH, first))
             if report.open == (await self._look()).open:
                 await self._nap()
         await self._end(RunStatus.ABORTED, sentence)

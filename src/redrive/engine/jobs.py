@@ -191,7 +191,7 @@ def facts_of(row: Row) -> JobFacts:
 def _attempt_of(row: Row) -> dict[str, object]:
     names = (
         "dispatch stage round attempt outcome burned code message http_status reason sentence notes worker started_at "
-        "ended_at config"
+        "ended_at config error_class"
     )
     told: dict[str, object] = dict(zip(names.split(), row, strict=True))
     told["burned"] = bool(told["burned"])

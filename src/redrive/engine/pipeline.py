@@ -50,7 +50,7 @@ class Event:
     category: str | None = None
     """Of a retry or a hold None where only the failure itself could tell: an own code that leaves its category open."""
     error_class: str = ""
-    """Class of the exception, with its module; of a dead letter only, because attempts do not keep it."""
+    """Class of the exception, with its module; empty when nothing was raised."""
     stack: str = ""
     """Of a dead letter only."""
 

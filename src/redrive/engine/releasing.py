@@ -120,6 +120,7 @@ def release_steps(
     letters = msgspec.json.encode([each.letter for each in candidates]).decode()
     jobs = msgspec.json.encode([each.job for each in candidates]).decode()
     steps = [
+        Step("count_taken", (letters, campaign)),
         Step("take_letters", (letters, campaign, batch.last_edit), rows=len(candidates)),
         Step("replay_jobs", (jobs, now, first_lane), rows=len(candidates)),
     ]

@@ -6,7 +6,7 @@ A pipeline nobody has said anything about is under the strictest rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import cast
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline import Pipeline
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Row, Step, Store
 
 
 class OwnHint(Struct, frozen=True):
@@ -35,12 +35,18 @@ class _Kept(Struct, frozen=True):
     stages: tuple[str, ...] = ()
 
 
-def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
-    """Write down the rules of pipelines, the hints of their codes and their stages, where they are not what is written already."""
+def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
+    """Write down the rules of pipelines, the hints of their codes and their stages, where they are not what is written already.
+
+    Which stages there are is said by workers, who serve them; by others only until one did.
+    """
     steps: list[Step] = []
     for pipeline in pipelines:
-        said = _Kept(_hints_in(pipeline.codes), tuple(stage.name for stage in pipeline.stages))
-        if (rules_of(store, pipeline.name), _kept_of(store, pipeline.name)) != (pipeline.replay, said):
+        rows = store.query("rules", pipeline.name)
+        kept = _kept_in(rows)
+        stages = tuple(stage.name for stage in pipeline.stages)
+        said = _Kept(_hints_in(pipeline.codes), stages if is_served else kept.stages or stages)
+        if (_rules_in(rows), kept) != (pipeline.replay, said):
             encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(said)})
             steps.append(Step("put_rules", (pipeline.name, encoded)))
     if steps:
@@ -49,22 +55,24 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
 
 def rules_of(store: Store, pipeline: str) -> ReplayRules:
     """Return the rules of a pipeline, as its code said when it was last used."""
-    rows = store.query("rules", pipeline)
-    return msgspec.json.decode(cast("bytes", rows[0][0]), type=ReplayRules) if rows else ReplayRules()
+    return _rules_in(store.query("rules", pipeline))
 
 
 def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
     """Return what a pipeline's code says about its own codes, in order of precedence."""
-    return _kept_of(store, pipeline).hints
+    return _kept_in(store.query("rules", pipeline)).hints
 
 
 def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
-    """Return the stages of a pipeline, as its code had them when it was last used; none when nobody has used it here."""
-    return _kept_of(store, pipeline).stages
+    """Return the stages of a pipeline, as the code of the last worker that was started has them; none when nobody has used it."""
+    return _kept_in(store.query("rules", pipeline)).stages
 
 
-def _kept_of(store: Store, pipeline: str) -> _Kept:
-    rows = store.query("rules", pipeline)
+def _rules_in(rows: Sequence[Row]) -> ReplayRules:
+    return msgspec.json.decode(cast("bytes", rows[0][0]), type=ReplayRules) if rows else ReplayRules()
+
+
+def _kept_in(rows: Sequence[Row]) -> _Kept:
     return msgspec.json.decode(cast("bytes", rows[0][0]), type=_Kept) if rows else _Kept()
 
 

@@ -115,9 +115,14 @@ class RunBook:
         """Keep the queued items of a run from being claimed until it is resumed."""
         self._store.apply(Step("pause_run", (run,)))
 
-    def cancel_items(self, run: RunId, now: float, limit: int) -> None:
-        """Cancel queued items of a run, so many at a time; those in a stage are told, and go no further."""
-        self._store.apply(Step("cancel_run", (now, run, limit)), Step("ask_to_cancel_run", (run,)))
+    def cancel_items(self, run: RunId, now: float, limit: int, first: int = 0) -> int:
+        """Cancel queued items of a run from an ordinal on, so many at a time; those in a stage are told, and go no further.
+
+        Return the ordinal to go on from. What lies before it needs no second look: an item that was told is never queued again.
+        """
+        steps = (Step("cancel_run", (now, run, limit, first)), Step("ask_to_cancel_run", (run,)))
+        gone = cast("list[list[Row]]", self._store.apply(*steps))[0]
+        return max((cast("int", row[0]) + 1 for row in gone), default=first)
 
     def fed(self, run: RunId) -> None:
         """Write down that the source has given its last item."""

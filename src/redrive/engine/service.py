@@ -98,7 +98,7 @@ async def serve(
             clock,
             name=lambda: worker.name,
             ask_store=means.ask_store,
-            on_release=worker.look,
+            on_news=worker.look,
         )
         side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, campaigns)]
         stack.push_async_callback(_end, side)

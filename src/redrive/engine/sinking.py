@@ -25,7 +25,7 @@ HISTORY_MAX: Final = 20
 def event_of(store: Store, lane: Lane, notice: Row) -> Event:
     """Return the event that a notice is about; `notice` is a row of `notices_for` whose attempt is still there."""
     _, job, _, attempt, outcome, code, message, reason, sentence, ended_at, round_, run_at, *more = notice
-    http_status, notes, key, _ = more
+    http_status, notes, key, error_class, _ = more
     is_dead = outcome == "dead"
     found = store.query("sunk_letter", job, round_) if is_dead else []
     letter = _told(found[0]) if found else {"category": category_of(lane, str(code))}
@@ -46,7 +46,7 @@ def event_of(store: Store, lane: Lane, notice: Row) -> Event:
         notes=_notes_of(notes),
         key=None if key is None else str(key),
         category=cast("str | None", letter["category"]),
-        error_class=_text(letter.get("error_class")),
+        error_class=_text(letter.get("error_class", error_class)),
         stack=_text(letter.get("stack")),
     )
 
@@ -62,7 +62,7 @@ def category_of(lane: Lane, code: str) -> str | None:
 
 def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink) -> SunkLetter:
     """Return the letter that a notice is about, with the values that the sink asks for; `notice` is as for `event_of`."""
-    _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, *_ = notice
+    _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, *_, error_class, _ = notice
     found = store.query("sunk_letter", job, round_)
     attempts = store.query("sunk_attempts", job, dispatch, HISTORY_MAX)
     ids = {
@@ -78,6 +78,7 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink
         "code": _text(code),
         "message": _text(message),
         "reason": _text(reason),
+        "error_class": _text(error_class),
         "first_failure_at": instant_of(ended_at),
         "last_failure_at": instant_of(ended_at),
     }
@@ -95,7 +96,6 @@ _BLANK: Final[dict[str, object]] = {
     "letter_id": None,
     "category": "",
     "is_retryable": False,
-    "error_class": "",
     "stack": "",
     "fingerprint": "",
     "context": {},

@@ -16,7 +16,7 @@ from typing import Final, cast
 from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.engine.jobs import JobFacts
-from redrive.ops.advice import next_steps
+from redrive.ops.advice import Hints, next_steps
 from redrive.ops.findings import age
 from redrive.ops.inspect import JobStory, Operation, known_job, story_of
 from redrive.store.protocol import Store
@@ -109,12 +109,15 @@ def explain(store: Store, job_id: int) -> Explanation:
     categories = {letter.code: letter.category for letter in story.letters}
     told = [_explained(attempt, story, categories, stages) for attempt in story.attempts]
     live = next((letter for letter in reversed(story.letters) if letter.is_live), None)
-    steps = next_steps(story.facts, live)
+    hint = None
+    if live is not None:
+        hint = Hints(store).about(story.facts.pipeline, story.facts.stage, live.code, live.category)
+    steps = next_steps(story.facts, live, hint)
     sentences = [_first_sentence(story.facts)]
     for one in told:
         parts = (one.happened, one.matched, one.decided, one.otherwise)
         sentences.append(" ".join(part for part in parts if part is not None))
-    sentences += [*_rounds(story), *steps]
+    sentences += [*_rounds(story), *_acts(story), *steps]
     return Explanation(
         job=job_id,
         status=story.facts.status,
@@ -135,10 +138,14 @@ def timeline(store: Store, job_id: int) -> list[Moment]:
     return sorted(moments, key=lambda moment: moment.at)
 
 
+def _act_of(done: Operation, job_id: int) -> str:
+    return done.verb if done.subject == f"job {job_id}" else f"{done.verb} ({done.subject})"
+
+
 def _moment_by(done: Operation, job_id: int) -> Moment:
     return Moment(
         at=done.at,
-        what=done.verb if done.subject == f"job {job_id}" else f"{done.verb} ({done.subject})",
+        what=_act_of(done, job_id),
         stage=None,
         attempt=None,
         code=None,
@@ -275,6 +282,15 @@ def _rounds(story: JobStory) -> list[str]:
         for letter in story.letters
         if letter.verdict is not None
     ]
+
+
+def _acts(story: JobStory) -> list[str]:
+    """Say what people did about the job and its letters."""
+    said: list[str] = []
+    for done in story.operations:
+        because = "." if done.reason is None else f", because: {_sentence(done.reason)}"
+        said.append(f"Done by {done.actor}: {_act_of(done, story.facts.id)}{because}")
+    return said
 
 
 def _stages_of(store: Store, pipeline: str) -> list[str]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dead letters as JSON lines, for other installations and other programs: one line per letter, with its job's story.
 
-Redacted once more on the way out. The values of jobs leave only where the code of their pipeline allows it, and only when they are
-asked for. Reading is in small steps, so that a million letters need no more memory than a hundred.
+Redacted once more on the way out. The values of jobs, and with them those of edits, leave only where the code of their pipeline
+allows it, and only when they are asked for. Reading is in small steps, so that a million letters need no more memory than a
+hundred.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from redrive.engine.replay_rules import rules_of
 from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.inspect import instant, operation_of
+from redrive.ops.mending import Part
 from redrive.ops.selecting import Selection, freeze, frozen_steps
 from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import Row, Store
@@ -75,11 +77,25 @@ class ExportedJob(Struct, frozen=True, kw_only=True):
     owner: str | None = None
 
 
+class ExportedEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value that somebody has changed, with both values."""
+
+    part: Part
+    after: msgspec.Raw
+    at: datetime
+    actor: str
+    before: msgspec.Raw = _NOTHING
+    """Not there when the job came without values, and this was the first."""
+
+
 class ExportedValues(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The values of a job, where they may leave; one that is empty is not there."""
 
     payload: msgspec.Raw = _NOTHING
     input: msgspec.Raw = _NOTHING
+    """Of the stage that failed; not there while that is the payload."""
+    edits: list[ExportedEdit] = []
+    """What a replay starts with instead, oldest first: the last one of the part it starts with counts."""
 
 
 class ExportedLine(Struct, frozen=True, kw_only=True):
@@ -135,7 +151,7 @@ def _line_of(store: Store, origin: str, row: Row, *, with_values: bool) -> Expor
     safe = cast("dict[str, object]", redact_mapping({**facts, "key": None, "owner": None}))
     times = {name: fact for name, fact in facts.items() if name.endswith("_at")}
     safe |= {**times, "key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
-    values = _values_of(store, letter) if with_values and facts["erased_at"] is None else None
+    values = _values_of(store, job, letter) if with_values and facts["erased_at"] is None else None
     return ExportedLine(
         redrive_export=FORMAT,
         origin=origin,
@@ -152,10 +168,22 @@ def unchanged(text: object) -> str | None:
     return text if isinstance(text, str) and redact(text) == text else None
 
 
-def _values_of(store: Store, letter: int) -> ExportedValues:
-    found = {part: store.query("letter_values", letter, part)[0][6] for part in ("payload", "input")}
-    raw = {part: msgspec.Raw(cast("bytes", each)) for part, each in found.items() if each is not None}
-    return ExportedValues(**raw)
+def _values_of(store: Store, job: int, letter: int) -> ExportedValues:
+    ((payload, given),) = store.query("exported_values", job)
+    edits = [_edit_of(row) for row in store.query("exported_edits", job, letter)]
+    return ExportedValues(payload=_raw(payload), input=_raw(given), edits=edits)
+
+
+def _edit_of(row: Row) -> ExportedEdit:
+    part, before, after, at, actor = row
+    who = redact(str(actor))
+    return ExportedEdit(
+        part=cast("Part", part), before=_raw(before), after=_raw(after), at=instant(at), actor=who
+    )
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return _NOTHING if value is None else msgspec.Raw(cast("bytes", value))
 
 
 def _plain(told: Sequence[object]) -> object:

@@ -22,7 +22,7 @@ from redrive.engine.letters import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.engine.runtime import CURRENT
 from redrive.engine.stages import check_name
 from redrive.errors import ConfigurationError, StoreRefusedError
-from redrive.ops.exporting import FORMAT, ExportedLine, installation_of, unchanged
+from redrive.ops.exporting import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
 from redrive.ops.oversight import By
 from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import INLINE_MAX, Step, Store
@@ -34,6 +34,7 @@ LINE_MAX: Final = 64 * 1024 * 1024
 CONTEXT_MAX: Final = 65_536
 AHEAD_MAX: Final = 86_400.0
 """Seconds by which instants may lie in the future: clocks differ, but not by days."""
+ACTOR_MAX: Final = 200
 ID_END: Final = 1 << 62
 _FINGERPRINT: Final = re.compile(r"v\d{1,3}:[0-9a-f]{8,128}")
 _ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
@@ -160,6 +161,7 @@ def _rules(read: ExportedLine) -> dict[str, bool]:
         "letter.last_failure_at": _is_past(letter.last_failure_at),
         "job.created_at": _is_past(job.created_at),
         "values": read.values is None or (_is_json(read.values.payload) and _is_json(read.values.input)),
+        "values.edits": read.values is None or all(map(_is_edit, read.values.edits)),
         "job.priority": 0 <= job.priority <= 9,
         "job.position": 0 <= job.position < 10_000,
     }
@@ -175,9 +177,8 @@ def _steps_of(line: ExportedLine) -> list[Step]:
     letter, job, values = line.letter, line.job, line.values
     payload = None if values is None else _value(values.payload)
     given = None if values is None else _value(values.input)
-    if given == payload:
-        given = None
-    clean = _Clean({**_literals(payload), **_literals(given)})
+    edits = [] if values is None else [_edit_row(each) for each in values.edits]
+    clean = _Clean({**_literals(payload), **_literals(given), **_edited_literals(edits)})
     mark = (line.origin, letter.id)
     now = CURRENT.get().clock.wall()
     message = clean.text(letter.message, MESSAGE_MAX)
@@ -208,7 +209,7 @@ def _steps_of(line: ExportedLine) -> list[Step]:
         Step("import_letter", (*mark, *told, first_at, failed_at), rows=1),
         Step("import_stack", (clean.text(letter.stack, STACK_MAX),), rows=1),
     ]
-    return steps
+    return [*steps, *(Step("import_edit", (*mark, *row), rows=1) for row in edits)]
 
 
 class _Clean:
@@ -237,6 +238,16 @@ def _is_json(raw: msgspec.Raw) -> bool:
     return True
 
 
+def _is_edit(edit: ExportedEdit) -> bool:
+    return bool(bytes(edit.after)) and _is_json(edit.after) and _is_json(edit.before) and _is_past(edit.at)
+
+
+def _edit_row(edit: ExportedEdit) -> tuple[str, bytes | None, bytes | None, float, str]:
+    """Return an edit as it is stored, and who made it: cut, and redacted again."""
+    actor = redact(storable(edit.actor))[:ACTOR_MAX]
+    return edit.part, _value(edit.before), _value(edit.after), edit.at.timestamp(), actor
+
+
 def _names(line: ExportedLine) -> tuple[str | None, str | None]:
     key, owner = (unchanged(storable(each)) if each else None for each in (line.job.key, line.job.owner))
     return key, owner
@@ -248,6 +259,13 @@ def _inline(value: bytes | None) -> bytes | None:
 
 def _literals(value: bytes | None) -> dict[str, str]:
     return {} if value is None else literals_in(value)
+
+
+def _edited_literals(rows: Iterable[tuple[str, bytes | None, bytes | None, float, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for _, before, after, _, _ in rows:
+        found |= {**_literals(before), **_literals(after)}
+    return found
 
 
 def _context(line: ExportedLine, clean: _Clean) -> bytes:

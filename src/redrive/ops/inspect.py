@@ -23,6 +23,7 @@ NEAR: Final = 5
 LAST_ID: Final = 2**62
 PAST: Final = frozenset({"resolved", "returned"})
 """States of dead letters whose replay has ended."""
+_LISTINGS: Final = {"queued": "list_queued", "complete": "list_ended", "cancelled": "list_ended"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,11 @@ class LetterLike(Protocol):
         """When it came."""
         ...
 
+    @property
+    def campaign(self) -> int | None:
+        """The replay that took it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStory:
@@ -147,16 +153,28 @@ class JobStory:
     letters: Sequence[DeadLetter]
     """One for each round that failed, oldest first."""
     operations: Sequence[Operation]
-    """What people did about the job, its letters and their groups, oldest first."""
+    """What people did about the job and its letters, also by filter and in a replay of many, oldest first."""
 
 
 def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limit: int = 50) -> list[JobLine]:
-    """Return jobs, newest first; the id of the last one is the `before` of the next page."""
+    """Return jobs, newest first; the id of the last one is the `before` of the next page.
+
+    At most so many jobs are looked at: those in the state that is asked for, while that is queued, processing or failed; else those
+    of the run that is asked for. Without either, jobs are walked from the newest on until the page is full: soon when most fit, and
+    over all of them when few do; for complete and cancelled ones at least not beyond the last there is.
+    """
     end = LAST_ID if before is None else before
-    rows = store.query(
-        "list_jobs", end, which.status, which.pipeline, which.stage, which.run, which.owner, limit
-    )
-    return [_line_of(row) for row in rows]
+    rest = (which.status, which.pipeline, which.stage, which.run, which.owner, limit)
+    return [_line_of(row) for row in store.query(_listing(which), end, *rest)]
+
+
+def _listing(which: JobFilter) -> str:
+    """Return the statement whose index suits the filter best."""
+    if which.status in {"processing", "failed"}:
+        return f"list_{which.status}"
+    if which.run is not None:
+        return "list_of_run"
+    return _LISTINGS.get(which.status or "", "list_jobs")
 
 
 def story_of(store: Store, job_id: int) -> JobStory:
@@ -172,17 +190,19 @@ def story_of(store: Store, job_id: int) -> JobStory:
 
 
 def operations_about(store: Store, job_id: int, letters: Sequence[LetterLike]) -> list[Operation]:
-    """Return what people did about a job, its letters, and, since each of these failed, about their groups; oldest first."""
-    subjects = [f"job {job_id}", *(f"letter {letter.id}" for letter in letters)]
-    done = [operation_of(row) for subject in subjects for row in store.query("operations_on", subject)]
-    since: dict[str, datetime] = {}
+    """Return what people did about a job and its letters, oldest first: by name, by group or filter, and by a replay of many.
+
+    An act on many letters is there if, and only if, it changed one of these: the log knows which.
+    """
+    rows = store.query("operations_on", f"job {job_id}")
     for letter in letters:
-        at = letter.last_failure_at
-        since[letter.fingerprint] = min(at, since.get(letter.fingerprint, at))
-    for group, at in since.items():
-        of_group = map(operation_of, store.query("operations_on", f"group {group}"))
-        done += [operation for operation in of_group if operation.at >= at]
-    return sorted(done, key=lambda operation: operation.id)
+        rows += store.query("operations_on", f"letter {letter.id}")
+        failed_at = letter.last_failure_at.timestamp()
+        rows += store.query("acts_with_letter", letter.id, letter.fingerprint, failed_at)
+        if letter.campaign is not None:
+            rows += store.query("start_of_campaign", letter.campaign)
+    done = {operation.id: operation for operation in map(operation_of, rows)}
+    return [done[each] for each in sorted(done)]
 
 
 def known_job(store: Store, job_id: int) -> Job:

@@ -233,7 +233,8 @@ def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence
                 for state, ids in by_state.items()
             ]
         change = {"before": before, "after": act.after}
-        steps.append(by.log_letters(act.verb, selection.subject, letters=len(able), change=change))
+        ids = () if selection.which.ids == (able[0].id,) else [letter.id for letter in able]
+        steps.append(by.log_letters(act.verb, selection.subject, letters=len(able), change=change, ids=ids))
         # What follows in the same transaction finds all of them where this act has put them.
         target = cast("str | None", act.after.get("state"))
         if target is not None:

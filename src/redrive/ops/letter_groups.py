@@ -15,11 +15,12 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
+from redrive.core.diagnosis import suggested_diagnosis
 from redrive.core.fingerprint import VERSION
 from redrive.engine.runtime import CURRENT
 from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
+from redrive.ops.advice import Hints
 from redrive.ops.inspect import instant
 from redrive.ops.letter_pages import Pair, lines_of, pairs_of
 from redrive.store.protocol import Store
@@ -187,6 +188,7 @@ def _told(
         cause: max(heads.get(lane.id, (0.0, 0)) for lane in lanes)[1] for cause, lanes in causes.items()
     }
     messages = {line.id: line.message for line in lines_of(store, list(samples.values()))}
+    hints = Hints(store)
     return [
         LetterGroup(
             fingerprint=cause,
@@ -204,7 +206,7 @@ def _told(
             sample=samples[cause],
             message=messages.get(samples[cause], ""),
             diagnosis=suggested_diagnosis(lanes[0].category, lanes[0].code),
-            hint=remediation_hint(lanes[0].code, lanes[0].category),
+            hint=hints.about(lanes[0].pipeline, lanes[0].stage, lanes[0].code, lanes[0].category),
         )
         for cause, lanes in causes.items()
     ]

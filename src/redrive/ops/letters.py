@@ -13,9 +13,10 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
+from redrive.core.diagnosis import suggested_diagnosis
 from redrive.engine.jobs import Job, JobFacts
 from redrive.errors import JobNotFoundError, LetterNotFoundError
+from redrive.ops.advice import Hints
 from redrive.ops.inspect import LAST_ID, NEAR, Operation, instant, operations_about
 from redrive.ops.letter_groups import LetterGroup, Trend, groups, resolve_group
 from redrive.ops.letter_pages import NAMES, LetterLine, Page, line_facts, list_letters
@@ -93,7 +94,7 @@ class LetterStory:
     attempts: Sequence[dict[str, object]]
     edits: Sequence[Edit]
     operations: Sequence[Operation]
-    """What people did about the letter, its group and its job, oldest first."""
+    """What people did about the letter and its job, also by group or filter and in a replay of many, oldest first."""
 
 
 def known_letter(store: Store, letter_id: int) -> LetterFacts:
@@ -115,7 +116,7 @@ def letter_story(store: Store, letter_id: int) -> LetterStory:
         letter=letter,
         stack=stack_of(letter.stack),
         suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
-        hint=remediation_hint(letter.code, letter.category),
+        hint=Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category),
         facts=_job_facts(job),
         attempts=job.attempts(),
         edits=[_edit_of(row) for row in store.query("edits_of_letter", letter.id)],

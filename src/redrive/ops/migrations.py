@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a database lacks to be of the present version, as SQL one can read first, and bringing it there.
 
-Which versions there are is the store's matter; it brings a database up to date when it opens it. A newer one is refused.
+Which versions there are is the store's matter. Opening a database makes the schema of an empty one and refuses any other version
+than its own: only `migrate` brings an older one up to date, and nothing does with a newer one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def schema_state(path: Path) -> SchemaState:
 def migrate(path: Path, by: By) -> SchemaState:
     """Bring a database up to date, or make it; return how far it was before."""
     before = schema_state(path)
-    store = SqliteStore(path)
+    store = SqliteStore(path, older="migrate")
     try:
         if before.sql:
             store.apply(by.log("migrate", f"schema {before.found} -> {before.known}"))

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 
@@ -36,12 +37,35 @@ class By:
         )
 
     def log_letters(
-        self, verb: str, subject: str, *, letters: int, change: Mapping[str, object] | None = None
+        self,
+        verb: str,
+        subject: str,
+        *,
+        letters: int,
+        change: Mapping[str, object] | None = None,
+        ids: Iterable[int] = (),
     ) -> Step:
-        """Return the step that writes down an act on dead letters: how many, and what was before and after; redacted."""
-        told = None if change is None else msgspec.json.encode(redact_mapping(change)).decode()
+        """Return the step that writes down an act on dead letters: how many, and what was before and after; redacted.
+
+        `ids`, in rising order, are those of letters that the subject does not name: by them each letter's story has this act.
+        """
+        # Ids are added after the redactor, which might take long numbers for something they are not.
+        told = {} if change is None else cast("dict[str, object]", redact_mapping(change))
+        told |= {"letters": rows} if (rows := unbroken(ids)) else {}
+        kept = msgspec.json.encode(told).decode() if told else None
         who = (CURRENT.get().clock.wall(), storable(self.actor), verb, redact(storable(subject)))
-        return Step("log_letters", (*who, safe_text(self.reason), letters, told))
+        return Step("log_letters", (*who, safe_text(self.reason), letters, kept))
+
+
+def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Return rising ids as the first and the last of each unbroken row of them."""
+    rows: list[tuple[int, int]] = []
+    for each in ids:
+        if rows and each == rows[-1][1] + 1:
+            rows[-1] = (rows[-1][0], each)
+        else:
+            rows.append((each, each))
+    return rows
 
 
 def safe_text(text: str | None) -> str | None:

@@ -2,13 +2,14 @@
 """Pruning: jobs that ended long enough ago go, with their attempts, values and letters, a thousand per transaction.
 
 Everything is kept unless a state is named with its age. Failed jobs, and so dead letters, go only when that is asked for by name.
-What was pruned stays counted, by state and in its run.
+So do jobs that a hook or a sink still has to be told about: without them there would be nothing left to tell. What was pruned stays
+counted, by state and in its run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
@@ -25,7 +26,7 @@ STEP: Final = 1_000
 """Jobs per transaction."""
 WINDOW: Final = 5_000
 """Jobs looked at per read."""
-_PARTS: Final = ("prune_values", "prune_edits", "prune_notices", "prune_letters", "prune_attempts")
+_PARTS: Final = ("prune_values", "prune_edits", "prune_letters", "prune_attempts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,32 +52,57 @@ class Retention:
         )
 
 
-def prunable(store: Store, retention: Retention) -> dict[str, int]:
-    """Count what `prune` would delete now, by state; changes nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prunable:
+    """What pruning would do now."""
+
+    jobs: Mapping[str, int]
+    """How many jobs would go, by state."""
+    untold: int
+    """How many more have ended as long ago, and stay because a hook or a sink was not told of them yet."""
+
+
+def prunable(store: Store, retention: Retention, *, with_untold: bool = False) -> Prunable:
+    """Count what `prune` would delete now; changes nothing."""
     cutoffs = _checked(retention)
     counted: Counter[str] = Counter(dict.fromkeys(cutoffs, 0))
+    untold = 0
     for window in _windows(store, cutoffs):
-        counted.update({state: len(ids) for state, ids in window.items()})
-    return dict(counted)
+        for state, jobs in window.items():
+            kept = 0 if with_untold else sum(is_untold for _, is_untold in jobs)
+            counted[state] += len(jobs) - kept
+            untold += kept
+    return Prunable(jobs=dict(counted), untold=untold)
 
 
 def prune(
-    store: Store, retention: Retention, by: By, *, on_step: Callable[[int], None] | None = None
+    store: Store,
+    retention: Retention,
+    by: By,
+    *,
+    with_untold: bool = False,
+    on_step: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
     """Delete what has ended long enough ago; return how many jobs of each state that were.
 
-    Each step is a transaction of its own and looks again at what it deletes: stopping in the middle leaves whole jobs behind, and
-    a job that somebody brought back meanwhile stays. `on_step` is told how many jobs each step deleted.
+    Jobs that a hook or a sink was not told of yet stay; with `with_untold` they go too, and nobody will be told. Each step is a
+    transaction of its own and looks again at what it deletes: stopping in the middle leaves whole jobs behind, and a job that
+    somebody brought back meanwhile stays. `on_step` is told how many jobs each step deleted.
     """
     cutoffs = _checked(retention)
     deleted: Counter[str] = Counter(dict.fromkeys(cutoffs, 0))
-    log: tuple[Step, ...] = (by.log("prune", f"jobs {retention}"),)
+    parts = (*_PARTS, "prune_notices") if with_untold else _PARTS
+    log: tuple[Step, ...] = (
+        by.log("prune", f"jobs {retention}{' with untold ones' if with_untold else ''}"),
+    )
     for window in _windows(store, cutoffs):
-        for state, ids in window.items():
+        for state, jobs in window.items():
+            # One without a notice gets none before it has run, and so ended, anew: then it is too young to go.
+            ids = [job for job, is_untold in jobs if with_untold or not is_untold]
             for start in range(0, len(ids), STEP):
                 which = (msgspec.json.encode(ids[start : start + STEP]).decode(), state, cutoffs[state])
-                steps = (*(Step(part, which) for part in _PARTS), Step("prune_jobs", which))
-                gone = cast("list[list[object]]", store.apply(*steps, *log))[len(_PARTS)]
+                steps = (*(Step(part, which) for part in parts), Step("prune_jobs", which))
+                gone = cast("list[list[object]]", store.apply(*steps, *log))[len(parts)]
                 deleted[state] += len(gone)
                 log = ()
                 if on_step is not None:
@@ -96,18 +122,18 @@ def _checked(retention: Retention) -> dict[str, float]:
     return cutoffs
 
 
-def _windows(store: Store, cutoffs: dict[str, float]) -> Iterator[dict[str, list[int]]]:
-    """Walk over all jobs by id, some thousands per read, and yield those that may go, by state."""
+def _windows(store: Store, cutoffs: dict[str, float]) -> Iterator[dict[str, list[tuple[int, bool]]]]:
+    """Walk over all jobs by id, some thousands per read, and yield those that are old enough, by state: id, and if it is untold."""
     newest = max(cutoffs.values())
     last = 0
     while rows := store.query("prune_window", last, WINDOW):
-        found: dict[str, list[int]] = {}
-        for job, status, finished_at, _ in rows:
+        found: dict[str, list[tuple[int, bool]]] = {}
+        for job, status, finished_at, _, is_untold in rows:
             cutoff = cutoffs.get(str(status))
             if cutoff is not None and cast("float", finished_at) < cutoff:
-                found.setdefault(str(status), []).append(cast("int", job))
+                found.setdefault(str(status), []).append((cast("int", job), bool(is_untold)))
         yield found
         last = cast("int", rows[-1][0])
         # No job ends before it was made: once all are younger than every limit, nothing older follows.
-        if all(cast("float", created_at) >= newest for _, _, _, created_at in rows):
+        if all(cast("float", created_at) >= newest for _, _, _, created_at, _ in rows):
             return

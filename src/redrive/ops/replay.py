@@ -111,7 +111,7 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
     subject = f"pipeline {found.pipeline}"
     change = {"selection": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
     log = by.log_letters("replay", subject, letters=found.letters, change=change)
-    answer = store.apply(Step("add_campaign", values, rows=1), log)
+    answer = store.apply(Step("add_campaign", values, rows=1), Step("log_campaign", log.parameters))
     if answer is None:
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",

@@ -14,11 +14,12 @@ from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.jobs import Job, JobFacts
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.releasing import batch_of, first_lane_of, obstacle_to, release_steps, start_value
-from redrive.engine.replay_rules import rules_of
+from redrive.engine.replay_rules import rules_of, stages_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, NotOwnerError, ReplayRefusedError, StoreRefusedError
 from redrive.ops.inspect import known_job
 from redrive.ops.oversight import By
+from redrive.ops.validating import lost_stage
 from redrive.store.protocol import Store
 
 
@@ -37,7 +38,8 @@ def retry_job(
     with is checked against the present types first.
 
     Raises:
-        ReplayRefusedError: it has not failed, was discarded or erased, belongs to a replay, or its key was taken meanwhile.
+        ReplayRefusedError: it has not failed, was discarded or erased, belongs to a replay, its key was taken meanwhile, or its
+            pipeline has no such stage any more: by the code in `pipelines`, or else by that of the last worker.
         EvidenceMissingError: the rules of its pipeline ask for evidence, and there is none.
         NotOwnerError: it belongs to somebody else.
     """
@@ -57,6 +59,9 @@ def retry_job(
         raise ReplayRefusedError(
             subject=f"job {job_id}", problem=obstacle.told, fix=f"redrive dlq show {letter[0]} tells more."
         )
+    stages = stages_of(store, facts.pipeline)
+    if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
+        raise ReplayRefusedError(subject=f"job {job_id}", problem=lost.told, fix=_ways_out(facts.stage))
     first = first_lane_of(store, code, facts.pipeline) if from_start else None
     if from_start and first is None:
         raise ReplayRefusedError(
@@ -78,6 +83,13 @@ def retry_job(
             fix=f"redrive job show {job_id} tells what it is now.",
         )
     return job
+
+
+def _ways_out(stage: str) -> str:
+    return (
+        f"Give the stage its name back with @stage(name={stage!r}); if there is code that has it, name it with --target"
+        " MODULE:PIPELINE; or begin at the first stage with --from-start."
+    )
 
 
 def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:

@@ -16,8 +16,8 @@ import msgspec
 
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import Candidate, batch_of, obstacle_to, start_value
-from redrive.engine.replay_rules import rules_of
+from redrive.engine.releasing import Candidate, Obstacle, batch_of, obstacle_to, start_value
+from redrive.engine.replay_rules import rules_of, stages_of
 from redrive.engine.selection import LetterFilter
 from redrive.ops.breakers import breakers
 from redrive.ops.replay import FREE
@@ -72,6 +72,17 @@ def validate(
     return view.answer()
 
 
+def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
+    """Say that nobody would serve the stage a job goes back to: the last worker that was started has other ones.
+
+    Without the code at hand this is all that can be said; nothing is when `stages` is empty, because nobody has used it here.
+    """
+    if not stages or candidate.stage in stages:
+        return None
+    now = ", ".join(stages)
+    return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more, but {now}")
+
+
 class _View:
     """What has been found so far."""
 
@@ -81,6 +92,7 @@ class _View:
         self._from_start = from_start
         self._open = {each.name: each.phase for each in breakers(store) if each.phase != "closed"}
         self._strict: dict[str, bool] = {}
+        self._stages: dict[str, tuple[str, ...]] = {}
         self._keys: set[tuple[str, str]] = set()
         self._letters = 0
         self._able = 0
@@ -126,9 +138,10 @@ class _View:
     def _obstacles_of(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
         if candidate.state != LetterState.READY and self._is_strict(candidate.pipeline):
             yield "evidence", "there is no evidence that its cause is fixed"
-        obstacle = obstacle_to(
-            candidate, start_value(self._store, candidate), code, from_start=self._from_start
-        )
+        value = start_value(self._store, candidate)
+        obstacle = obstacle_to(candidate, value, code, from_start=self._from_start)
+        if obstacle is None and code is None and not self._from_start:
+            obstacle = lost_stage(candidate, self._stages_of(candidate.pipeline))
         if obstacle is not None:
             yield obstacle.kind, obstacle.told
         if candidate.key is not None:
@@ -157,6 +170,11 @@ class _View:
                     letter=candidate.letter, job=candidate.job, kind=kind, told=told, is_obstacle=is_obstacle
                 )
             )
+
+    def _stages_of(self, pipeline: str) -> tuple[str, ...]:
+        if pipeline not in self._stages:
+            self._stages[pipeline] = stages_of(self._store, pipeline)
+        return self._stages[pipeline]
 
     def _is_strict(self, pipeline: str) -> bool:
         if pipeline not in self._strict:

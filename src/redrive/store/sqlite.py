@@ -21,7 +21,7 @@ import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
 from redrive.store.claiming import claim, claimed, in_order
-from redrive.store.migrations import newest, pending
+from redrive.store.migrations import Older, migrate, newest, refuse_foreign
 from redrive.store.protocol import (
     INLINE_MAX,
     About,
@@ -59,7 +59,7 @@ _SQL: Final = statements_of("sqlite")
 class SqliteStore:
     """A `Store` in one file, or in memory for tests."""
 
-    def __init__(self, path: str | Path, *, synchronous: str = "FULL") -> None:
+    def __init__(self, path: str | Path, *, synchronous: str = "FULL", older: Older = "refuse") -> None:
         self._path = str(path)
         self._mutex = threading.Lock()
         self._is_file = self._path != ":memory:"
@@ -82,6 +82,7 @@ class SqliteStore:
                 check_same_thread=False,
                 cached_statements=256,
             )
+            refuse_foreign(self._db, self._path)
             for pragma in (
                 "journal_mode = WAL",
                 f"synchronous = {synchronous}",
@@ -91,7 +92,11 @@ class SqliteStore:
                 "secure_delete = ON",
             ):
                 self._db.execute(f"PRAGMA {pragma}")
-        self._migrate()
+        try:
+            self._migrate(older)
+        except BaseException:
+            self.close()
+            raise
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """See `Store.lanes`."""
@@ -252,13 +257,9 @@ class SqliteStore:
             due = (db.execute(_SQL["next_due_at"], (lane,)).fetchone()[0] for lane in lanes)
             return any(at is not None and at <= now for at in due)
 
-    def _migrate(self) -> None:
+    def _migrate(self, older: Older) -> None:
         with self._writing() as db:
-            version = self._version(db)
-            for step in pending("sqlite", version):
-                for statement in step.statements:
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {step.version}")
+            migrate(db, self._path, self._version(db), older)
 
     def _version(self, db: sqlite3.Connection) -> int:
         """Return the version of the schema; refuse a database that a newer redrive has made or changed."""

@@ -27,6 +27,7 @@ from redrive.engine.resources import Given, lanes_of, open_resources
 from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import Runtime
 from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.sinking import category_of
 from redrive.engine.slots import SUSPECT_MIN
 from redrive.engine.worker import POLL_SECONDS
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
@@ -173,9 +174,7 @@ class _Walk:
                 reason=settled.reason,
                 sentence=settled.sentence,
                 waited=_exact(max(0.0, settled.run_at - settled.ended_at)) if is_again else 0.0,
-                notes={}
-                if settled.notes is None
-                else msgspec.json.decode(settled.notes, type=dict[str, str]),
+                notes=_notes_of(settled),
             )
         )
 
@@ -268,6 +267,7 @@ def _child_of(child: Child) -> InlineChild:
 
 
 def _event_of(lane: Lane, settled: Settlement) -> Event:
+    letter = settled.letter
     return Event(
         kind=settled.outcome,
         job_id=settled.job.id,
@@ -281,4 +281,13 @@ def _event_of(lane: Lane, settled: Settlement) -> Event:
         sentence=str(settled.sentence),
         at=datetime.fromtimestamp(settled.ended_at, UTC),
         due_at=datetime.fromtimestamp(settled.run_at, UTC),
+        http_status=settled.http_status,
+        notes=_notes_of(settled),
+        category=category_of(lane, str(settled.code)) if letter is None else letter.category,
+        error_class=settled.error_class or "",
+        stack="" if letter is None else letter.stack,
     )
+
+
+def _notes_of(settled: Settlement) -> dict[str, str]:
+    return {} if settled.notes is None else msgspec.json.decode(settled.notes, type=dict[str, str])

@@ -78,7 +78,7 @@ class Shop:
                 self.clock,
                 name=lambda: worker.name,
                 ask_store=at_once,
-                on_release=worker.look,
+                on_news=worker.look,
             )
             driving = asyncio.ensure_future(campaigns.run())
             try:

@@ -111,7 +111,11 @@ def test_an_event_tells_what_failed_and_for_whom(
 
     retry, dead = heard
     assert (retry.http_status, retry.category, retry.key) == (503, "network", "a@b.example")
-    assert (dict(retry.notes), retry.error_class, retry.stack) == ({"request": "r-1"}, "", "")
+    assert (dict(retry.notes), retry.error_class, retry.stack) == (
+        {"request": "r-1"},
+        "urllib.error.HTTPError",
+        "",
+    )
     assert (dead.http_status, dead.category, dead.key) == (403, "auth", "a@b.example")
     assert (dict(dead.notes), dead.error_class) == ({"request": "r-2"}, "urllib.error.HTTPError")
     assert "in call" in dead.stack
@@ -152,7 +156,8 @@ def test_what_is_left_of_a_letter_that_was_pruned_or_cannot_be_read_is_told(
     deliver(store, clock, pipeline)
 
     (event,) = heard
-    assert (event.code, event.category, event.error_class, dict(event.notes)) == ("IO_DENIED", "io", "", {})
+    assert (event.code, event.category, event.error_class) == ("IO_DENIED", "io", "PermissionError")
+    assert (event.stack, dict(event.notes)) == ("", {})
 
 
 def test_only_what_somebody_wants_to_hear_is_written_down(
@@ -182,6 +187,7 @@ def test_a_hold_is_told_as_a_hold(store: SqliteStore, rd: Redrive, clock: Virtua
 
     assert [event.kind for event in heard] == ["hold", "hold"]
     assert "api" in heard[0].sentence
+    assert heard[0].error_class == "ConnectionRefusedError"
 
 
 def test_the_next_attempt_is_due_when_the_event_says_and_a_dead_letter_is_due_at_its_end(

@@ -10,7 +10,7 @@ import pytest
 from redrive import Context, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import RunThresholds
 from redrive.engine import feeding
-from redrive.engine.runs import RunBook
+from redrive.engine.runs import RunBook, RunOptions
 from redrive.errors import (
     ConfigurationError,
     FailureBudgetExceededError,
@@ -18,6 +18,8 @@ from redrive.errors import (
     RunError,
     SerializationError,
 )
+from redrive.store.protocol import NewJob, Want
+from redrive.store.sqlite import SqliteStore
 
 from .build import one_stage
 
@@ -137,6 +139,43 @@ def test_before_a_full_interval_has_ended_nothing_is_judged(filed: Redrive) -> N
     report = filed.run(COURT, [-1] * 40, failure_budget=FailureBudget(max_rate=0.10, check_every=50))
 
     assert (report.status, report.dead) == ("failed", 40)
+
+
+def test_cancelling_a_run_does_not_read_its_finished_items_at_every_step(store: SqliteStore) -> None:
+    book, lane = RunBook(store), store.lanes("court", ["judge"])[0]
+    run = book.add("court", RunOptions(), 0.0)
+    store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0, run=run, ordinal=at) for at in range(5_024)], 0)
+    ended = "UPDATE jobs SET status = 'complete', result = x'31', finished_at = 1 WHERE ordinal < 5000"
+    store._db.execute(ended)
+    effort, first = [0], 0
+    store._db.set_progress_handler(lambda: effort.__setitem__(-1, effort[-1] + 1), 100)
+
+    steps: list[int] = []
+    for _ in range(5):
+        first = book.cancel_items(run, 1.0, 8, first)
+        steps.append(first)
+        effort.append(0)
+    store._db.set_progress_handler(None, 100)
+
+    assert steps == [5_008, 5_016, 5_024, 5_024, 5_024]
+    assert 5 * max(effort[1:]) < effort[0]
+    assert book.report(run).cancelled == 24
+
+
+def test_an_item_claimed_between_two_steps_of_cancelling_its_run_is_told(store: SqliteStore) -> None:
+    book, lane = RunBook(store), store.lanes("court", ["judge"])[0]
+    run = book.add("court", RunOptions(), 0.0)
+    store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0, run=run, ordinal=at) for at in range(6)], 0)
+    store.start_worker("w1", 0.0, 30.0)
+
+    first = book.cancel_items(run, 1.0, 2)
+    claimed = store.exchange("w1", [], Want((lane,), 3), now=1.0, token=1).claimed
+    book.cancel_items(run, 1.0, 2, first)
+
+    assert len(claimed) == 3
+    assert set(store.renew("w1", 1.0, 30.0).cancel) == {job.id for job in claimed}
+    store.stop_worker("w1")
+    assert (book.report(run).cancelled, book.report(run).open) == (6, 0)
 
 
 def test_a_share_is_a_budget(filed: Redrive) -> None:

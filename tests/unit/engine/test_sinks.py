@@ -164,6 +164,7 @@ def test_what_was_pruned_or_cannot_be_read_is_left_out(
 
     first, second = sorted(basket.letters, key=lambda letter: letter.job_id)
     assert (first.letter_id, first.code, first.stack, first.stage) == (None, "IO_DENIED", "", "call")
+    assert first.error_class == "PermissionError"
     assert (second.letter_id, second.context, second.payload) == (2, {}, None)
     assert rows(store, "id", "outbox") == []
 

@@ -167,7 +167,7 @@ class Companions(Scene):
         store.submit([new(lane, run=run, ordinal=place) for place in range(3)], NOW)
         (one,) = claim(store, lane, 1)
 
-        store.apply(Step("cancel_run", (NOW, run, 10)))
+        store.apply(Step("cancel_run", (NOW, run, 10, 0)))
 
         agree(tally(store, run), {"cancelled": 2})
         advance = settlement(one, status=JobState.QUEUED)

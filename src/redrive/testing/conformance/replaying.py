@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from redrive.engine.campaigns import counts_of
+from redrive.engine.campaigns import counts_of, stamp_steps
 from redrive.engine.releasing import batch_of, release_steps
 from redrive.store.protocol import JobId, LaneId, Step, Store
 from redrive.testing.conformance.build import (
@@ -132,7 +132,7 @@ class Replaying(Scene):
         values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW)
         store.apply(Step("add_campaign", values, rows=1), Step("drive_campaign", ("w1", NOW, 1, NOW), rows=1))
         everything = ("shop", *(None,) * 7, 1, None, None, None)
-        store.apply(Step("stamp_letters", (1, 0, 2, *everything), rows=2))
+        store.apply(*stamp_steps(1, 0, 2, everything))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 
         holds(not released(store, 1))

@@ -26,11 +26,13 @@ UPDATE runs SET status = ?, reason = ?, ended_at = ? WHERE id = ?;
 UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = ?;
 
 -- name: cancel_run
-UPDATE jobs SET status = 'cancelled', finished_at = ?, waiting = NULL WHERE id IN (
-    SELECT id FROM jobs WHERE run_id = ? AND status = 'queued' LIMIT ?);
+-- From an ordinal on, so that what has ended is not read again at every step.
+UPDATE jobs SET status = 'cancelled', finished_at = ?1, waiting = NULL WHERE id IN (
+    SELECT id FROM jobs INDEXED BY jobs_of_run WHERE run_id = ?2 AND ordinal >= ?4 AND status = 'queued' ORDER BY ordinal LIMIT ?3)
+RETURNING ordinal;
 
 -- name: ask_to_cancel_run
-UPDATE jobs SET cancel_asked = 1 WHERE run_id = ? AND status = 'processing' AND cancel_asked = 0;
+UPDATE jobs INDEXED BY jobs_leased SET cancel_asked = 1 WHERE run_id = ? AND status = 'processing' AND cancel_asked = 0;
 
 -- name: pause_run
 UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ? AND status = 'queued' AND run_at < 1e12;

@@ -13,7 +13,7 @@ FROM jobs WHERE id = ?;
 
 -- name: attempts
 SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, reason, sentence, notes, worker_id,
-    started_at, ended_at, config
+    started_at, ended_at, config, error_class
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ? ORDER BY dispatch;
 
 -- name: counts
@@ -41,6 +41,52 @@ FROM jobs JOIN lanes ON lanes.id = lane_id
 WHERE jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
     AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
 ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: list_queued
+-- The statements that list jobs take the same parameters; which of them is used decides which index. All that is queued is looked at
+-- in the index alone, unless the filter asks for more.
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM (SELECT id AS found FROM jobs INDEXED BY jobs_ready
+        WHERE status = 'queued' AND id < ?1 AND lane_id IN (
+            SELECT lanes.id FROM lanes WHERE (?3 IS NULL OR pipeline = ?3) AND (?4 IS NULL OR stage = ?4))
+            AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+        ORDER BY id DESC LIMIT ?7)
+    CROSS JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
+ORDER BY jobs.id DESC;
+
+-- name: list_processing
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs INDEXED BY jobs_leased CROSS JOIN lanes ON lanes.id = lane_id
+WHERE status = 'processing' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: list_failed
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs INDEXED BY jobs_failed CROSS JOIN lanes ON lanes.id = lane_id
+WHERE status = 'failed' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: list_ended
+-- No index has the jobs that are complete or cancelled, but the tallies know how many there are: after the last one, or when there is
+-- none at all, nothing more is looked at.
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs CROSS JOIN lanes ON lanes.id = lane_id
+WHERE jobs.id < ?1 AND status = ?2 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT min(?7, (
+    SELECT coalesce(sum(tallies.jobs - pruned), 0) FROM tallies JOIN lanes AS told ON told.id = tallies.lane_id
+    WHERE tallies.status = ?2 AND (?3 IS NULL OR told.pipeline = ?3) AND (?4 IS NULL OR told.stage = ?4)));
+
+-- name: list_of_run
+-- The items of a run have rising ids, because they are submitted in their order.
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs INDEXED BY jobs_of_run CROSS JOIN lanes ON lanes.id = lane_id
+WHERE run_id = ?5 AND ordinal < coalesce((SELECT before.ordinal FROM jobs AS before WHERE before.id = ?1 AND before.run_id = ?5), 1 << 62)
+    AND jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?6 IS NULL OR owner = ?6)
+ORDER BY ordinal DESC LIMIT ?7;
 
 -- name: events
 SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at

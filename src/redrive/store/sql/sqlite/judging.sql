@@ -6,12 +6,17 @@
 -- name: log_letters
 INSERT INTO operations (at, actor, verb, subject, reason, letters, change) VALUES (?, ?, ?, ?, ?, ?, ?);
 
+-- name: log_campaign
+-- Right after the campaign was added, whose id is not known before.
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
+VALUES (?, ?, ?, ?, ?, ?, json_set(?, '$.campaign', last_insert_rowid()));
+
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment, because it is one statement.
 SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (
     SELECT json_group_object(state, letters) FROM (
         SELECT state, sum(letters) AS letters
-        FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letter_tallies ON group_id = letter_groups.id
+        FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letters_by_group ON group_id = letter_groups.id
         WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
             AND (?4 IS NULL OR category = ?4) AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
         GROUP BY state HAVING sum(letters) > 0));
@@ -178,6 +183,18 @@ SELECT letter.id, letter.job_id, letter.round, letter.state, letter.code, letter
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
 
+-- name: exported_values
+-- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.
+SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)),
+    CASE WHEN input IS NOT NULL OR input_from = 0 THEN input
+        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
+FROM jobs WHERE id = ?;
+
+-- name: exported_edits
+-- Those a replay may start with: of the letter itself, and of the payload in earlier rounds, which holds for every later restart.
+SELECT part, before, after, at, actor FROM edits
+WHERE job_id = ?1 AND (letter_id = ?2 OR (part = 'payload' AND letter_id < ?2)) AND after IS NOT NULL ORDER BY id;
+
 -- name: pipelines_of_letters
 SELECT DISTINCT pipeline FROM dead_letters letter JOIN lanes ON lanes.id = lane_id
 WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY pipeline;
@@ -220,3 +237,8 @@ WHERE origin = ?1 AND letter = ?2;
 
 -- name: import_stack
 INSERT INTO letter_stacks (letter_id, stack) VALUES (last_insert_rowid(), ?);
+
+-- name: import_edit
+INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)
+SELECT dead_letters.id, imports.job_id, ?3, ?4, ?5, ?6, ?7
+FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id WHERE origin = ?1 AND letter = ?2;

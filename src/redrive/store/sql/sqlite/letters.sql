@@ -4,11 +4,11 @@
 
 -- name: letter_pairs
 -- The groups that a filter means, with how many of their letters are in each state.
-SELECT letter_tallies.group_id, state, sum(letters)
-FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letter_tallies ON group_id = letter_groups.id
+SELECT letters_by_group.group_id, state, sum(letters)
+FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letters_by_group ON group_id = letter_groups.id
 WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
     AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
-GROUP BY letter_tallies.group_id, state HAVING sum(letters) > 0;
+GROUP BY letters_by_group.group_id, state HAVING sum(letters) > 0;
 
 -- name: letters_by_time
 SELECT last_failure_at, id FROM dead_letters
@@ -88,12 +88,24 @@ SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
 -- name: edits_of_letter
 SELECT id, part, at, actor FROM edits WHERE letter_id = ? ORDER BY id;
 
+-- name: acts_with_letter
+-- Acts on many letters at once by which this one was changed: their log has the ids, as first and last of each unbroken row. That
+-- alone decides; the time, with a day for clocks that differ, only spares reading the ids of acts before it failed.
+SELECT id, at, actor, verb, subject, reason, letters, json_remove(change, '$.letters') FROM operations
+WHERE (subject = 'group ' || ?2 OR (subject >= 'filter ' AND subject < 'filter!')) AND at >= ?3 - 86400 AND EXISTS (
+    SELECT 1 FROM json_each(change, '$.letters') WHERE ?1 BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'));
+
+-- name: start_of_campaign
+SELECT operations.id, at, operations.actor, verb, subject, reason, letters, change
+FROM campaigns CROSS JOIN operations ON subject = 'pipeline ' || campaigns.pipeline
+WHERE campaigns.id = ? AND verb = 'replay' AND json_extract(change, '$.campaign') = campaigns.id;
+
 -- name: letter_groups
 SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, error_class, first_at, last_at
 FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id IN (SELECT value FROM json_each(?));
 
 -- name: taken_letters
-SELECT group_id, sum(letters) FROM letter_tallies
+SELECT group_id, sum(letters) FROM letters_by_group
 WHERE is_taken = 1 AND letters > 0 AND group_id IN (SELECT value FROM json_each(?)) GROUP BY group_id;
 
 -- name: letter_heads

@@ -62,7 +62,8 @@ SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
 SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
 
 -- name: prune_window
-SELECT id, status, finished_at, created_at FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
+SELECT id, status, finished_at, created_at, EXISTS (SELECT 1 FROM outbox WHERE job_id = jobs.id)
+FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: prune_values
 DELETE FROM job_values WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value

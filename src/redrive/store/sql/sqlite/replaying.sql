@@ -8,7 +8,7 @@ SELECT coalesce(max(id), 0) FROM dead_letters;
 -- name: replay_census
 -- How many letters of which pipeline and state a filter means, by their groups alone.
 SELECT pipeline, state, is_taken, sum(letters) FROM letter_groups JOIN lanes ON lanes.id = lane_id
-    JOIN letter_tallies ON group_id = letter_groups.id
+    JOIN letters_by_group ON group_id = letter_groups.id
 WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
     AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6) AND letters > 0
 GROUP BY pipeline, state, is_taken;
@@ -79,7 +79,7 @@ SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, p
 FROM campaigns WHERE ended_at IS NULL AND status IN ('stamping', 'running', 'cancelling') ORDER BY id;
 
 -- name: campaign_counts
-SELECT standing, letters FROM campaign_tallies WHERE campaign_id = ?;
+SELECT standing, letters FROM letters_by_campaign WHERE campaign_id = ?;
 
 -- name: campaign_skips
 -- Which job has a key is told letter by letter.
@@ -99,16 +99,25 @@ WHERE id = ?3 AND ended_at IS NULL
     AND (driver IS ?1 OR driven_until < ?4 OR NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = driver));
 
 -- name: stamp_letters
--- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at.
-UPDATE dead_letters SET campaign_id = ?1
+-- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at. The plus
+-- keeps the planner from going through all letters of the groups for each window.
+UPDATE dead_letters SET campaign_id = ?1, counted = counted + 1
 WHERE id > ?2 AND id <= ?3 AND campaign_id IS NULL
     AND (state = 'ready' OR (?12 AND state IN ('open', 'triaged')))
-    AND group_id IN (
+    AND +group_id IN (
         SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
         WHERE pipeline = ?4 AND (?5 IS NULL OR stage = ?5) AND (?6 IS NULL OR code = ?6) AND (?7 IS NULL OR category = ?7)
             AND (?8 IS NULL OR fingerprint = ?8))
     AND (?9 IS NULL OR owner = ?9) AND (?10 IS NULL OR last_failure_at >= ?10) AND (?11 IS NULL OR last_failure_at < ?11)
     AND (?13 IS NULL OR state = ?13) AND (?14 IS NULL OR key = ?14) AND (?15 IS NULL OR id IN (SELECT value FROM json_each(?15)));
+
+-- name: count_stamped
+-- A window is stamped once, so that what bears the stamp in it was stamped just now.
+INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
+SELECT 0, group_id, state, -count(*) FROM dead_letters WHERE id > ?2 AND id <= ?3 AND campaign_id = ?1 GROUP BY group_id, state
+UNION ALL
+SELECT ?1, group_id, state, count(*) FROM dead_letters WHERE id > ?2 AND id <= ?3 AND campaign_id = ?1 GROUP BY group_id, state
+ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 
 -- name: stamped
 UPDATE campaigns SET stamped_to = ?1, status = CASE WHEN ?1 >= cutoff THEN 'running' ELSE status END
@@ -134,12 +143,13 @@ UPDATE campaigns SET status = 'cancelling', why = ?1 WHERE id = ?2 AND ended_at 
 
 -- name: unstamp_letters
 UPDATE dead_letters SET campaign_id = NULL WHERE id IN (
-    SELECT id FROM dead_letters WHERE campaign_id = ?1 AND verdict IS NULL AND state <> 'replaying' ORDER BY id LIMIT ?2)
+    SELECT id FROM dead_letters INDEXED BY dead_letters_taken
+    WHERE campaign_id = ?1 AND verdict IS NULL AND state <> 'replaying' ORDER BY id LIMIT ?2)
 RETURNING id;
 
 -- name: end_cancelled
 UPDATE campaigns SET status = 'cancelled', ended_at = ?1 WHERE id = ?2 AND status = 'cancelling' AND NOT EXISTS (
-    SELECT 1 FROM dead_letters WHERE campaign_id = ?2 AND verdict IS NULL AND state <> 'replaying');
+    SELECT 1 FROM dead_letters INDEXED BY dead_letters_taken WHERE campaign_id = ?2 AND verdict IS NULL AND state <> 'replaying');
 
 -- name: close_campaign
 UPDATE campaigns SET note = ?1, closed_at = ?2 WHERE id = ?3 AND ended_at IS NOT NULL AND closed_at IS NULL;
@@ -160,7 +170,7 @@ FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lan
             WHEN jobs.payload IS NULL AND (?2 OR jobs.input IS NULL) THEN 0 END AS beside,
         CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input WHEN ?2 OR jobs.input_from = 0 THEN jobs.payload END AS TEXT)
             AS value
-    FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
+    FROM dead_letters letter INDEXED BY dead_letters_taken JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
     WHERE letter.campaign_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
 
 -- name: replay_candidates
@@ -190,9 +200,17 @@ INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (?, ?, ?,
 -- name: drop_skipped
 UPDATE dead_letters SET campaign_id = NULL WHERE id = ? AND campaign_id = ? AND state IN ('open', 'triaged', 'ready');
 
+-- name: count_taken
+-- Before they are taken, while their state says where they come from; the change is dropped unless every one of them is taken.
+INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
+SELECT coalesce(?2, 0), group_id, state, -count(*) FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY group_id, state
+UNION ALL
+SELECT coalesce(?2, 0), group_id, 'replaying', count(*) FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY group_id
+ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
+
 -- name: take_letters
 -- A letter that was edited since it was read is not taken: it would start with the value of before.
-UPDATE dead_letters SET state = 'replaying'
+UPDATE dead_letters SET state = 'replaying', counted = counted + 1
 WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready')
     AND NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3);
 
@@ -217,14 +235,14 @@ SELECT rules FROM replay_rules WHERE pipeline = ?;
 -- name: wrong_letter_tallies
 -- Groups whose counters are not what a recount finds.
 SELECT group_id, state, told, found FROM (
-    SELECT group_id, state, sum(letters) AS told FROM letter_tallies GROUP BY group_id, state)
+    SELECT group_id, state, sum(letters) AS told FROM letters_by_group GROUP BY group_id, state)
     FULL JOIN (SELECT group_id, state, count(*) AS found FROM dead_letters GROUP BY group_id, state) USING (group_id, state)
 WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
 
 -- name: wrong_campaign_tallies
 -- Only of letters that have not ended: those that have stay counted when they are pruned.
 SELECT campaign_id, told, found FROM (
-    SELECT campaign_id, sum(letters) AS told FROM campaign_tallies WHERE standing IN ('waiting', 'replaying') GROUP BY campaign_id)
+    SELECT campaign_id, sum(letters) AS told FROM letters_by_campaign WHERE standing IN ('waiting', 'replaying') GROUP BY campaign_id)
     FULL JOIN (SELECT campaign_id, count(*) AS found FROM dead_letters WHERE campaign_id IS NOT NULL AND verdict IS NULL
         GROUP BY campaign_id) USING (campaign_id)
 WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;

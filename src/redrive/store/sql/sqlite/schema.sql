@@ -183,6 +183,7 @@ CREATE TABLE dead_letters (
     reason TEXT NOT NULL,
     message TEXT NOT NULL,
     context BLOB NOT NULL,
+    counted INTEGER NOT NULL DEFAULT 0,   -- goes up with a move that its statement counts itself, many letters at once
     CHECK ((state = 'resolved' OR state = 'returned') = (verdict IS NOT NULL) AND (verdict IS NULL) = (closed_at IS NULL)),
     CHECK (state <> 'ready' OR (evidence IS NOT NULL AND is_safe = 1)),
     CHECK (state <> 'discarded' OR campaign_id IS NULL)
@@ -205,14 +206,27 @@ WHERE campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
 CREATE INDEX dead_letters_campaign ON dead_letters (campaign_id, id) WHERE campaign_id IS NOT NULL;
 CREATE INDEX dead_letters_follows ON dead_letters (follows) WHERE follows IS NOT NULL;
 
--- How many letters of a group are in each state, and whether a live campaign has taken them.
+-- How many letters of a group are where, and in the hands of which campaign; 0 stands for none. One table for both, because a letter
+-- that is replayed moves three times, and every move is counted.
 CREATE TABLE letter_tallies (
+    campaign_id INTEGER NOT NULL,
     group_id INTEGER NOT NULL,
-    state TEXT NOT NULL,
-    is_taken INTEGER NOT NULL,
+    standing TEXT NOT NULL,          -- the verdict of its replay, or else its state
     letters INTEGER NOT NULL,
-    PRIMARY KEY (group_id, state, is_taken)
+    pruned INTEGER NOT NULL DEFAULT 0,   -- those that ended in a campaign stay counted for it
+    PRIMARY KEY (campaign_id, group_id, standing)
 ) STRICT, WITHOUT ROWID;
+
+CREATE VIEW letters_by_group AS
+SELECT group_id, CASE WHEN standing = 'completed' OR standing = 'cancelled' THEN 'resolved' WHEN standing = 'same' OR standing = 'other'
+    THEN 'returned' ELSE standing END AS state,
+    campaign_id <> 0 AND standing IN ('open', 'triaged', 'ready') AS is_taken, letters
+FROM letter_tallies;
+
+CREATE VIEW letters_by_campaign AS
+SELECT campaign_id, CASE WHEN standing IN ('open', 'triaged', 'ready') THEN 'waiting' ELSE standing END AS standing,
+    sum(letters + pruned) AS letters
+FROM letter_tallies WHERE campaign_id <> 0 GROUP BY 1, 2;
 
 -- How many letters of a group came in each hour since the epoch.
 CREATE TABLE letter_trend (
@@ -224,35 +238,31 @@ CREATE TABLE letter_trend (
 
 CREATE TRIGGER letters_added AFTER INSERT ON dead_letters
 BEGIN
-    INSERT INTO letter_tallies (group_id, state, is_taken, letters) VALUES (NEW.group_id, NEW.state, 0, 1)
+    INSERT INTO letter_tallies (campaign_id, group_id, standing, letters) VALUES (0, NEW.group_id, NEW.state, 1)
     ON CONFLICT DO UPDATE SET letters = letters + 1;
     INSERT INTO letter_trend (group_id, hour, letters) VALUES (NEW.group_id, CAST(NEW.last_failure_at / 3600 AS INTEGER), 1)
     ON CONFLICT DO UPDATE SET letters = letters + 1;
     UPDATE letter_groups SET first_letter = NEW.id WHERE id = NEW.group_id AND first_letter IS NULL;
 END;
 
-CREATE TRIGGER letters_moved AFTER UPDATE OF state, campaign_id ON dead_letters
+CREATE TRIGGER letters_moved AFTER UPDATE OF state, campaign_id, verdict ON dead_letters WHEN NEW.counted = OLD.counted
 BEGIN
-    UPDATE letter_tallies SET letters = letters - 1
-    WHERE group_id = OLD.group_id AND state = OLD.state
-        AND is_taken = (OLD.campaign_id IS NOT NULL AND OLD.verdict IS NULL AND OLD.state <> 'replaying');
-    INSERT INTO letter_tallies (group_id, state, is_taken, letters)
-    VALUES (NEW.group_id, NEW.state, NEW.campaign_id IS NOT NULL AND NEW.verdict IS NULL AND NEW.state <> 'replaying', 1)
-    ON CONFLICT DO UPDATE SET letters = letters + 1;
+    INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
+    VALUES (coalesce(OLD.campaign_id, 0), OLD.group_id, coalesce(OLD.verdict, OLD.state), -1),
+        (coalesce(NEW.campaign_id, 0), NEW.group_id, coalesce(NEW.verdict, NEW.state), 1)
+    ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 END;
 
 CREATE TRIGGER letters_pruned AFTER DELETE ON dead_letters
 BEGIN
-    UPDATE letter_tallies SET letters = letters - 1
-    WHERE group_id = OLD.group_id AND state = OLD.state
-        AND is_taken = (OLD.campaign_id IS NOT NULL AND OLD.verdict IS NULL AND OLD.state <> 'replaying');
-    UPDATE campaign_tallies SET letters = letters - 1
-    WHERE campaign_id = OLD.campaign_id AND standing = 'waiting' AND OLD.verdict IS NULL AND OLD.state <> 'replaying';
+    UPDATE letter_tallies SET letters = letters - 1, pruned = pruned + (OLD.verdict IS NOT NULL)
+    WHERE campaign_id = coalesce(OLD.campaign_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
     DELETE FROM letter_stacks WHERE letter_id = OLD.id;
     DELETE FROM campaign_skips WHERE letter_id = OLD.id AND campaign_id = OLD.campaign_id;
 END;
 
 -- The end of a replay closes its letter, however it ends: by construction, since nothing else may end a job without being seen here.
+-- Looked for first, because a change opens every index of its table, whether it finds a row or not.
 CREATE TRIGGER letters_followed AFTER INSERT ON dead_letters WHEN NEW.round > 1
 BEGIN
     UPDATE dead_letters SET state = 'returned', verdict = CASE fingerprint WHEN NEW.fingerprint THEN 'same' ELSE 'other' END,
@@ -262,6 +272,7 @@ END;
 
 CREATE TRIGGER jobs_replayed AFTER UPDATE OF finished_at ON jobs
 WHEN NEW.round > 1 AND NEW.finished_at IS NOT NULL AND NEW.status <> 'failed'
+    AND EXISTS (SELECT 1 FROM dead_letters WHERE job_id = NEW.id AND state = 'replaying')
 BEGIN
     UPDATE dead_letters SET state = 'resolved', verdict = CASE NEW.status WHEN 'complete' THEN 'completed' ELSE 'cancelled' END,
         closed_at = NEW.finished_at
@@ -293,27 +304,6 @@ CREATE TABLE campaigns (
 ) STRICT;
 
 CREATE INDEX campaigns_live ON campaigns (id) WHERE ended_at IS NULL;
-
-CREATE TABLE campaign_tallies (
-    campaign_id INTEGER NOT NULL,
-    standing TEXT NOT NULL,          -- waiting, replaying, completed, cancelled, same, other
-    letters INTEGER NOT NULL,
-    PRIMARY KEY (campaign_id, standing)
-) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER letters_out_of_campaign AFTER UPDATE OF state, campaign_id, verdict ON dead_letters WHEN OLD.campaign_id IS NOT NULL
-BEGIN
-    UPDATE campaign_tallies SET letters = letters - 1
-    WHERE campaign_id = OLD.campaign_id
-        AND standing = coalesce(OLD.verdict, CASE OLD.state WHEN 'replaying' THEN 'replaying' ELSE 'waiting' END);
-END;
-
-CREATE TRIGGER letters_in_campaign AFTER UPDATE OF state, campaign_id, verdict ON dead_letters WHEN NEW.campaign_id IS NOT NULL
-BEGIN
-    INSERT INTO campaign_tallies (campaign_id, standing, letters)
-    VALUES (NEW.campaign_id, coalesce(NEW.verdict, CASE NEW.state WHEN 'replaying' THEN 'replaying' ELSE 'waiting' END), 1)
-    ON CONFLICT DO UPDATE SET letters = letters + 1;
-END;
 
 -- Letters that a campaign left out, and why.
 CREATE TABLE campaign_skips (

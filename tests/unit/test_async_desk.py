@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The desks for async code: the same names and signatures as the sync ones, and the loop never asks the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.async_client import AsyncRedrive
+from redrive.errors import EvidenceMissingError, RunError
+from redrive.ops import async_desk
+from redrive.ops.async_desk import AsyncDeadLetters, AsyncDesk, AsyncReplays, AsyncRuns, AsyncSchedules
+from redrive.ops.desk import DeadLetters, Replays
+from redrive.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+DRIVING = {"add", "reopen", "end", "pause_items", "cancel_items", "fed"}
+"""Methods of the sync run book by which a run is driven; nobody but its driver needs them."""
+
+
+@stage(retry=RetryPolicy(1))
+def pay(order: dict[str, int]) -> int:
+    if order["amount"] < 0:
+        raise PermissionError("no credit")
+    return order["amount"]
+
+
+SHOP = Pipeline("shop", [pay], replay=ReplayRules())
+
+
+def bounded(scene: Coroutine[object, object, T]) -> T:
+    return asyncio.run(asyncio.wait_for(scene, 30))
+
+
+def names_of(kind: type) -> set[str]:
+    return {name for name, member in inspect.getmembers(kind, callable) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", ["runs", "schedules", "dead_letters", "replays"])
+def test_every_method_of_a_sync_desk_can_be_awaited_with_the_same_arguments(
+    tmp_path: Path, name: str
+) -> None:
+    with connect(tmp_path / "jobs.db") as rd:
+        sync, face = getattr(rd, name), getattr(AsyncRedrive(rd), name)
+
+    wanted = names_of(type(sync)) - (DRIVING if name == "runs" else set())
+    assert names_of(type(face)) == wanted
+    for each in wanted:
+        there, here = (inspect.signature(getattr(kind, each)) for kind in (type(sync), type(face)))
+        assert list(here.parameters.values())[1:] == list(there.parameters.values())[1:], each
+        assert getattr(face, each).__doc__
+
+
+def test_a_desk_for_async_code_is_made_for_each_property() -> None:
+    kinds = {AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays}
+
+    assert set(AsyncDesk.__subclasses__()) == kinds
+    assert names_of(Redrive) - names_of(AsyncRedrive) == {"close"}
+
+
+def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with connect(tmp_path / "jobs.db") as rd:
+            ids = await rd.submit_many(SHOP, [{"amount": -1}, {"amount": -2}])
+            await rd.work([SHOP], until_idle=True)
+            (group,) = await rd.dead_letters.groups(pipeline="shop")
+            chosen = await rd.dead_letters.choose(group=group.fingerprint)
+            with pytest.raises(EvidenceMissingError):
+                await rd.replays.start(pipeline="shop")
+            await rd.dead_letters.remediate(
+                chosen, evidence="amounts are corrected", is_safe=True, diagnosis="data", actor="ann"
+            )
+            await rd.replays.edit(1, value=b'{"amount": 7}', pipeline=SHOP)
+            await rd.replays.edit(2, value=b'{"amount": 8}', pipeline=SHOP)
+            back = await rd.replays.retry(ids[0], actor="ann", reason="first one")
+            begun = await rd.replays.start(pipeline="shop", reason="the rest")
+            await rd.work([SHOP], until_idle=True)
+
+            assert await back.result(0) == 7
+            assert (await rd.replays.report(begun.id)).status == "done"
+            assert [each.id for each in await rd.replays.list()] == [begun.id]
+            page = await rd.dead_letters.list(state="resolved", limit=1)
+            assert (len(page.letters), page.next_cursor is not None) == (1, True)
+
+    bounded(scene())
+
+
+def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_desk, "STEP", 2)
+
+    async def scene() -> tuple[list[bytes], int]:
+        async with connect(tmp_path / "jobs.db") as rd:
+            await rd.submit_many(SHOP, [{"amount": -1}] * 5)
+            await rd.work([SHOP], until_idle=True)
+            lines = [line async for line in rd.dead_letters.export(pipeline="shop")]
+        async with connect(tmp_path / "other.db") as rd:
+            taken = await rd.dead_letters.take_in(lines)
+        return lines, taken.made
+
+    lines, made = bounded(scene())
+
+    assert (len(lines), made) == (5, 5)
+
+
+def test_runs_and_schedules_are_looked_at_from_async_code(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with connect(tmp_path / "jobs.db") as rd:
+            report = await rd.run(SHOP, [{"amount": 1}, {"amount": 2}])
+            assert await rd.runs.report(report.id) == report
+            assert await rd.runs.latest(limit=5) == [report]
+            assert await rd.runs.is_fed(report.id)
+            assert (await rd.runs.options(report.id)).hold_max == 3_600
+            with pytest.raises(RunError):
+                await rd.runs.report(99)
+
+            await rd.schedules.put("nightly", SHOP, {"amount": 1}, cron="0 3 * * *", zone="Europe/Berlin")
+            assert [each.name for each in await rd.schedules.all()] == ["nightly"]
+            assert await rd.schedules.drop("nightly")
+            assert await rd.schedules.all() == []
+
+    bounded(scene())
+
+
+def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking: set[int] = set()
+    query = SqliteStore.query
+
+    def watched(store: SqliteStore, name: str, *parameters: object) -> list[tuple[object, ...]]:
+        asking.add(threading.get_ident())
+        return query(store, name, *parameters)
+
+    async def scene() -> None:
+        async with connect(tmp_path / "jobs.db") as rd:
+            await rd.submit(SHOP, {"amount": -1})
+            await rd.work([SHOP], until_idle=True)
+            monkeypatch.setattr(SqliteStore, "query", watched)
+            await rd.dead_letters.list()
+            await rd.dead_letters.show(1)
+            assert len([line async for line in rd.dead_letters.export()]) == 1
+            assert (await rd.replays.validate(pipelines=[SHOP])).letters == 1
+            await rd.runs.latest()
+            await rd.schedules.all()
+            monkeypatch.undo()
+
+    bounded(scene())
+
+    assert asking
+    assert threading.get_ident() not in asking
+
+
+def test_the_words_of_a_sync_method_are_those_of_the_async_one() -> None:
+    assert AsyncDeadLetters.choose.__doc__ == DeadLetters.choose.__doc__
+    assert AsyncReplays.pause.__doc__ == Replays.pause.__doc__

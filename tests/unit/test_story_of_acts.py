@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people did to many letters at once is in the story of each letter it was done to, and in no other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.core.replay import plan_of
+from redrive.engine.selection import LetterFilter
+from redrive.ops import inspect, judging, replay
+from redrive.ops.explain import explain, timeline
+from redrive.ops.letters import known_letter, letter_story
+from redrive.ops.oversight import By, unbroken
+from redrive.ops.selecting import freeze
+from redrive.testing import VirtualClock, virtual_time
+
+ANN = By("ann", "a test")
+ALL = LetterFilter()
+
+
+@stage(retry=RetryPolicy(1))
+def fetch(number: int) -> float:
+    return 1 / number
+
+
+SHOP = Pipeline("shop", [fetch], replay=ReplayRules(evidence="optional"))
+MALL = Pipeline("mall", [fetch])
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def rd(tmp_path: Path, clock: VirtualClock) -> Generator[Redrive]:
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def fail(rd: Redrive, *pipelines: Pipeline) -> None:
+    """Make a dead letter of each pipeline, in this order."""
+    for pipeline in pipelines:
+        rd.submit(pipeline, 0)
+        rd.work([pipeline], until_idle=True)
+
+
+def acts(rd: Redrive, letter: int) -> list[tuple[str, str]]:
+    return [(each.verb, each.subject) for each in letter_story(rd.store, letter).operations]
+
+
+def test_an_act_by_filter_is_in_the_story_of_exactly_the_letters_it_changed(rd: Redrive) -> None:
+    fail(rd, SHOP, MALL, SHOP, SHOP)
+    judging.discard(rd.store, freeze(rd.store, LetterFilter(ids=(3,))), ANN)
+
+    done = judging.triage(
+        rd.store, freeze(rd.store, LetterFilter(pipeline="shop")), ANN, diagnosis="code_defect"
+    )
+
+    by_filter = ("triage", "filter pipeline=shop")
+    assert (done.changed, dict(done.left)) == (2, {"it is discarded": 1})
+    assert [by_filter in acts(rd, letter) for letter in (1, 2, 3, 4)] == [True, False, False, True]
+    assert acts(rd, 3) == [("discard", "letter 3")]
+
+
+def test_a_filter_by_state_or_by_ids_is_no_guess_either(rd: Redrive) -> None:
+    fail(rd, SHOP, SHOP, SHOP, SHOP)
+    judging.triage(rd.store, freeze(rd.store, LetterFilter(ids=(1, 3))), ANN, diagnosis="data")
+    judging.discard(rd.store, freeze(rd.store, LetterFilter(state="open")), ANN)
+    judging.note(rd.store, freeze(rd.store, ALL), ANN, text="all of them")
+
+    note = ("note", "filter all")
+    assert acts(rd, 1) == acts(rd, 3) == [("triage", "filter ids=2 named"), note]
+    assert acts(rd, 2) == acts(rd, 4) == [("discard", "filter state=open"), note]
+
+
+def test_an_act_on_a_group_is_not_told_of_letters_it_left_alone(rd: Redrive) -> None:
+    fail(rd, SHOP, SHOP)
+    judging.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
+    group = known_letter(rd.store, 1).group
+
+    judging.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, diagnosis="data")
+
+    assert acts(rd, 1) == [("triage", f"group {group}")]
+    assert acts(rd, 2) == [("discard", "letter 2")]
+
+
+def test_a_long_act_is_told_once_and_without_the_ids_of_others(
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(rd, *[SHOP] * 5)
+    steps = [[1, 2], [3, 4], [5]]
+    monkeypatch.setattr(judging, "frozen_steps", lambda *_: iter(steps))
+
+    judging.discard(rd.store, freeze(rd.store, ALL), ANN)
+
+    for letter in range(1, 6):
+        (act,) = letter_story(rd.store, letter).operations
+        assert (act.letters, act.verb) == (1 if letter == 5 else 2, "discard")
+        assert '"letters"' not in str(act.change)
+
+
+def test_a_replay_of_many_is_in_the_story_of_those_it_took(rd: Redrive) -> None:
+    fail(rd, SHOP, SHOP, MALL)
+    judging.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
+    begun = replay.start(
+        rd.store, LetterFilter(pipeline="shop"), ANN, plan=plan_of((1,), None, from_start=False)
+    )
+    rd.work([SHOP], until_idle=True)
+    fail(rd, SHOP)
+    again = replay.start(rd.store, LetterFilter(ids=(5,)), ANN, plan=plan_of((1,), None, from_start=False))
+    rd.work([SHOP], until_idle=True)
+
+    assert (begun.id, again.id) == (1, 2)
+    assert acts(rd, 1) == [("replay", "pipeline shop")]
+    assert acts(rd, 2) == [("discard", "letter 2")]
+    assert acts(rd, 3) == []
+    (first,) = letter_story(rd.store, 1).operations
+    (second,) = letter_story(rd.store, 5).operations
+    assert first.id < second.id
+    assert '"campaign":2' in str(second.change)
+
+
+def test_the_story_of_a_job_has_each_act_on_its_letters_once(rd: Redrive) -> None:
+    fail(rd, SHOP)
+    rd.replays.retry(1, actor="ann")
+    rd.work([SHOP], until_idle=True)
+    judging.note(rd.store, freeze(rd.store, ALL), ANN, text="both letters of it")
+
+    told = [each.verb for each in inspect.story_of(rd.store, 1).operations]
+
+    assert told == ["retry", "retry", "note"]
+    said = explain(rd.store, 1).sentences
+    assert "Done by ann: note (filter all), because: both letters of it." in said
+    assert [each.what for each in timeline(rd.store, 1)][-1] == "note (filter all)"
+
+
+@given(st.lists(st.integers(1, 60), unique=True).map(sorted))
+def test_rows_of_ids_hold_these_ids_and_no_others(ids: list[int]) -> None:
+    rows = unbroken(ids)
+
+    assert [each for first, last in rows for each in range(first, last + 1)] == ids
+    assert all(after[0] > before[1] + 1 for before, after in pairwise(rows))
