@@ -220,13 +220,16 @@ class Campaigns:
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience if until is None else min(max(until - now, 0.0), LOOK_SECONDS)
             case Release():
-                self._patience = BUSY_SECONDS
-                self._let_go(campaign, turn, now)
-                return 0.0
+                if self._let_go(campaign, turn, now):
+                    self._patience = BUSY_SECONDS
+                    return 0.0
+                # The counters say that letters wait, and there is none to be found: `redrive doctor --deep` tells more.
+                self._patience = min(2 * self._patience, WAIT_SECONDS)
+                return self._patience
         return BUSY_SECONDS
 
-    def _let_go(self, campaign: Campaign, turn: Release, now: float) -> None:
-        """Release some letters, and leave out those that cannot be released."""
+    def _let_go(self, campaign: Campaign, turn: Release, now: float) -> bool:
+        """Release some letters, and leave out those that cannot be released; say whether there was any."""
         limit = min(turn.letters, RELEASE_MAX)
         pipeline = self._pipelines[campaign.pipeline]
         from_start = campaign.plan.from_start
@@ -251,6 +254,7 @@ class Campaigns:
         next_at = _next_at(turn, campaign, len(able), now)
         fence = Step("turn_campaign", (next_at, None, campaign.id, self._name()), rows=1)
         self._is_news |= self._store.apply(fence, *skips, *released) is not None
+        return bool(batch.candidates)
 
 
 def stamp_steps(campaign: int, start: int, end: int, which: Row) -> list[Step]:

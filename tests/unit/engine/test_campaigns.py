@@ -9,6 +9,7 @@ import pytest
 
 from redrive.core.replay import ReplayRules, plan_of
 from redrive.engine import campaigns
+from redrive.engine.campaigns import Campaigns
 from redrive.engine.selection import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
 from redrive.ops import replay
@@ -17,6 +18,7 @@ from redrive.ops.retrying import retry_job
 from redrive.store.protocol import NewJob, Step
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.inline import at_once
 from tests.unit.engine.replaying import BY, Shop
 
 SHOP = LetterFilter(pipeline="shop")
@@ -331,3 +333,18 @@ def test_only_a_failed_job_can_be_retried(shop: Shop) -> None:
         db.execute("UPDATE dead_letters SET state = 'discarded' WHERE job_id = 2")
     with pytest.raises(ReplayRefusedError, match="was discarded"):
         retry_job(shop.store, 2, BY)
+
+
+def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Shop) -> None:
+    shop.fail(2)
+    shop.fix()
+    begun = replay.start(shop.store, SHOP, BY, plan=plan_of(()))
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w1", ask_store=at_once)
+    driver.drive()
+    with shop.store._writing() as db:
+        db.execute("UPDATE letter_tallies SET letters = letters + 5 WHERE campaign_id = ?", (begun.id,))
+
+    waits = [driver.drive() for _ in range(8)]
+
+    assert waits[0] == 0.0, "the two that are there go"
+    assert waits[-1] == campaigns.WAIT_SECONDS
