@@ -138,7 +138,7 @@ def drain_replayed(folder: Path) -> float:
 def letter_cost() -> float:
     """Return what it takes to make a dead letter of an exception with a stack of 4 KB."""
     from redrive import classify
-    from redrive.core.decide import DeadLetter
+    from redrive.core.decide import DeadLetter, Reason
     from redrive.core.fingerprint import frames_of
     from redrive.store.protocol import Claimed, JobId, LaneId
 
@@ -163,7 +163,7 @@ def letter_cost() -> float:
     # Writing the stack down as text is the work of the traceback module, whatever becomes of it.
     stack = "".join(traceback.format_exception(exc))
     trouble = Trouble(classify(exc), stack=stack, frames=frames_of(exc))
-    decision = DeadLetter(reason="permanent", sentence="it cannot heal")
+    decision = DeadLetter(reason=Reason.PERMANENT, sentence="it cannot heal")
 
     def many() -> None:
         for _ in range(200):

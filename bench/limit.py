@@ -32,22 +32,25 @@ WHERE id IN (
 )
 RETURNING id, dispatch, lane_id, attempt, coalesce(input, payload)
 """
-COMPLETE = """
-UPDATE jobs SET status = 'complete', result = ?, finished_at = ?, lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?
+FENCE = "FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3"
+COMPLETE = f"""
+UPDATE jobs SET status = 'complete', result = v.column4, finished_at = v.column5, lease_token = NULL, worker_id = NULL {FENCE}
 """
-ADVANCE = """
-UPDATE jobs SET status = 'queued', lane_id = lane_id + 1, input = ?, run_at = ?, lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?
+ADVANCE = f"""
+UPDATE jobs SET status = 'queued', lane_id = lane_id + 1, input = v.column4, run_at = v.column5, lease_token = NULL, worker_id = NULL
+{FENCE}
 """
-RETRY = """
-UPDATE jobs SET status = 'queued', attempt = 2, waiting = ?, run_at = ?, lease_token = NULL, worker_id = NULL
-WHERE id = ? AND lease_token = ? AND dispatch = ?
+RETRY = f"""
+UPDATE jobs SET status = 'queued', attempt = 2, waiting = v.column4, run_at = v.column5, lease_token = NULL, worker_id = NULL {FENCE}
+"""
+GOOD = """
+INSERT INTO attempts (job_id, dispatch, lane_id, attempt, started_at, ended_at, worker_id, round, outcome, burned)
+SELECT *, 'w', 1, 'ok', 1 FROM (VALUES {rows})
 """
 AUDIT = """
-INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, code, message,
-    reason, sentence)
-VALUES (?, ?, ?, 1, ?, 'w', ?, ?, ?, 1, ?, ?, ?, ?)
+INSERT INTO attempts (job_id, dispatch, lane_id, attempt, started_at, ended_at, code, message, reason, sentence, worker_id, round,
+    outcome, burned)
+SELECT *, 'w', 1, 'retry', 1 FROM (VALUES {rows})
 """
 FAILED = ("NETWORK_ERROR", "refused", "retryable", "attempt 1 of 2 failed; the next one follows")
 
@@ -119,11 +122,21 @@ def _settle(
     failed = [row for row in taken if fails_once and row[3] == 1]
     done = [row for row in taken if not (fails_once and row[3] == 1)]
     at = 1.9e9
-    db.executemany(RETRY, [("retry", at, row[0], token, row[1]) for row in failed])
-    db.executemany(COMPLETE, [(b"1", at, row[0], token, row[1]) for row in done if row[2] == last_lane])
-    db.executemany(ADVANCE, [(row[4], at, row[0], token, row[1]) for row in done if row[2] != last_lane])
-    db.executemany(AUDIT, [(*row[:4], at, at, "retry", *FAILED) for row in failed])
-    db.executemany(AUDIT, [(*row[:4], at, at, "ok", None, None, None, None) for row in done])
+    _execute(db, RETRY, [(row[0], token, row[1], "retry", at) for row in failed])
+    _execute(db, COMPLETE, [(row[0], token, row[1], b"1", at) for row in done if row[2] == last_lane])
+    _execute(db, ADVANCE, [(row[0], token, row[1], row[4], at) for row in done if row[2] != last_lane])
+    _execute(db, AUDIT, [(*row[:4], at, at, *FAILED) for row in failed])
+    _execute(db, GOOD, [(*row[:4], at, at) for row in done])
+
+
+def _execute(db: sqlite3.Connection, statement: str, rows: list[tuple[object, ...]]) -> None:
+    """Run a statement once for all rows: one by one they cost more."""
+    if rows:
+        row = "(" + ", ".join("?" * len(rows[0])) + ")"
+        db.execute(
+            statement.replace("{rows}", ", ".join([row] * len(rows))),
+            list(itertools.chain.from_iterable(rows)),
+        )
 
 
 def _opened(path: Path, synchronous: str) -> sqlite3.Connection:
