@@ -134,15 +134,13 @@ class Runner:
             return as_failure(exc)
 
     def settled_at_once(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
-        """Return the settlement of what needs no question to the store: a success without a breaker or children."""
-        if (
-            isinstance(ended, Exception)
-            or dispatch.lane.stage.breaker is not None
-            or dispatch.context.children
-        ):
+        """Return the settlement of what needs no question to the store, because no breaker has to hear of it."""
+        if dispatch.lane.stage.breaker is not None:
             return None
         dispatch.ended_at = self._now()
-        return settle_success(dispatch, ended)
+        if isinstance(ended, bytes):
+            return settle_success(dispatch, ended)
+        return settle_failure(dispatch, self._trouble(dispatch, ended), self._runtime.chance.random())
 
     async def settled(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> Settlement:
         """Return the settlement of a run, once its breaker has heard of it."""

@@ -146,6 +146,7 @@ def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_goes_on(
         return await settled(self, dispatch, ended)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Runner, "settled", broken)
+    monkeypatch.setattr(Runner, "settled_at_once", lambda *_: None)
 
     async def scene() -> None:
         pipeline = one_stage(lambda number: 1 / number, name="divide", retry=ONCE)
