@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -31,6 +31,8 @@ FRAMES_MAX: Final = 50
 _OUTERMOST_MAX: Final = 10
 _PERIOD_MAX: Final = 4
 """How many functions may call each other in a circle and still count as one recursion."""
+_PLACES_MAX: Final = 256
+"""So many stacks are kept with their places; frames hold names of the program and nothing that was said."""
 _LIBRARY: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\](?:python|pypy)\d|[/\\]python\d+\.zip[/\\]|\\Lib\\|^<frozen "
 )
@@ -80,7 +82,7 @@ def fingerprint(failure: Failure, stage: str, frames: Sequence[Frame] = ()) -> s
         failure.provider_code or "",
         str(failure.http_status or ""),
     ]
-    parts += _place(frames)
+    parts += _place(tuple(frames))
     parts.append(normalise(failure.message, quotes_names=quotes_names))
     digest = hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=8)
     return f"{VERSION}:{digest.hexdigest()}"
@@ -102,23 +104,25 @@ def _classes(lineage: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     return lineage[:end], lineage[end] if end < len(lineage) else ""
 
 
-def _place(frames: Sequence[Frame]) -> list[str]:
+@lru_cache(maxsize=_PLACES_MAX)
+def _place(frames: tuple[Frame, ...]) -> tuple[str, ...]:
     own = [frame for frame in frames if frame.is_own]
     if not own:
-        return _unrepeated(f"{frame.module}.{frame.function}" for frame in frames)
-    return [*_unrepeated(f"{frame.module}.{frame.function}" for frame in own), str(own[-1].line)]
+        return tuple(_unrepeated([f"{frame.module}.{frame.function}" for frame in frames]))
+    return (*_unrepeated([f"{frame.module}.{frame.function}" for frame in own]), str(own[-1].line))
 
 
-def _unrepeated(names: Iterable[str]) -> list[str]:
+def _unrepeated(names: list[str]) -> list[str]:
     """Return the names with runs that follow themselves counted once, so that a deeper recursion is the same place."""
     kept: list[str] = []
     for name in names:
-        is_new = name not in kept
+        # A run that follows itself ends in the name that the run before it ended in.
+        recent = kept[-_PERIOD_MAX:]
         kept.append(name)
-        if is_new:
+        if name not in recent:
             continue
-        for period in range(1, _PERIOD_MAX + 1):
-            if kept[-period:] == kept[-2 * period : -period]:
+        for period in range(1, len(recent) + 1):
+            if recent[-period] == name and kept[-period:] == kept[-2 * period : -period]:
                 del kept[-period:]
                 break
     return kept

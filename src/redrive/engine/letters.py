@@ -98,17 +98,6 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
     literals = literals_of(job)
     failure = trouble.failure
     stack, frames = trouble.told()
-    context = {
-        "stage": stage,
-        "attempt": job.attempt,
-        "dispatch": job.dispatch,
-        "http_status": failure.http_status,
-        "provider_code": None if failure.provider_code is None else storable(failure.provider_code),
-        "request_id": None if failure.request_id is None else storable(failure.request_id),
-        "round": job.round,
-        "notes": None if notes is None else msgspec.json.decode(notes),
-        "input_sha256": hashlib.sha256(job.input).hexdigest()[:16],
-    }
     return Letter(
         code=failure.code,
         category=failure.category,
@@ -117,9 +106,35 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
         error_class=failure.error_class,
         stack=redact(storable(_unquoted(stack)), payload=literals)[-STACK_MAX:],
         fingerprint=fingerprint(failure, stage, frames),
-        context=msgspec.json.encode(redact_mapping(context, payload=literals)),
+        context=msgspec.json.encode(_context_of(failure, job, stage, notes, literals)),
         reason=decision.reason,
     )
+
+
+def _context_of(
+    failure: Failure, job: Claimed, stage: str, notes: str | None, literals: dict[str, str]
+) -> dict[str, object]:
+    """Return the circumstances of a failure; what others said is redacted, our own names and numbers are left alone."""
+    said = {
+        "provider_code": None if failure.provider_code is None else storable(failure.provider_code),
+        "request_id": None if failure.request_id is None else storable(failure.request_id),
+        "notes": None if notes is None else msgspec.json.decode(notes),
+    }
+    if any(value is not None for value in said.values()):
+        clean = cast("dict[str, object]", redact_mapping(said, payload=literals))
+        # A payload may hold the name of one of these, and the name is no secret.
+        said = dict(zip(said, clean.values(), strict=True))
+    return {
+        "stage": redact(stage, payload=literals),
+        "attempt": job.attempt,
+        "dispatch": job.dispatch,
+        "http_status": failure.http_status,
+        "provider_code": said["provider_code"],
+        "request_id": said["request_id"],
+        "round": job.round,
+        "notes": said["notes"],
+        "input_sha256": hashlib.sha256(job.input).hexdigest()[:16],
+    }
 
 
 def literals_of(job: Claimed) -> dict[str, str]:

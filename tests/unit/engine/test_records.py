@@ -121,6 +121,24 @@ def test_a_string_of_the_payload_appears_nowhere_but_in_the_payload(store: Sqlit
     assert json.loads(context)["notes"]["who"] == "for <payload:$.0>"  # type: ignore[arg-type]
 
 
+def test_a_payload_that_holds_our_own_words_leaves_the_names_of_a_context_alone(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    def call(order: list[str], ctx: Context) -> None:
+        ctx.note("who", f"for {order[0]}")
+        raise ValueError(order[1])
+
+    pipeline = one_stage(call)
+    rd.submit(pipeline, ["request_id", "dispatch", "provider_code", "input_sha256"])
+    work(store, pipeline)
+
+    ((context,),) = letters(store, "context")
+    told = json.loads(context)  # type: ignore[arg-type]
+    names = "stage attempt dispatch http_status provider_code request_id round notes input_sha256".split()
+    assert list(told) == names
+    assert told["notes"] == {"who": "for <payload:$[0]>"}
+
+
 def test_a_stages_own_input_is_taken_out_as_well(store: SqliteStore, rd: Redrive) -> None:
     def fail(text: str) -> None:
         raise RuntimeError(f"no {text}")

@@ -69,3 +69,29 @@ def test_the_same_line_is_read_the_same_way_every_time(line: str, secret: str) -
 
     assert secret not in redacted
     assert redact_text(line * 3) == redacted * 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "7z x a.7z -hpb9c8d7E",
+        "keytool -newkeypass b9c8d7E",
+        "['expdp', 'scott/b9c8d7E']",
+        "npm config\tset _auth b9c8d7E",
+        "htpasswd -ib users ada b9c8d7E",
+    ],
+)
+def test_a_command_needs_no_other_line_to_be_known(line: str) -> None:
+    assert "b9c8d7E" not in redact_text(line)
+
+
+def test_a_placeholder_that_holds_a_mark_is_shown_as_it_is() -> None:
+    known = {"first-known": "<\U000f0001>", "second-known": "<redacted:secret>"}
+
+    assert redact_text("first-known second-known", known) == "<\U000f0001> <redacted:secret>"
+
+
+def test_many_kinds_of_placeholders_are_shown() -> None:
+    known = {f"known-{number}-known": f"<payload:$.{number}>" for number in range(9)}
+
+    assert redact_text(" ".join(known), known) == " ".join(known.values())

@@ -67,7 +67,7 @@ _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 def redact_assignments(text: str, marks: Marks) -> str:
     """Put a mark in place of every literal value whose name announces a secret."""
-    hits = _hits(text)
+    hits = _hits(text, is_foreign=not marks.is_ascii)
     if not hits:
         return text
     hidden = None if text.isascii() else _HIDDEN_NEXT.match
@@ -141,8 +141,8 @@ def _said(text: str, floor: int, start: int, name: str, before: str) -> Telling 
     return telling(name.strip("-."))
 
 
-def _hits(text: str) -> list[int]:
-    """Return where a stem occurs, in order."""
+def _hits(text: str, *, is_foreign: bool) -> list[int]:
+    """Return where a stem occurs, in order; names of other scripts are looked for where such letters may be."""
     # One byte for each character, so that indexes are those of the text; the search in bytes is the fastest one.
     lowered = text.encode("latin-1", "replace").lower()
     hits: list[int] = []
@@ -151,7 +151,7 @@ def _hits(text: str) -> list[int]:
         while at >= 0:
             hits.append(at)
             at = lowered.find(stem, at + len(stem))
-    if not text.isascii():
+    if is_foreign:
         # The dotted capital I is the one letter whose lower case is longer.
         foreign = _FOREIGN.finditer(text.replace("\u0130", "I").lower())
         hits += [found.start() + found[0].rfind(" ") + 1 for found in foreign]

@@ -14,6 +14,7 @@ _PART: Final = r"""[^\s'"]{1,256}+"""
 # What stands between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
 _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
 _LETTERS: Final = "[A-Za-z]{0,7}"
+_ANY_LETTER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BEFORE: Final = r"(?<=[\s'\"])"
 # The user may be quoted together with the password.
 _USER: Final = rf"-{{1,2}}%s{_GAP}?['\"]?[^\s:'\"@/<]{{1,64}}:({_PART})"
@@ -39,6 +40,7 @@ def _apart(letters: str) -> str:
 
 FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     # The letters a flag may start with, a piece of every command that knows it, those commands, and where the password stands.
+    # Every flag of a row starts with one of its letters, so that no flag elsewhere in a text decides whether this one is found.
     (
         "uUpa",
         "curl wget etcdctl jenkins-cli http xh hey",
@@ -46,10 +48,10 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
         _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)",
     ),
     ("A", "ab", "ab", _BEFORE + _USER % "A"),
-    ("sd", "skopeo", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
+    ("sdc", "skopeo", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
     ("E-c", "curl", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
     ("p", "mysql mariadb", r"(?:mysql|mariadb)[\w-]{0,24}", rf"{_BEFORE}-p({_WORD})"),
-    ("p", "7z rar", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
+    ("hp", "7z rar", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
     ("h", "rar", "rar", rf"{_BEFORE}-hp({_WORD})"),
     (
         "p",
@@ -75,7 +77,7 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("k", "gem dotnet", r"gem(?= push)|dotnet(?= nuget)", _apart("k")),
     ("cAX", "snmp", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _apart("[cAX]")),
     ("t", "influx", "influx", _apart("t")),
-    ("sdk", "keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
+    ("sdnk", "keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
     ("x", "sendemail sendEmail", "sendemail|sendEmail", _apart("xp")),
     ("uo", "pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
     (
@@ -86,9 +88,9 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ),
     ("u", "lftp", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
     # `-b` takes the password as the last word; `-n` leaves out the file before the user.
-    ("bcnBmsdC", "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
+    (_ANY_LETTER, "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
     (
-        "bcnBmsdC",
+        _ANY_LETTER,
         "passwd",
         "htpasswd|mosquitto_passwd",
         rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})",
@@ -99,10 +101,10 @@ _DATABASE_USER: Final = r"(?<=[\s'\"=])[\w.$-]{1,64}/([^\s@/'\"]{1,128})(?=[@\s'
 
 PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     # A needle, the command that it announces, and where the password stands on the rest of its line. A needle costs a search in
-    # every text, so there are few.
+    # every text, so there are few. It is a part of what is found there, for the same reason.
     ("jdbc:oracle", r"\bjdbc:oracle:", r":[\w.$-]{1,64}/([^\s@/'\"]{1,128})@"),
     ("sql", r"sql(?:plus|ldr)\b", _DATABASE_USER),
-    ("pdp ", r"\b(?:ex|im)pdp\b", _DATABASE_USER),
+    ("pdp", r"\b(?:ex|im)pdp\b", _DATABASE_USER),
     ("IDENTIFIED", r"\bIDENTIFIED\b", rf"\b(?:BY|AS)[ \t]+({_WORD})"),
     ("identified by", r"\bidentified by", rf"\bby[ \t]+('[^'\n]{{1,256}}+'|(?=[A-Za-z_!-]{{0,40}}[0-9]){_PART})"),
     ("machine ", r"\bmachine \S{1,128}\s+login\b", rf"\bpassword\s+({_WORD})"),
@@ -111,7 +113,7 @@ PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     ("/p:", r"\b(?:xfreerdp\d?|wfreerdp|mstsc)\b", rf"/p:({_WORD})"),
     ("cf auth ", r"\bcf auth\b", rf"auth \S{{1,64}} ({_WORD})"),
     (
-        " config ",
+        " config",
         r"\b(?:poetry|composer|npm) config\b",
         rf"(?:http-basic\.\S{{1,64}} \S{{1,64}} |pypi-token\.\S{{1,64}} |_auth(?:Token)?[ =])({_WORD})",
     ),

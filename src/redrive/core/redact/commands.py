@@ -47,7 +47,7 @@ def redact_commands(text: str, marks: Marks) -> str:
     # A dash inside a word, as in most logs, starts no flag.
     if " -" in text or "'-" in text or '"-' in text:
         letters = frozenset(_FLAG.findall(text))
-        for flags, needles, command, flag in _BY_FLAG:
+        for flags, needles, command, flag in _BY_FLAG if letters else ():
             if not flags.isdisjoint(letters) and any(map(text.__contains__, needles)):
                 text = command.sub(partial(_without_secrets, flag, marks, {}), text)
     for needle, command, place in _BY_NEEDLE:

@@ -17,6 +17,9 @@ MARK: Final = "\U000f0000-\U000ffffd"
 FIRST_MARK: Final = "\U000f0000"
 """The lowest mark; nothing that people write stands above it."""
 
+FEW: Final = 4
+"""Up to this many marks are put back one by one, which takes a search in C each."""
+
 _FIRST: Final = 0xF0000
 _LAST: Final = 0xFFFFD
 _ANY_MARK: Final = re.compile(f"[{MARK}]")
@@ -31,15 +34,19 @@ def placeholder(kind: str) -> str:
 class Marks:
     """The marks in use during one round over one text."""
 
-    __slots__ = ("_by_placeholder", "_next", "_shown", "_taken")
+    __slots__ = ("_by_placeholder", "_is_plain", "_next", "_shown", "_taken", "is_ascii")
 
     def __init__(self, text: str) -> None:
         """Start with no mark; characters of the private plane that `text` already holds are set aside."""
         self._by_placeholder: dict[str, str] = {}
         self._shown: dict[str, str] = {}
-        found: list[str] = [] if text.isascii() else _ANY_MARK.findall(text)
+        self.is_ascii = text.isascii()
+        """Whether the text has no other letters; what else its work holds are then marks."""
+        found: list[str] = [] if self.is_ascii else _ANY_MARK.findall(text)
         self._taken = frozenset(found)
         self._next = _FIRST
+        # A placeholder with a mark in it would be read again if it were put back before that mark.
+        self._is_plain = True
 
     def put(self, shown: str) -> str:
         """Return the mark for the placeholder `shown`; the placeholder itself once the plane is used up."""
@@ -53,6 +60,7 @@ class Marks:
             self._next += 1
             self._by_placeholder[shown] = mark
             self._shown[mark] = shown
+            self._is_plain = self._is_plain and shown.isascii()
         return mark
 
     def redacted(self, kind: str) -> str:
@@ -67,6 +75,8 @@ class Marks:
 
     def show(self, text: str) -> str:
         """Put the placeholders back in place of their marks."""
-        if not self._shown:
+        if len(self._shown) <= FEW and self._is_plain:
+            for mark, shown in self._shown.items():
+                text = text.replace(mark, shown)
             return text
         return _ANY_MARK.sub(lambda found: self._shown.get(found[0], found[0]), text)

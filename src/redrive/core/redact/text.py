@@ -8,32 +8,16 @@ redacting again would change nothing either: the result is a fixed point by cons
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from redrive.core.redact.assignments import redact_assignments
-from redrive.core.redact.blocks import redact_blocks
-from redrive.core.redact.commands import redact_commands
+from redrive.core.redact.frames import passed_over_frames
 from redrive.core.redact.literals import Literals
 from redrive.core.redact.marks import Marks, placeholder
-from redrive.core.redact.pem import redact_private_keys
-from redrive.core.redact.personal import redact_personal
-from redrive.core.redact.runs import redact_tokens
 from redrive.core.redact.structure import Walk
-from redrive.core.redact.urls import redact_urls
 
 ROUNDS_MAX: Final = 8
 """A text that still changes after this many rounds was made to do so; it is replaced whole."""
-
-_PASSES: Final[tuple[Callable[[str, Marks], str], ...]] = (
-    redact_private_keys,
-    redact_tokens,
-    redact_urls,
-    redact_commands,
-    redact_assignments,
-    redact_blocks,
-    redact_personal,
-)
 
 
 def redact_text(text: str, literals: Mapping[str, str] | Literals | None = None) -> str:
@@ -71,6 +55,4 @@ def _round(text: str, known: tuple[Literals, ...]) -> str:
     work = marks.hide(text)
     for literals in known:
         work = literals.replace(work, marks)
-    for redact in _PASSES:
-        work = redact(work, marks)
-    return marks.show(work)
+    return passed_over_frames(work, marks)
