@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Concatenate, Final, ParamSpec, Protocol
 
-from redrive.engine.letters import Trouble, safe_text
+from redrive.engine.letters import Trouble, as_failure, safe_text
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.runner import GRACE_SECONDS, Runner
 from redrive.engine.threads import Hands
@@ -237,13 +237,17 @@ class Slots:
             await work(dispatch, *args, **kwargs)
         except asyncio.CancelledError:
             self._broke(dispatch, None)
-        except Exception as error:  # noqa: BLE001 - it is the failure of its attempt.
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and not _is_stepped():
+                raise
             self._broke(dispatch, error)
         if dispatch.is_left_behind:
             self._orphans -= 1
             self._on_room()
 
-    def _broke(self, dispatch: Dispatch, error: Exception | None) -> None:
+    def _broke(self, dispatch: Dispatch, error: BaseException | None) -> None:
         """Settle a job whose task broke off, or let go of it when everything is."""
         if dispatch.is_settled:
             return
@@ -291,7 +295,9 @@ class Slots:
         self._settled(dispatch, self._runner.cancelled(dispatch))
 
     def _settled(self, dispatch: Dispatch, settled: Settlement) -> None:
-        dispatch.is_settled = True
+        if dispatch.is_settled:
+            return
+        dispatch.is_settled = dispatch.is_ending = True
         # Nothing is left to do for its task, so that whoever is woken by the outcome may find this place empty.
         self._tasks.pop(dispatch.job.id, None)
         self._free(dispatch)
@@ -308,8 +314,8 @@ class Slots:
             return
         try:
             at_once = self._runner.settled_at_once(dispatch, ended)
-        except Exception as exc:  # noqa: BLE001 - what cannot be told of a stage must not keep the others waiting.
-            at_once, ended = None, exc
+        except BaseException as exc:  # noqa: BLE001 - what cannot be told of a stage must not keep the others waiting.
+            at_once, ended = None, as_failure(exc)
         if at_once is not None:
             self._settled(dispatch, at_once)
             return
@@ -346,3 +352,11 @@ class Slots:
             await self._cancelled(dispatch)
             return
         await self._settle(dispatch, ended)
+
+
+def _is_stepped() -> bool:
+    """Say whether a task of a loop is being run, and not a coroutine closed that nobody will run any more."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False

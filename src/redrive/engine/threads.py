@@ -127,7 +127,8 @@ class StageThreads:
             done, result = self._ended.popleft()
             try:
                 done(result)
-            except Exception:
+            except BaseException:
+                # Those behind it must not wait for ever.
                 logger.exception("the outcome of a stage could not be taken in")
 
 

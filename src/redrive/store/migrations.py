@@ -17,6 +17,9 @@ from redrive.store.queries import text_of
 Older = Literal["refuse", "migrate", "keep"]
 """What to do about a database with an older schema: refuse it, bring it up to date, or leave it as it is, to be copied."""
 
+APPLICATION: Final = 0x72647276
+"""What a file of ours says it is, in its header: "rdrv"."""
+
 VERSIONS: Final[dict[str, tuple[str, ...]]] = {"sqlite": ("schema",)}
 """The files of each dialect; a file's version is its place, from 1."""
 
@@ -68,11 +71,11 @@ def migrate(db: sqlite3.Connection, database: str, version: int, older: Older) -
 
 
 def refuse_foreign(db: sqlite3.Connection, database: str) -> None:
-    """Refuse a file with another program's tables, and close it, before anything in it is changed."""
+    """Refuse a file with another program's tables, before anything in it is changed."""
     # One statement, and so one moment: somebody else may just be making this database.
-    facts = "SELECT user_version, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_user_version"
-    if db.execute(facts).fetchone() == (0, 1):
-        db.close()
+    facts = "SELECT application_id, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id"
+    application, has_tables = db.execute(facts).fetchone()
+    if has_tables and application != APPLICATION:
         raise StoreRefusedError(
             database=database,
             cause="it holds tables, and none of redrive's",

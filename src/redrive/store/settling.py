@@ -51,6 +51,9 @@ class Onward:
     def take(self, one: Settlement) -> Row | None:
         """Return the row that keeps this job going; None when it has to queue."""
         lane, want = one.lane, self._want
+        if one.job.id in self.taken:
+            # An outcome of one of its earlier runs, which the fence will refuse.
+            return None
         if lane not in self._lanes or lane in self._paused or len(self.taken) >= want.limit:
             return None
         if self._in_lane[lane] >= want.limits.get(lane, want.limit) or one.value is None:
@@ -125,21 +128,22 @@ def settle_one_by_one(
     lost: list[JobId] = []
     broken: list[JobId] = []
     for one in done:
+        statement, row = _update_of(one, onward)
+        is_taken = False
         db.execute("SAVEPOINT one")
         try:
-            statement, row = _update_of(one, onward)
             if _execute_rows(db, statement, [row], _terms(statement, onward)) == 1:
                 _record(db, worker, [one])
                 _write_beside(db, one, insert)
-            else:
-                onward.drop(one.job.id)
-                if db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
-                    lost.append(one.job.id)
+                is_taken = True
+            elif db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
+                lost.append(one.job.id)
         except BROKEN:
             db.execute("ROLLBACK TO one")
-            onward.drop(one.job.id)
             broken.append(one.job.id)
         db.execute("RELEASE one")
+        if statement == "go_on" and not is_taken:
+            onward.drop(one.job.id)
     return tuple(lost), tuple(broken)
 
 

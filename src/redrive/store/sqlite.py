@@ -66,15 +66,10 @@ class SqliteStore:
         self._lock_file: int | None = None
         self._pipelines: dict[LaneId, str] = {}
         self._process = os.getpid()
+        has_lock = Path(f"{self._path}.lock").exists()
         with self._mapped():
             if self._is_file:
-                if Path(self._path).is_dir():
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-                # The file must never be readable by others, not even between its creation and a later chmod. One that is there
-                # must not be opened here: closing it again would drop the locks of every connection this process has to it.
-                with suppress(FileExistsError):
-                    os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-                self._lock_file = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+                self._make_files()
             self._db = sqlite3.connect(
                 self._path,
                 timeout=BUSY_SECONDS,
@@ -82,21 +77,36 @@ class SqliteStore:
                 check_same_thread=False,
                 cached_statements=256,
             )
-            refuse_foreign(self._db, self._path)
-            for pragma in (
-                "journal_mode = WAL",
-                f"synchronous = {synchronous}",
-                "foreign_keys = ON",
-                "cache_size = -65536",
-                # What was erased must not lie about in the file.
-                "secure_delete = ON",
-            ):
-                self._db.execute(f"PRAGMA {pragma}")
         try:
+            # Under the lock: SQLite does not wait for its own when two make the same file at once.
+            with self._mapped(), self._file_locked():
+                refuse_foreign(self._db, self._path)
+                for pragma in (
+                    "journal_mode = WAL",
+                    f"synchronous = {synchronous}",
+                    "foreign_keys = ON",
+                    "cache_size = -65536",
+                    # What was erased must not lie about in the file.
+                    "secure_delete = ON",
+                ):
+                    self._db.execute(f"PRAGMA {pragma}")
             self._migrate(older)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, StoreRefusedError) and not has_lock:
+                # A file that is none of ours is left as it was found.
+                Path(f"{self._path}.lock").unlink(missing_ok=True)
             raise
+
+    def _make_files(self) -> None:
+        """Make the database, and the file that is locked while somebody writes, unless they are there."""
+        if Path(self._path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        # The file must never be readable by others, not even between its creation and a later chmod. One that is there
+        # must not be opened here: closing it again would drop the locks of every connection this process has to it.
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        self._lock_file = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """See `Store.lanes`."""

@@ -3,6 +3,8 @@
 -- an error only when failed, exactly one open dead letter for a failed job. Rows that are written for every job carry no foreign keys:
 -- they are written in the same transaction as the job they belong to, and only pruning deletes, all of a job at once.
 
+PRAGMA application_id = 1919185526;   -- "rdrv": whose file it is
+
 CREATE TABLE lanes (
     id INTEGER PRIMARY KEY,
     pipeline TEXT NOT NULL,
