@@ -7,6 +7,7 @@ claimed before.
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Container, Iterable
 from operator import attrgetter
@@ -65,8 +66,10 @@ def claim(
 
 def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
     """Return jobs in the order of the lanes that were wanted."""
-    places = {lane: place for place, lane in enumerate(want.lanes)}
-    return tuple(sorted(jobs, key=lambda job: places.get(job.lane, len(places))))
+    by_lane: dict[LaneId, list[Claimed]] = {lane: [] for lane in want.lanes}
+    for job in jobs:
+        by_lane.setdefault(job.lane, []).append(job)
+    return tuple(itertools.chain.from_iterable(by_lane.values()))
 
 
 def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None = None) -> tuple[Claimed, ...]:

@@ -60,22 +60,10 @@ class Onward:
             return None
         self._in_lane[lane] += 1
         job = one.job
+        begun = (job.id, self._token, job.dispatch + 1, lane, 1, job.round)
+        payload = job.input if job.payload is None else job.payload
         self.taken[job.id] = Claimed(
-            id=job.id,
-            token=self._token,
-            dispatch=job.dispatch + 1,
-            lane=lane,
-            attempt=1,
-            round=job.round,
-            snoozes=0,
-            suspects=0,
-            crashes=0,
-            restarts=job.restarts,
-            cancel_asked=0,
-            expires_at=job.expires_at,
-            codes=None,
-            input=one.value,
-            payload=job.input if job.payload is None else job.payload,
+            *begun, 0, 0, 0, job.restarts, 0, job.expires_at, None, one.value, payload
         )
         return (job.id, job.token, job.dispatch, lane, _inline(one))
 
