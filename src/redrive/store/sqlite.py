@@ -80,7 +80,7 @@ class SqliteStore:
         try:
             # Under the lock: SQLite does not wait for its own when two make the same file at once.
             with self._mapped(), self._file_locked():
-                refuse_foreign(self._db, self._path)
+                self._refuse_foreign(has_lock=has_lock)
                 for pragma in (
                     "journal_mode = WAL",
                     f"synchronous = {synchronous}",
@@ -91,10 +91,16 @@ class SqliteStore:
                 ):
                     self._db.execute(f"PRAGMA {pragma}")
             self._migrate(older)
-        except BaseException as error:
+        except BaseException:
             self.close()
-            if isinstance(error, StoreRefusedError) and not has_lock:
-                # A file that is none of ours is left as it was found.
+            raise
+
+    def _refuse_foreign(self, *, has_lock: bool) -> None:
+        """Refuse a file that is none of ours, and leave it as it was found."""
+        try:
+            refuse_foreign(self._db, self._path)
+        except StoreRefusedError:
+            if not has_lock:
                 Path(f"{self._path}.lock").unlink(missing_ok=True)
             raise
 

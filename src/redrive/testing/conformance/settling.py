@@ -45,7 +45,32 @@ def onward(of: Claimed) -> Settlement:
     return settlement(of, status=JobState.QUEUED, value=b'"onward"')
 
 
-class Settling(Scene):
+class Fencing(Scene):
+    """What becomes of a job whose earlier run speaks up beside its present one."""
+
+    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later, onward])
+    def test_a_stale_settlement_behind_a_good_one_of_the_same_job_changes_nothing(
+        self, store: Store, build: Build
+    ) -> None:
+        """It counts as done or as lost. The job goes on, and its holder is told: nobody else would ever end it."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([new(fetch)], NOW)
+        (stale,) = claim(store, fetch)
+        store.stop_worker("w1")
+        (one,) = claim(store, fetch, worker="w2")
+        advance = settlement(one, status=JobState.QUEUED, lane=review)
+
+        answer = exchange(store, "w2", [advance, build(stale)], Want((review, fetch), 5))
+
+        holds(answer.lost in {(), (stale.id,)})
+        agree(answer.broken, ())
+        agree(statuses(store), {"processing": 1})
+        agree([(each.id, each.lane, each.input) for each in answer.claimed], [(one.id, review, b'"done"')])
+        agree(attempts(store, one.id, "outcome"), [("ok",)])
+        agree(exchange(store, "w2", [settlement(*answer.claimed)]).lost, ())
+
+
+class Settling(Fencing):
     """What becomes of jobs."""
 
     @pytest.mark.parametrize("size", SIZES)
@@ -168,27 +193,6 @@ class Settling(Scene):
 
         agree((answer.lost, answer.broken), ((stale.id,), ()))
         agree(statuses(store), {"complete": size - 1, "processing": 1} if size > 1 else {"processing": 1})
-
-    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later, onward])
-    def test_a_stale_settlement_behind_a_good_one_of_the_same_job_changes_nothing(
-        self, store: Store, build: Build
-    ) -> None:
-        """It counts as done or as lost. The job goes on, and its holder is told: nobody else would ever end it."""
-        fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch)], NOW)
-        (stale,) = claim(store, fetch)
-        store.stop_worker("w1")
-        (one,) = claim(store, fetch, worker="w2")
-        advance = settlement(one, status=JobState.QUEUED, lane=review)
-
-        answer = exchange(store, "w2", [advance, build(stale)], Want((review, fetch), 5))
-
-        holds(answer.lost in {(), (stale.id,)})
-        agree(answer.broken, ())
-        agree(statuses(store), {"processing": 1})
-        agree([(each.id, each.lane, each.input) for each in answer.claimed], [(one.id, review, b'"done"')])
-        agree(attempts(store, one.id, "outcome"), [("ok",)])
-        agree(exchange(store, "w2", [settlement(*answer.claimed)]).lost, ())
 
     def test_the_same_batch_sent_again_counts_as_done(self, store: Store) -> None:
         """When the answer was lost, the caller cannot know that it was taken."""

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is no ordinary exception, raised by a stage or while its outcome is told: a failure of that attempt, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from redrive import Breaker, Redrive
+from redrive.engine.threads import StageThreads
+from redrive.store.sqlite import SqliteStore
+
+from .build import (
+    ONCE,
+    STUCK_SECONDS,
+    attempts,
+    bounded,
+    jobs,
+    letters,
+    one_stage,
+    threaded_means,
+    turns,
+    until,
+    work,
+    worker_on,
+    working,
+)
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+class Panic(BaseException):
+    """What only a handler for everything catches."""
+
+
+def unspeakable(raised: type[BaseException]) -> Exception:
+    """Return an exception whose text cannot be made."""
+
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise raised
+
+    return Unspeakable()
+
+
+async def leave() -> None:
+    raise GeneratorExit
+
+
+async def close_another() -> None:
+    """Close a coroutine by hand, and let what it says escape."""
+    another = asyncio.sleep(0)
+    another.send(None)
+    another.throw(GeneratorExit)
+
+
+@pytest.mark.parametrize("end", [leave, close_another])
+def test_an_async_stage_out_of_which_a_generator_exit_comes_has_failed_and_others_go_on(
+    store: SqliteStore, rd: Redrive, end: Callable[[], Awaitable[None]]
+) -> None:
+    async def odd(number: int) -> int:
+        if number:
+            await end()
+        return number
+
+    pipeline = one_stage(odd, retry=ONCE)
+    rd.submit_many(pipeline, [1, 0, 0])
+    work(store, pipeline, concurrency=1)
+
+    assert jobs(store) == [("failed",), ("complete",), ("complete",)]
+    assert "GeneratorExit" in str(letters(store, "message"))
+
+
+@pytest.mark.parametrize("raised", [Panic, GeneratorExit])
+@pytest.mark.parametrize("is_guarded", [True, False])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_failure_that_panics_when_it_is_asked_for_its_text_is_settled_and_others_go_on(
+    store: SqliteStore, rd: Redrive, is_async: bool, is_guarded: bool, raised: type[BaseException]
+) -> None:
+    def fail(number: int) -> int:
+        if number:
+            raise unspeakable(raised)
+        return number
+
+    async def fail_async(number: int) -> int:
+        return fail(number)
+
+    breaker = Breaker("api", consecutive=5) if is_guarded else None
+    pipeline = one_stage(fail_async if is_async else fail, retry=ONCE, breaker=breaker)
+    rd.submit_many(pipeline, [1, 0, 0])
+    work(store, pipeline, concurrency=1)
+
+    assert jobs(store) == [("failed",), ("complete",), ("complete",)]
+    assert attempts(store) == [("dead",), ("ok",), ("ok",)]
+    assert raised.__name__ in str(letters(store, "message"))
+
+
+def test_an_outcome_that_cannot_be_told_keeps_no_other_thread_waiting(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    """Both outcomes are there before the loop looks, and nothing comes after them that would make it look again."""
+    go_on, is_last_here, may_end = threading.Event(), threading.Event(), threading.Event()
+
+    def one_after_the_other(number: int) -> int:
+        if number == 1:
+            assert go_on.wait(STUCK_SECONDS)
+            raise unspeakable(Panic)
+        if number == 3:
+            # The only thread has handed in what came before.
+            is_last_here.set()
+            assert may_end.wait(STUCK_SECONDS)
+        return number
+
+    pipeline = one_stage(one_after_the_other, retry=ONCE)
+    rd.submit_many(pipeline, [1, 2, 3])
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, means=threaded_means(1))
+        async with working(worker):
+            await until(lambda: worker.slots.running == 3)
+            go_on.set()
+            assert is_last_here.wait(STUCK_SECONDS)
+            await turns(200)
+            seen = jobs(store)
+            may_end.set()
+            assert seen == [("failed",), ("complete",), ("processing",)]
+            await until(lambda: rd.counts() == {"failed": 1, "complete": 2})
+            assert worker.slots.running == 0
+
+    bounded(scene())
+
+
+def test_threads_bring_every_result_although_taking_one_in_panics(caplog: pytest.LogCaptureFixture) -> None:
+    is_last_here, may_end = threading.Event(), threading.Event()
+    brought: list[int] = []
+
+    def last() -> int:
+        is_last_here.set()
+        assert may_end.wait(STUCK_SECONDS)
+        return 3
+
+    def panic(_result: int) -> None:
+        raise Panic
+
+    async def scene() -> list[int]:
+        threads = StageThreads(1)
+        threads.start(lambda: 1, panic)
+        threads.start(lambda: 2, brought.append)
+        threads.start(last, brought.append)
+        assert is_last_here.wait(STUCK_SECONDS)
+        await turns()
+        seen = list(brought)
+        may_end.set()
+        await until(lambda: 3 in brought)
+        threads.close()
+        return seen
+
+    assert bounded(scene()) == [2]
+    assert brought == [2, 3]
+    assert "could not be taken in" in caplog.text
