@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import StoreRefusedError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite import SCHEMA_VERSION, SqliteStore
 
 from .herd import PATIENCE, until
 
@@ -101,10 +101,13 @@ def opened(here: Path) -> list[str]:
     return held
 
 
-def test_a_file_of_another_program_is_refused_and_left_as_it_was_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [0, SCHEMA_VERSION])
+def test_a_file_of_another_program_is_refused_and_left_as_it_was_found(tmp_path: Path, version: int) -> None:
+    """Also when it counts the versions of its schema in the same place, and has come as far."""
     theirs = tmp_path / "theirs.db"
     db = sqlite3.connect(theirs)
     db.execute("CREATE TABLE theirs (id INTEGER PRIMARY KEY)")
+    db.execute(f"PRAGMA user_version = {version}")
     db.close()
     before = theirs.read_bytes()
 
