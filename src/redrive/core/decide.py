@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opens_at
@@ -40,7 +40,7 @@ class History(Struct, frozen=True, kw_only=True):
 
     attempt: int = 1
     """The number of the attempt that failed; holds, snoozes and crashes do not move it."""
-    failures_by_code: Mapping[str, int] = field(default_factory=dict[str, int])
+    failures_by_code: Mapping[str, int] = {}
     """How many *earlier* attempts failed with each code."""
     snoozes: int = 0
     deadline_at: float | None = None

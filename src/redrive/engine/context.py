@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from redrive.core.signals import Cancel
 from redrive.errors import ConfigurationError
@@ -25,7 +25,7 @@ SAID_MAX: Final = 10_000
 """Characters of one note or progress that are looked at; what is kept of it is shorter, and cut only after redaction."""
 
 
-class Context(Struct, kw_only=True, eq=False):
+class Context(Struct, kw_only=True, eq=False, gc=False):
     """What a stage may know about the job it works on. A parameter annotated with this class gets it."""
 
     job_id: int
@@ -41,8 +41,8 @@ class Context(Struct, kw_only=True, eq=False):
     """When the stage's timeout ends this attempt; None without one."""
     is_cancelled: bool = False
     """True when somebody asked to cancel the job; a long stage does well to stop then."""
-    notes: dict[str, str] = field(default_factory=dict[str, str])
-    children: list[Child] = field(default_factory=list["Child"])
+    notes: dict[str, str] = {}
+    children: list[Child] = []
     shown: str | None = None
 
     @property

@@ -29,6 +29,8 @@ COMMIT_MAX: Final = 512
 """Outcomes, and claims, of one commit. When very many stages end at once, the first places are filled again all the sooner."""
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; above stands the lane whose probe a token claims."""
+FIRST_TOKENS: Final = 1 << 38
+"""Tokens begin anywhere below this, so that hardly any two workers hold leases under the same one."""
 LET_GO_SECONDS: Final = 60.0
 """How long a job is kept whose outcome the store cannot take in any form, before it goes back to the queue."""
 
@@ -37,7 +39,13 @@ class Journal:
     """What one worker has to say to the store, and what it asks for."""
 
     def __init__(
-        self, store: Store, lanes: Mapping[LaneId, Lane], breakers: SharedBreakers, runner: Runner
+        self,
+        store: Store,
+        lanes: Mapping[LaneId, Lane],
+        breakers: SharedBreakers,
+        runner: Runner,
+        *,
+        first_token: int = 1,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -50,7 +58,7 @@ class Journal:
             if lane.stage.breaker is not None:
                 self._behind.setdefault(lane.stage.breaker, []).append(lane.id)
         self._turn = 0
-        self._tokens = itertools.count(1)
+        self._tokens = itertools.count(first_token)
         self._done: list[Settlement] = []
         self._refused: dict[JobId, int] = {}
         """How often the store could not take the outcome of a run that is not settled yet."""
@@ -112,6 +120,8 @@ class Journal:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
         self._give_back(now)
         answer = self._store.exchange(worker, done, want, now=now, token=token)
+        if not self._behind:
+            return answer
         claimed = list(answer.claimed)
         for job in claimed:
             breaker = self._lanes[job.lane].stage.breaker

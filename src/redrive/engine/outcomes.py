@@ -23,6 +23,10 @@ from redrive.engine.pipeline import Pipeline
 from redrive.engine.stages import Stage
 from redrive.store.protocol import HOOK, Claimed, LaneId, Letter, Settlement
 
+# Looked up once: every use of a member by its name goes through a hook of the enumeration.
+_COMPLETE: Final = JobState.COMPLETE
+_QUEUED: Final = JobState.QUEUED
+
 REFUSED: Final = "the store refused to take what the stage returned or raised"
 
 
@@ -39,7 +43,7 @@ class Lane:
     """What its stage gets besides its input, by parameter."""
 
 
-class Dispatch(Struct, eq=False):
+class Dispatch(Struct, eq=False, gc=False):
     """One run of a stage, from its start to its end."""
 
     job: Claimed
@@ -71,7 +75,7 @@ def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
     """Return the settlement of a stage that is done: its output is the next stage's input, or the job's result."""
     job, lane, context = dispatch.job, dispatch.lane, dispatch.context
     following = lane.following
-    status = JobState.COMPLETE if following is None else JobState.QUEUED
+    status = _COMPLETE if following is None else _QUEUED
     if context.is_cancelled and following is not None:
         status = JobState.CANCELLED
     return Settlement(

@@ -64,6 +64,7 @@ class Runner:
     ) -> None:
         self._breakers = breakers
         self._runtime = runtime
+        self._now = runtime.clock.wall
         self._classifier = classifier
         self._ask_store = ask_store
         self._probes: dict[JobId, str] = {}
@@ -99,13 +100,14 @@ class Runner:
 
     def call(self, dispatch: Dispatch) -> bytes | Exception:
         """Run a sync stage, on whatever thread this is; return its encoded output or what it raised."""
-        lane, stage = dispatch.lane, dispatch.lane.stage
+        stage = dispatch.lane.stage
         token = CURRENT_JOB.set(dispatch.context)
         try:
-            result = stage.fn(stage.input.check(dispatch.job.input), **_extras(dispatch))
+            value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
+            result = stage.fn(value, **extras) if extras else stage.fn(value)
             if isinstance(result, Signal):
                 return result
-            return lane.stage.output.encode(result)
+            return stage.output.encode(result)
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
             return as_failure(exc)
         finally:
@@ -116,8 +118,8 @@ class Runner:
         stage = dispatch.lane.stage
         CURRENT_JOB.set(dispatch.context)
         try:
-            value = stage.input.check(dispatch.job.input)
-            call = cast("Awaitable[object]", stage.fn(value, **_extras(dispatch)))
+            value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
+            call = cast("Awaitable[object]", stage.fn(value, **extras) if extras else stage.fn(value))
             result = await (call if stage.timeout is None else _limited(stage.name, stage.timeout, call))
             if isinstance(result, Signal):
                 return result
@@ -243,9 +245,6 @@ class Runner:
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
         retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
         return BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
-
-    def _now(self) -> float:
-        return self._runtime.clock.wall()
 
 
 def _extras(dispatch: Dispatch) -> dict[str, object]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Concatenate, Final, ParamSpec, Protocol
+from typing import Final, Protocol
 
 from redrive.engine.letters import Trouble, as_failure, safe_text
 from redrive.engine.outcomes import Dispatch, Lane
@@ -23,8 +23,6 @@ from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Progress, Settlement
 
 logger = logging.getLogger("redrive.worker")
-
-P = ParamSpec("P")
 
 SUSPECT_MIN: Final = 2
 """So many workers must have died over a job before it runs alone."""
@@ -79,7 +77,7 @@ class Slots:
         self._ready: deque[Claimed] = deque()
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
-        self._in_use: Counter[LaneId] = Counter()
+        self._in_use = dict.fromkeys(lanes, 0)
         self._unwanted: set[JobId] = set()
         self._is_letting_go = False
         self._orphans = 0
@@ -196,15 +194,15 @@ class Slots:
         self._running[job.id] = dispatch
         if dispatch.context.is_cancelled:
             dispatch.is_ending = True
-            self._begin(dispatch, self._cancelled)
+            self._begin(dispatch, self._see_through(dispatch, self._cancelled))
         elif (refusal := self._runner.refusal(dispatch)) is not None:
             dispatch.is_ending = True
-            self._begin(dispatch, self._settle, refusal)
+            self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=refusal)))
         elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._apart.can_run(lane):
             dispatch.is_apart = True
-            self._begin(dispatch, self._run_apart)
+            self._begin(dispatch, self._see_through(dispatch, self._run_apart))
         elif lane.stage.is_async:
-            self._begin(dispatch, self._run)
+            self._begin(dispatch, self._run(dispatch))
         else:
             self._hands.start(
                 functools.partial(self._runner.call, dispatch), functools.partial(self._returned, dispatch)
@@ -212,47 +210,62 @@ class Slots:
             if lane.stage.is_abandoned and lane.stage.timeout is not None:
                 asyncio.get_running_loop().call_later(lane.stage.timeout, self._abandon, dispatch)
 
-    def _begin(
-        self,
-        dispatch: Dispatch,
-        work: Callable[Concatenate[Dispatch, P], Coroutine[object, object, None]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
+    def _begin(self, dispatch: Dispatch, body: Coroutine[object, object, None]) -> None:
         # A callback for its end would be a step of the loop more for each job; the task itself sees to it.
-        self._tasks[dispatch.job.id] = asyncio.get_running_loop().create_task(
-            self._see_through(dispatch, work, *args, **kwargs)
-        )
+        loop = asyncio.get_running_loop()
+        if loop.get_task_factory() is None:
+            # With the stage's name: another one, such as `Task-1024`, would be put together for each of them.
+            task = asyncio.Task(body, loop=loop, name=dispatch.lane.stage.name)
+        else:
+            task = loop.create_task(body)
+        self._tasks[dispatch.job.id] = task
 
-    async def _see_through(
-        self,
-        dispatch: Dispatch,
-        work: Callable[Concatenate[Dispatch, P], Coroutine[object, object, None]],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
-        """Do what is to be done for a run; if that breaks before its job is settled, the job must not be left behind."""
+    async def _run(self, dispatch: Dispatch) -> None:
+        """Run an async stage, and settle its job whatever happens."""
         dispatch.has_begun = True
         try:
-            await work(dispatch, *args, **kwargs)
-        except asyncio.CancelledError:
-            self._broke(dispatch, None)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            if isinstance(error, GeneratorExit) and not _is_stepped():
-                raise
+            if dispatch.context.is_cancelled:
+                self._settled(dispatch, self._runner.cancelled(dispatch))
+            else:
+                ended = await self._runner.acall(dispatch)
+                at_once = self._runner.settled_at_once(dispatch, ended)
+                if at_once is None:
+                    await self._settle(dispatch, ended)
+                else:
+                    self._settled(dispatch, at_once)
+        except BaseException as error:  # noqa: BLE001 - told apart there.
             self._broke(dispatch, error)
+        self._leave(dispatch)
+
+    async def _see_through(
+        self, dispatch: Dispatch, work: Callable[[Dispatch], Coroutine[object, object, None]]
+    ) -> None:
+        """Do something else for a run than running its stage here, and settle its job whatever happens."""
+        dispatch.has_begun = True
+        try:
+            await work(dispatch)
+        except BaseException as error:  # noqa: BLE001 - told apart there.
+            self._broke(dispatch, error)
+        self._leave(dispatch)
+
+    def _leave(self, dispatch: Dispatch) -> None:
+        """Give up the place of a run that had been left behind."""
         if dispatch.is_left_behind:
             self._orphans -= 1
             self._on_room()
 
-    def _broke(self, dispatch: Dispatch, error: BaseException | None) -> None:
-        """Settle a job whose task broke off, or let go of it when everything is."""
+    def _broke(self, dispatch: Dispatch, error: BaseException) -> None:
+        """Settle a job whose task broke off, or let go of it when everything is; what is meant for the loop goes through."""
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+        if isinstance(error, GeneratorExit) and not _is_stepped():
+            raise error
         if dispatch.is_settled:
             return
         self._tasks.pop(dispatch.job.id, None)
-        if not self._is_letting_go:
+        if self._is_letting_go and (dispatch.is_ending or not dispatch.context.is_cancelled):
+            self._runner.drop_probe(dispatch.job, dispatch.lane)
+        else:
             try:
                 self._settled(dispatch, self._runner.broken_off(dispatch, error))
             except Exception:
@@ -268,30 +281,11 @@ class Slots:
             self.ended += 1
             self.fill()
 
-    async def _run(self, dispatch: Dispatch) -> None:
-        if dispatch.context.is_cancelled:
-            await self._cancelled(dispatch)
-            return
-        try:
-            ended = await self._runner.acall(dispatch)
-        except asyncio.CancelledError:
-            if not dispatch.context.is_cancelled:
-                self._runner.drop_probe(dispatch.job, dispatch.lane)
-                raise
-            await self._cancelled(dispatch)
-            return
-        at_once = self._runner.settled_at_once(dispatch, ended)
-        if at_once is None:
-            await self._settle(dispatch, ended)
-        else:
-            self._settled(dispatch, at_once)
-
     async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> None:
         dispatch.is_ending = True
         self._settled(dispatch, await self._runner.settled(dispatch, ended))
 
     async def _cancelled(self, dispatch: Dispatch) -> None:
-        dispatch.is_ending = True
         self._settled(dispatch, self._runner.cancelled(dispatch))
 
     def _settled(self, dispatch: Dispatch, settled: Settlement) -> None:
@@ -320,7 +314,7 @@ class Slots:
             self._settled(dispatch, at_once)
             return
         dispatch.is_ending = True
-        self._begin(dispatch, self._settle, ended)
+        self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=ended)))
 
     def _abandon(self, dispatch: Dispatch) -> None:
         """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
@@ -329,7 +323,8 @@ class Slots:
             return
         dispatch.is_abandoned = True
         self._orphans += 1
-        self._begin(dispatch, self._settle, AttemptTimeoutError(timeout=timeout))
+        late = AttemptTimeoutError(timeout=timeout)
+        self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=late)))
 
     async def _run_apart(self, dispatch: Dispatch) -> None:
         """Run a stage in another process; one that was asked for a process by the stage may share it, a suspect has it alone."""
@@ -345,12 +340,6 @@ class Slots:
             ended = WorkerCrashError(stage=lane.stage.name, exit_code=died.exit_code, crashes=crashes)
         except Exception as exc:  # noqa: BLE001 - a process that could not even be started is a failure of the attempt.
             ended = exc
-        except asyncio.CancelledError:
-            if not dispatch.context.is_cancelled:
-                self._runner.drop_probe(dispatch.job, dispatch.lane)
-                raise
-            await self._cancelled(dispatch)
-            return
         await self._settle(dispatch, ended)
 
 

@@ -53,7 +53,7 @@ _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 def claim(
     db: sqlite3.Connection, worker: str, want: Want, paused: Container[LaneId], *, now: float, token: int
 ) -> tuple[Claimed, ...]:
-    """Take what is wanted inside the caller's transaction; of the lanes in their order, and nothing of paused ones."""
+    """Take what is wanted inside the caller's transaction; first of the first lanes, and nothing of paused ones."""
     left = want.limit
     for lane in want.lanes:
         if lane in paused:
@@ -61,7 +61,7 @@ def claim(
         room = min(left, want.limits.get(lane, left))
         if room > 0:
             left -= db.execute(_SQL["claim"], (token, worker, now, lane, room)).rowcount
-    return () if left == want.limit else in_order(want, claimed(db, worker, token))
+    return () if left == want.limit else claimed(db, worker, token)
 
 
 def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:

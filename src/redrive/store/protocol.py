@@ -67,7 +67,7 @@ class Want(Struct, frozen=True):
     """Of some lanes, fewer."""
 
 
-class Claimed(Struct, frozen=True):
+class Claimed(Struct, frozen=True, gc=False):
     """One job in the hands of a worker."""
 
     id: JobId
@@ -106,7 +106,7 @@ class Letter(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Settlement(Struct, frozen=True, kw_only=True):
+class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one dispatch: what becomes of the job, and the attempt's row."""
 
     job: Claimed

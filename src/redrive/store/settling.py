@@ -22,6 +22,10 @@ from redrive.store.queries import for_rows, statements_of
 
 _SQL: Final = statements_of("sqlite")
 
+# Looked up once: every use of a member by its name goes through a hook of the enumeration.
+_COMPLETE: Final = JobState.COMPLETE
+_QUEUED: Final = JobState.QUEUED
+
 CHUNKS: Final = (256, 64, 16, 4, 1)
 """For so many rows at once statements are made; few sizes, so that each is compiled once."""
 
@@ -96,7 +100,10 @@ def settle_at_once(
     updates: dict[str, list[Row]] = {}
     for one in done:
         statement, row = _update_of(one, onward)
-        updates.setdefault(statement, []).append(row)
+        if statement in updates:
+            updates[statement].append(row)
+        else:
+            updates[statement] = [row]
     try:
         _close_recovered(db, done)
         for statement, rows in updates.items():
@@ -104,7 +111,8 @@ def settle_at_once(
                 raise NotAtOnceError
         _record(db, worker, done)
         for one in done:
-            _write_beside(db, one, insert)
+            if one.letter is not None or one.recipients or one.children or _is_large(one):
+                _write_beside(db, one, insert)
     except BROKEN as error:
         raise NotAtOnceError from error
 
@@ -162,16 +170,15 @@ def _terms(statement: str, onward: Onward) -> Row:
 
 def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> None:
     """Write the attempts; those that went well without a word take less than half of what the others do."""
-    good = [_good_attempt_of(one) for one in done if _is_plainly_good(one)]
-    if good:
-        _execute_rows(db, "insert_good_attempt", good, (worker,))
-    if len(good) < len(done):
-        told = [_attempt_of(one) for one in done if not _is_plainly_good(one)]
-        _execute_rows(db, "insert_attempt", told, (worker,))
-
-
-def _is_plainly_good(one: Settlement) -> bool:
-    return one.outcome == "ok" and one.burned and one.reason is None and one.notes is None
+    good: list[Row] = []
+    told: list[Row] = []
+    for one in done:
+        if one.outcome == "ok" and one.burned and one.reason is None and one.notes is None:
+            good.append(_good_attempt_of(one))
+        else:
+            told.append(_attempt_of(one))
+    _execute_rows(db, "insert_good_attempt", good, (worker,))
+    _execute_rows(db, "insert_attempt", told, (worker,))
 
 
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
@@ -191,13 +198,17 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
 
 def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
     """Return the name of the update for this settlement, and its row."""
-    job = one.job
+    job, status = one.job, one.status
+    if status is _QUEUED and one.outcome == "ok":
+        row = onward.take(one)
+        if row is not None:
+            return "go_on", row
     fence = (job.id, job.token, job.dispatch)
-    match one.status:
-        case JobState.COMPLETE:
-            if _is_large(one):
-                return "complete_large", (*fence, one.ended_at)
-            return "complete", (*fence, one.ended_at, one.value)
+    match status:
+        case _ if status is _COMPLETE:
+            is_large = _is_large(one)
+            row = (*fence, one.ended_at) if is_large else (*fence, one.ended_at, _inline(one))
+            return "complete_large" if is_large else "complete", row
         case JobState.FAILED:
             return "bury", (*fence, one.code, one.message, one.ended_at, one.codes)
         case JobState.CANCELLED:
@@ -206,10 +217,7 @@ def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
             counts = (one.attempt, one.snoozes, one.codes, one.outcome, one.suspects, one.crashes)
             return "requeue", (*fence, one.run_at, *counts, one.ended_at)
         case _:
-            row = onward.take(one)
-            return (
-                ("advance", (*fence, one.lane, _inline(one), one.run_at)) if row is None else ("go_on", row)
-            )
+            return "advance", (*fence, one.lane, _inline(one), one.run_at)
 
 
 def _is_large(one: Settlement) -> bool:
@@ -217,8 +225,9 @@ def _is_large(one: Settlement) -> bool:
     return one.value is not None and len(one.value) > INLINE_MAX
 
 
-def _inline(one: Settlement) -> bytes | None:
-    return None if _is_large(one) else one.value
+def _inline(one: Settlement) -> bytearray | None:
+    """Return the value that stands in its job's own row; not as bytes, for which `sqlite3` looks for an adapter each time."""
+    return None if one.value is None or _is_large(one) else bytearray(one.value)
 
 
 def _good_attempt_of(one: Settlement) -> Row:

@@ -106,8 +106,9 @@ SELECT lanes.id, pipeline, stage, position, paused_at,
 FROM lanes ORDER BY pipeline, position;
 
 -- name: workers
-SELECT id, host, process, pipelines, concurrency, started_at, expires_at,
-    (SELECT count(*) FROM jobs WHERE worker_id = workers.id AND status = 'processing') FROM workers ORDER BY started_at;
+SELECT id, host, process, pipelines, concurrency, started_at, expires_at, coalesce(leased, 0)
+FROM workers LEFT JOIN (SELECT worker_id, count(*) AS leased FROM jobs WHERE status = 'processing' GROUP BY worker_id) ON worker_id = id
+ORDER BY started_at;
 
 -- name: breakers
 SELECT name, state FROM breakers ORDER BY name;

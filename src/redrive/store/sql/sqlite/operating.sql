@@ -46,7 +46,7 @@ SELECT max(at) FROM (
     UNION ALL SELECT max(at) FROM (SELECT at FROM operations ORDER BY id DESC LIMIT 100));
 
 -- name: ownerless_jobs
-SELECT id FROM jobs WHERE status = 'processing' AND worker_id NOT IN (SELECT id FROM workers) ORDER BY id LIMIT ?;
+SELECT id FROM jobs INDEXED BY jobs_leased WHERE status = 'processing' AND worker_id NOT IN (SELECT id FROM workers) ORDER BY id LIMIT ?;
 
 -- name: long_running
 SELECT jobs.id, lanes.pipeline, lanes.stage, last_attempt_at FROM jobs JOIN lanes ON lanes.id = lane_id

@@ -84,21 +84,21 @@ CREATE TABLE jobs (
     CHECK ((run_id IS NULL) = (ordinal IS NULL)),
     -- One expression instead of one per rule: it is looked at whenever a job moves.
     CHECK (CASE status
-        WHEN 'queued' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NULL AND error_code IS NULL
-            AND result IS NULL AND result_from IS NULL
-        WHEN 'processing' THEN lease_token IS NOT NULL AND worker_id IS NOT NULL AND finished_at IS NULL AND error_code IS NULL
-            AND result IS NULL AND result_from IS NULL
-        WHEN 'complete' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NOT NULL AND error_code IS NULL
-            AND (result IS NOT NULL OR result_from IS NOT NULL OR erased_at IS NOT NULL)
-        WHEN 'failed' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NOT NULL AND error_code IS NOT NULL
-            AND result IS NULL AND result_from IS NULL
-        WHEN 'cancelled' THEN lease_token IS NULL AND worker_id IS NULL AND finished_at IS NOT NULL AND error_code IS NULL
-            AND result IS NULL AND result_from IS NULL
+        WHEN 'processing' THEN lease_token IS NOT NULL AND worker_id IS NOT NULL
+            AND coalesce(finished_at, error_code, result, result_from) IS NULL
+        WHEN 'queued' THEN coalesce(lease_token, worker_id, finished_at, error_code, result, result_from) IS NULL
+        WHEN 'complete' THEN finished_at IS NOT NULL AND coalesce(lease_token, worker_id, error_code) IS NULL
+            AND coalesce(result, result_from, erased_at) IS NOT NULL
+        WHEN 'failed' THEN finished_at IS NOT NULL AND error_code IS NOT NULL
+            AND coalesce(lease_token, worker_id, result, result_from) IS NULL
+        WHEN 'cancelled' THEN finished_at IS NOT NULL
+            AND coalesce(lease_token, worker_id, error_code, result, result_from) IS NULL
         ELSE 0 END)
 ) STRICT;
 
 CREATE INDEX jobs_ready ON jobs (lane_id, priority, run_at, id) WHERE status = 'queued';
-CREATE INDEX jobs_leased ON jobs (worker_id, lease_token) WHERE status = 'processing';
+-- Of the token alone: a worker's name would be compared with others again and again, and what is leased are few.
+CREATE INDEX jobs_leased ON jobs (lease_token) WHERE status = 'processing';
 CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND cancel_asked = 1;
 CREATE INDEX jobs_failed ON jobs (id) WHERE status = 'failed';
 CREATE UNIQUE INDEX jobs_key ON jobs (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete');
