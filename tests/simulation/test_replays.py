@@ -10,7 +10,7 @@ import pytest
 from redrive.engine import campaigns, releasing
 from redrive.engine.campaigns import Campaign, Campaigns, Options, stamp_steps
 from redrive.ops import retrying
-from redrive.store import sqlite
+from redrive.store import settling, sqlite
 from redrive.store.protocol import Step
 
 from .replay_world import ReplayWorld, replay_breaches
@@ -93,6 +93,7 @@ def letters_are_not_closed(patch: pytest.MonkeyPatch) -> None:
             db.execute("DROP TRIGGER jobs_replayed")
 
     patch.setattr(ReplayWorld, "__post_init__", careless)
+    patch.setattr(settling, "_close_recovered", lambda *_: None)
 
 
 def a_cancelled_campaign_keeps_its_letters(patch: pytest.MonkeyPatch) -> None:
