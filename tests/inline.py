@@ -20,8 +20,10 @@ async def at_once(work: Callable[[], object]) -> object:
 class InlineHands:
     """Runs sync stages on the loop, one after the other."""
 
-    def start(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
-        asyncio.get_running_loop().call_soon(lambda: done(work()))
+    def start(
+        self, work: Callable[[object], object], of: object, done: Callable[[object, object], None]
+    ) -> None:
+        asyncio.get_running_loop().call_soon(lambda: done(of, work(of)))
 
 
 class NoProcesses:

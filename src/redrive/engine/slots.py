@@ -204,9 +204,7 @@ class Slots:
         elif lane.stage.is_async:
             self._begin(dispatch, self._run(dispatch))
         else:
-            self._hands.start(
-                functools.partial(self._runner.call, dispatch), functools.partial(self._returned, dispatch)
-            )
+            self._hands.start(self._runner.call, dispatch, self._returned)
             if lane.stage.is_abandoned and lane.stage.timeout is not None:
                 asyncio.get_running_loop().call_later(lane.stage.timeout, self._abandon, dispatch)
 

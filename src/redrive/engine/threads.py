@@ -4,9 +4,10 @@
 They are kept apart so that stages which block cannot keep outcomes from being committed. The context of the caller goes along, so
 that what it holds (a request id for logs, a virtual clock) is there on the thread as well.
 
-Stages are handed over without a future each. A thread that takes one wakes at most one more, and only while there is more to take:
-functions that block spread over as many threads as they need, and functions that return at once stay on the thread that is awake,
-instead of waking a crowd that would fight for the interpreter. What has ended is brought to the loop in batches, too.
+Stages are handed over without a future each. Functions that block get as many threads as there are functions waiting; those that
+return at once stay on one, instead of waking a crowd that would fight for the interpreter. Which kind they are shows when they have
+ended: the loop looks after them every millisecond while there is anything to look after, and what has ended is brought to it in
+batches, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import contextvars
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,15 +25,20 @@ from typing import Final, Protocol, TypeVar
 
 logger = logging.getLogger("redrive.worker")
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 0.001
+"""So often the loop looks after what is on threads, for as long as it finds anything."""
+BLOCKS_SECONDS: Final = 0.0003
+"""Functions that take longer than this on average are taken to wait for something."""
 
 
 class Hands(Protocol):
-    """What runs sync functions: `done` is called on the loop with what `work` returned. `work` must not raise."""
+    """What runs sync functions: `done` is called on the loop with the argument and what `work` returned. `work` must not raise."""
 
-    def start(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
         """Run `work` as soon as there is a thread for it."""
         ...
 
@@ -43,65 +50,95 @@ class StageThreads:
         self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
-        self._waiting: deque[tuple[Callable[[], object], Callable[[object], None]]] = deque()
-        self._ended: deque[tuple[Callable[[object], None], object]] = deque()
+        self._waiting: deque[tuple[Callable[..., object], object, Callable[..., None]]] = deque()
+        self._ended: deque[tuple[Callable[..., None], object, object, float]] = deque()
+        self._wanted = 1
+        """How many threads are called when something is handed over."""
+        self._told = 0
+        self._spent = 0.0
         self._idle = threading.Condition()
         self._idlers = 0
         self._threads = 0
-        self._is_waking = False
+        self._is_handing_over = False
+        self._is_looked_after = False
         self._is_telling = False
         self._is_closed = False
 
-    def start(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
         """See `Hands.start`."""
-        self._waiting.append((work, done))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - the two belong together.
-        if not self._is_waking:
-            self._wake()
+        self._waiting.append((work, of, done))
+        if not self._is_handing_over:
+            # After this turn of the loop, which may put more here: a thread woken earlier would only fight with it.
+            self._is_handing_over = True
+            self._loop.call_soon(self._hand_over)
 
     def close(self) -> None:
         """Let idle threads end; one that still runs a stage ends after it, and does not keep the process from ending."""
         with self._idle:
             self._is_closed = True
+            self._idlers = 0
             self._idle.notify_all()
 
-    def _wake(self) -> None:
-        """Let one more thread come, unless one is on its way already."""
-        with self._idle:
-            if self._is_waking:
-                return
-            if self._idlers:
-                self._is_waking = True
-                self._idle.notify()
-            elif self._threads < self._limit:
-                self._is_waking = True
-                self._threads += 1
-                try:
-                    self._new_thread()
-                except RuntimeError as error:
-                    # The system gives no more threads: those that are there go on, and without any it is asked again.
-                    self._is_waking = False
-                    self._threads -= 1
-                    logger.warning("no more threads for stages than %d: %s", self._threads, error)
-                    if not self._threads:
-                        self._loop.call_soon_threadsafe(self._loop.call_later, RETRY_SECONDS, self._wake)
+    def _hand_over(self) -> None:
+        self._is_handing_over = False
+        self._call(min(self._wanted, len(self._waiting)))
+        if not self._is_looked_after:
+            self._is_looked_after = True
+            self._loop.call_later(LOOK_SECONDS, self._look)
 
-    def _new_thread(self) -> None:
+    def _look(self) -> None:
+        """Take in what has ended, and let more threads come if those that are there are blocked."""
+        self._tell()
+        told, spent = self._told, self._spent
+        self._told, self._spent = 0, 0.0
+        if told and spent <= told * BLOCKS_SECONDS:
+            self._wanted = 1
+        elif told or self._waiting:
+            # Step by step: a thread that was kept from the interpreter looks as if it were blocked.
+            self._wanted = min(self._limit, self._wanted * 4)
+        if self._waiting and self._wanted > 1:
+            self._call(min(self._wanted, len(self._waiting)))
+        self._is_looked_after = bool(told or self._waiting)
+        if self._is_looked_after:
+            self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _call(self, wanted: int) -> None:
+        """Let so many more threads come, if there are that many."""
+        with self._idle:
+            woken = min(wanted, self._idlers)
+            self._idlers -= woken
+            self._idle.notify(woken)
+            for _ in range(min(wanted - woken, self._limit - self._threads)):
+                if not self._new_thread():
+                    break
+
+    def _new_thread(self) -> bool:
         context = self._context.copy()
-        threading.Thread(target=context.run, args=(self._serve,), name="redrive-stage", daemon=True).start()
+        thread = threading.Thread(target=context.run, args=(self._serve,), name="redrive-stage", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The system gives no more threads: those that are there go on, and without any it is asked again.
+            logger.warning("no more threads for stages than %d: %s", self._threads, error)
+            if not self._threads:
+                self._loop.call_later(RETRY_SECONDS, self._call, 1)
+            return False
+        self._threads += 1
+        return True
 
     def _serve(self) -> None:
-        self._is_waking = False
         while True:
             try:
-                work, done = self._waiting.popleft()
+                work, of, done = self._waiting.popleft()
             except IndexError:
                 if self._rest():
                     continue
                 return
-            if self._waiting and not self._is_waking:
-                self._wake()
-            self._ended.append((done, work()))
-            if not self._is_telling:
+            began = time.monotonic()
+            result = work(of)
+            self._ended.append((done, of, result, time.monotonic() - began))
+            # While there is more to do and the loop comes to look by itself, it is left alone.
+            if not self._is_telling and not (self._waiting and self._is_looked_after):
                 self._is_telling = True
                 # A loop that has ended no longer wants to know.
                 with suppress(RuntimeError):
@@ -117,16 +154,16 @@ class StageThreads:
                 return False
             self._idlers += 1
             self._idle.wait()
-            self._idlers -= 1
-            self._is_waking = False
         return True
 
     def _tell(self) -> None:
         self._is_telling = False
         while self._ended:
-            done, result = self._ended.popleft()
+            done, of, result, spent = self._ended.popleft()
+            self._told += 1
+            self._spent += spent
             try:
-                done(result)
+                done(of, result)
             except BaseException:
                 # Those behind it must not wait for ever.
                 logger.exception("the outcome of a stage could not be taken in")

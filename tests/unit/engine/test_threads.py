@@ -15,18 +15,22 @@ from .build import bounded
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")
 
 
+def _call(work: Callable[[], object]) -> object:
+    return work()
+
+
 async def ended(threads: StageThreads, works: list[Callable[[], object]]) -> list[object]:
     """Run functions and return what came back, in the order in which it did."""
     results: list[object] = []
     over = asyncio.Event()
 
-    def done(result: object) -> None:
+    def done(_work: object, result: object) -> None:
         results.append(result)
         if len(results) == len(works):
             over.set()
 
     for work in works:
-        threads.start(work, done)
+        threads.start(_call, work, done)
     await over.wait()
     return results
 
@@ -79,14 +83,14 @@ def test_functions_started_from_other_functions_results_come_back_too() -> None:
     async def scene() -> list[int]:
         threads, seen, over = StageThreads(4), list[int](), asyncio.Event()
 
-        def done(number: int) -> None:
+        def done(_before: int, number: int) -> None:
             seen.append(number)
             if number < 300:
-                threads.start(lambda: number + 1, done)
+                threads.start(lambda before: before + 1, number, done)
             else:
                 over.set()
 
-        threads.start(lambda: 1, done)
+        threads.start(lambda before: before + 1, 0, done)
         await over.wait()
         threads.close()
         return seen
@@ -108,6 +112,45 @@ def test_a_blocked_function_does_not_keep_those_behind_it_waiting() -> None:
         return quick
 
     assert sorted(bounded(scene())) == list(range(20))  # type: ignore[type-var]
+
+
+def test_what_ends_before_a_function_that_blocks_on_the_same_thread_does_not_wait_for_it() -> None:
+    go_on = threading.Event()
+
+    async def scene() -> list[object]:
+        threads = StageThreads(1)
+        quick, over = list[object](), asyncio.Event()
+
+        def done(_work: object, result: object) -> None:
+            quick.append(result)
+            over.set()
+
+        threads.start(_call, lambda: "quick", done)
+        threads.start(_call, lambda: go_on.wait(10), done)
+        await over.wait()
+        seen = list(quick)
+        go_on.set()
+        while len(quick) < 2:
+            over.clear()
+            await over.wait()
+        threads.close()
+        return seen
+
+    assert bounded(scene()) == ["quick"]
+
+
+def test_functions_that_block_once_get_their_threads_at_once_the_next_time() -> None:
+    async def scene() -> int:
+        threads = StageThreads(30)
+        try:
+            for _ in range(3):
+                together = threading.Barrier(30, timeout=10)
+                await ended(threads, [together.wait] * 30)
+            return threads._wanted
+        finally:
+            threads.close()
+
+    assert bounded(scene()) > 1
 
 
 def test_closing_ends_idle_threads_and_those_at_work_after_it() -> None:
@@ -147,7 +190,7 @@ def test_what_ends_after_its_loop_has_gone_is_nobodys_business() -> None:
             loop.call_soon_threadsafe(going.set)
             return go_on.wait(10)
 
-        threads.start(wait, lambda _: None)
+        threads.start(_call, wait, lambda *_: None)
         await going.wait()
         threads.close()
 

@@ -22,7 +22,6 @@ from .build import (
     letters,
     one_stage,
     threaded_means,
-    turns,
     until,
     work,
     worker_on,
@@ -102,10 +101,12 @@ def test_an_outcome_that_cannot_be_told_keeps_no_other_thread_waiting(
     store: SqliteStore, rd: Redrive
 ) -> None:
     """Both outcomes are there before the loop looks, and nothing comes after them that would make it look again."""
-    go_on, is_last_here, may_end = threading.Event(), threading.Event(), threading.Event()
+    is_first_here, go_on = threading.Event(), threading.Event()
+    is_last_here, may_end = threading.Event(), threading.Event()
 
     def one_after_the_other(number: int) -> int:
         if number == 1:
+            is_first_here.set()
             assert go_on.wait(STUCK_SECONDS)
             raise unspeakable(Panic)
         if number == 3:
@@ -120,10 +121,10 @@ def test_an_outcome_that_cannot_be_told_keeps_no_other_thread_waiting(
     async def scene() -> None:
         worker = worker_on(store, pipeline, means=threaded_means(1))
         async with working(worker):
-            await until(lambda: worker.slots.running == 3)
+            await until(is_first_here.is_set)
             go_on.set()
             assert is_last_here.wait(STUCK_SECONDS)
-            await turns(200)
+            await until(lambda: jobs(store) == [("failed",), ("complete",), ("processing",)])
             seen = jobs(store)
             may_end.set()
             assert seen == [("failed",), ("complete",), ("processing",)]
@@ -142,16 +143,19 @@ def test_threads_bring_every_result_although_taking_one_in_panics(caplog: pytest
         assert may_end.wait(STUCK_SECONDS)
         return 3
 
-    def panic(_result: int) -> None:
+    def panic(*_: object) -> None:
         raise Panic
+
+    def bring(_of: object, result: int) -> None:
+        brought.append(result)
 
     async def scene() -> list[int]:
         threads = StageThreads(1)
-        threads.start(lambda: 1, panic)
-        threads.start(lambda: 2, brought.append)
-        threads.start(last, brought.append)
-        assert is_last_here.wait(STUCK_SECONDS)
-        await turns()
+        threads.start(lambda of: of, 1, panic)
+        threads.start(lambda of: of, 2, bring)
+        threads.start(lambda _: last(), 3, bring)
+        await until(is_last_here.is_set)
+        await until(lambda: brought != [])
         seen = list(brought)
         may_end.set()
         await until(lambda: 3 in brought)
