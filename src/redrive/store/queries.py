@@ -7,8 +7,10 @@ matters twice, because between two steps every other thread may take the interpr
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
+from itertools import count
 from typing import Final
 
 FILES: Final = (
@@ -22,6 +24,7 @@ FILES: Final = (
     "judging",
 )
 ROW: Final = "-- row: "
+_TERM: Final = re.compile(r"\?(\d+)")
 
 
 @cache
@@ -47,5 +50,8 @@ def statements_of(dialect: str) -> dict[str, str]:
 def for_rows(statement: str, rows: int) -> str:
     """Return a statement with `{rows}` made for so many rows."""
     described = next(line for line in statement.splitlines() if line.startswith(ROW))
-    row = "(" + ", ".join("?" for _ in described.split(",")) + ")"
-    return statement.replace("{rows}", ", ".join([row] * rows))
+    # Numbered, because what is the same for all rows may be used before or after them.
+    numbers = count(1 + max((int(number) for number in _TERM.findall(statement)), default=0))
+    row = described.split(",")
+    made = ("(" + ", ".join(f"?{next(numbers)}" for _ in row) + ")" for _ in range(rows))
+    return statement.replace("{rows}", ", ".join(made))

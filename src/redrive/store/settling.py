@@ -10,83 +10,19 @@ same transaction, and only for rows that were still fenced.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import INLINE_MAX, Child, Claimed, JobId, LaneId, Letter, Row, Settlement, Want
-from redrive.store.queries import for_rows, statements_of
-
-_SQL: Final = statements_of("sqlite")
-
-# Looked up once: every use of a member by its name goes through a hook of the enumeration.
-_COMPLETE: Final = JobState.COMPLETE
-_QUEUED: Final = JobState.QUEUED
-
-CHUNKS: Final = (256, 64, 16, 4, 1)
-"""For so many rows at once statements are made; few sizes, so that each is compiled once."""
+from redrive.store.alike import crowds_of, settle_crowd
+from redrive.store.onward import Onward
+from redrive.store.protocol import Child, JobId, Letter, Row, Settlement
+from redrive.store.rows import SQL, execute_rows, inline, is_large
 
 BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
 """What is wrong with one row, and not with the database."""
 
 Insert = Callable[[sqlite3.Connection, Child, float, JobId], object]
-
-
-class Onward:
-    """Which jobs may go straight on to their next stage, in the hands of the worker that has just done the last one.
-
-    It spares them the way through the queue: one row is written instead of two. They take the places that were wanted, so that
-    limits hold as for any other claim.
-    """
-
-    def __init__(self, want: Want, paused: Container[LaneId], *, token: int, now: float) -> None:
-        self._want = want
-        self._paused = paused
-        self._lanes = frozenset(want.lanes)
-        self._token = token
-        self.terms: Row = (token, now)
-        """The lease under which they go on, and since when."""
-        self.taken: dict[JobId, Claimed] = {}
-        self._in_lane: Counter[LaneId] = Counter()
-
-    def take(self, one: Settlement) -> Row | None:
-        """Return the row that keeps this job going; None when it has to queue."""
-        lane, want = one.lane, self._want
-        if one.job.id in self.taken:
-            # An outcome of one of its earlier runs, which the fence will refuse.
-            return None
-        if lane not in self._lanes or lane in self._paused or len(self.taken) >= want.limit:
-            return None
-        if self._in_lane[lane] >= want.limits.get(lane, want.limit) or one.value is None:
-            return None
-        self._in_lane[lane] += 1
-        job = one.job
-        begun = (job.id, self._token, job.dispatch + 1, lane, 1, job.round)
-        payload = job.input if job.payload is None else job.payload
-        self.taken[job.id] = Claimed(
-            *begun, 0, 0, 0, job.restarts, 0, job.expires_at, None, one.value, payload
-        )
-        return (job.id, job.token, job.dispatch, lane, _inline(one))
-
-    def unwanted(self, jobs: Iterable[JobId]) -> None:
-        """Take in that somebody asked to cancel these while their stage ran."""
-        for job in jobs:
-            if job in self.taken:
-                self.taken[job] = msgspec.structs.replace(self.taken[job], cancel_asked=1)
-
-    def drop(self, job: JobId) -> None:
-        """Take back a job whose row was not taken after all."""
-        if (claimed := self.taken.pop(job, None)) is not None:
-            self._in_lane[claimed.lane] -= 1
-
-    def rest(self) -> Want:
-        """Return what is still wanted."""
-        want = self._want
-        limits = {lane: limit - self._in_lane[lane] for lane, limit in want.limits.items()}
-        return Want(want.lanes, want.limit - len(self.taken), limits)
 
 
 class NotAtOnceError(Exception):
@@ -97,22 +33,24 @@ def settle_at_once(
     db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
 ) -> None:
     """Settle a whole batch inside the caller's transaction; raises NotAtOnceError unless every row was still fenced and fits."""
-    updates: dict[str, list[Row]] = {}
-    for one in done:
-        statement, row = _update_of(one, onward)
-        if statement in updates:
-            updates[statement].append(row)
-        else:
-            updates[statement] = [row]
+    crowds, others = crowds_of(done)
     try:
         _close_recovered(db, done)
-        for statement, rows in updates.items():
-            if _execute_rows(db, statement, rows, _terms(statement, onward)) != len(rows):
+        for likeness, crowd in crowds.items():
+            left, is_fenced = settle_crowd(db, worker, likeness, crowd, onward)
+            if not is_fenced:
                 raise NotAtOnceError
-        _record(db, worker, done)
-        for one in done:
-            if one.letter is not None or one.recipients or one.children or _is_large(one):
-                _write_beside(db, one, insert)
+            others += left
+        updates: dict[str, list[Row]] = {}
+        for one in others:
+            statement, row = _update_of(one, onward)
+            updates.setdefault(statement, []).append(row)
+        for statement, rows in updates.items():
+            if execute_rows(db, statement, rows, _terms(statement, onward)) != len(rows):
+                raise NotAtOnceError
+        _record(db, worker, others)
+        for one in others:
+            _write_beside(db, one, insert)
     except BROKEN as error:
         raise NotAtOnceError from error
 
@@ -128,11 +66,11 @@ def settle_one_by_one(
         is_taken = False
         db.execute("SAVEPOINT one")
         try:
-            if _execute_rows(db, statement, [row], _terms(statement, onward)) == 1:
+            if execute_rows(db, statement, [row], _terms(statement, onward)) == 1:
                 _record(db, worker, [one])
                 _write_beside(db, one, insert)
                 is_taken = True
-            elif db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
+            elif db.execute(SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
                 lost.append(one.job.id)
         except BROKEN:
             db.execute("ROLLBACK TO one")
@@ -143,25 +81,12 @@ def settle_one_by_one(
     return tuple(lost), tuple(broken)
 
 
-def _execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row], terms: Row = ()) -> int:
-    """Run a statement over rows, many at a time; return how many rows it touched. `terms` are the same for all of them."""
-    touched, start = 0, 0
-    for size in CHUNKS:
-        while len(rows) - start >= size:
-            parameters = list(terms)
-            for row in rows[start : start + size]:
-                parameters += row
-            start += size
-            touched += db.execute(for_rows(_SQL[name], size), parameters).rowcount
-    return touched
-
-
 def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None:
     """Close the letters of replays that are complete, before the trigger does it one by one; nothing else ends by the thousand."""
     ended = [one for one in done if one.job.round > 1 and one.status is JobState.COMPLETE]
     if ended:
-        _execute_rows(db, "count_recovered", [(one.job.id,) for one in ended])
-        _execute_rows(db, "close_recovered", [(one.job.id, one.ended_at) for one in ended])
+        execute_rows(db, "count_recovered", [(one.job.id,) for one in ended])
+        execute_rows(db, "close_recovered", [(one.job.id, one.ended_at) for one in ended])
 
 
 def _terms(statement: str, onward: Onward) -> Row:
@@ -177,21 +102,21 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
             good.append(_good_attempt_of(one))
         else:
             told.append(_attempt_of(one))
-    _execute_rows(db, "insert_good_attempt", good, (worker,))
-    _execute_rows(db, "insert_attempt", told, (worker,))
+    execute_rows(db, "insert_good_attempt", good, (worker,))
+    execute_rows(db, "insert_attempt", told, (worker,))
 
 
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
     job = one.job
-    if _is_large(one):
-        db.execute(_SQL["insert_value"], (job.id, job.dispatch, one.value))
+    if is_large(one):
+        db.execute(SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
         group = (one.letter.code, one.letter.category, one.letter.error_class, one.ended_at)
-        db.execute(_SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
-        made = db.execute(_SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
-        db.execute(_SQL["insert_stack"], (made, one.letter.stack))
+        db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
+        made = db.execute(SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
+        db.execute(SQL["insert_stack"], (made, one.letter.stack))
     for recipient in one.recipients:
-        db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at, recipient))
+        db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at, recipient))
     for child in one.children:
         insert(db, child, one.ended_at, job.id)
 
@@ -199,35 +124,26 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
 def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
     """Return the name of the update for this settlement, and its row."""
     job, status = one.job, one.status
-    if status is _QUEUED and one.outcome == "ok":
-        row = onward.take(one)
-        if row is not None:
-            return "go_on", row
     fence = (job.id, job.token, job.dispatch)
+    if status is JobState.QUEUED and one.outcome == "ok":
+        row = (*fence, one.lane, inline(one))
+        return ("go_on", row) if onward.takes(one) else ("advance", (*row, one.run_at))
     match status:
-        case _ if status is _COMPLETE:
-            is_large = _is_large(one)
-            row = (*fence, one.ended_at) if is_large else (*fence, one.ended_at, _inline(one))
-            return "complete_large" if is_large else "complete", row
+        case JobState.COMPLETE if is_large(one):
+            return "complete_large", (*fence, one.ended_at)
+        case JobState.COMPLETE:
+            return "complete", (*fence, one.ended_at, inline(one))
         case JobState.FAILED:
-            return "bury", (*fence, one.code, one.message, one.ended_at, one.codes)
+            return "bury", (*fence, one.code, one.message, one.ended_at, _codes_of(one))
         case JobState.CANCELLED:
             return "cancel", (*fence, one.ended_at)
-        case _ if one.outcome != "ok":
-            counts = (one.attempt, one.snoozes, one.codes, one.outcome, one.suspects, one.crashes)
-            return "requeue", (*fence, one.run_at, *counts, one.ended_at)
         case _:
-            return "advance", (*fence, one.lane, _inline(one), one.run_at)
+            counts = (one.attempt, one.snoozes, _codes_of(one), one.outcome, one.suspects, one.crashes)
+            return "requeue", (*fence, one.run_at, *counts, one.ended_at)
 
 
-def _is_large(one: Settlement) -> bool:
-    """Say whether its value has to stand beside the job, under the dispatch whose output it is."""
-    return one.value is not None and len(one.value) > INLINE_MAX
-
-
-def _inline(one: Settlement) -> bytearray | None:
-    """Return the value that stands in its job's own row; not as bytes, for which `sqlite3` looks for an adapter each time."""
-    return None if one.value is None or _is_large(one) else bytearray(one.value)
+def _codes_of(one: Settlement) -> bytearray | None:
+    return None if one.codes is None else bytearray(one.codes)
 
 
 def _good_attempt_of(one: Settlement) -> Row:
@@ -236,7 +152,8 @@ def _good_attempt_of(one: Settlement) -> Row:
 
 
 def _attempt_of(one: Settlement) -> Row:
-    told = (one.code, one.error_class, one.message, one.http_status, one.reason, one.sentence, one.notes)
+    status, notes = one.http_status or 0, one.notes or ""
+    told = (one.code, one.error_class, one.message, status, one.reason, one.sentence, notes)
     return (*_good_attempt_of(one), one.outcome, int(one.burned), *told)
 
 

@@ -22,6 +22,7 @@ import msgspec
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
 from redrive.store.claiming import claim, claimed, in_order
 from redrive.store.migrations import Older, migrate, newest, refuse_foreign
+from redrive.store.onward import Onward
 from redrive.store.protocol import (
     INLINE_MAX,
     About,
@@ -41,7 +42,7 @@ from redrive.store.protocol import (
     Want,
 )
 from redrive.store.queries import statements_of
-from redrive.store.settling import NotAtOnceError, Onward, settle_at_once, settle_one_by_one
+from redrive.store.settling import NotAtOnceError, settle_at_once, settle_one_by_one
 
 SCHEMA_VERSION: Final = newest("sqlite")
 BUSY_SECONDS: Final = 30.0
@@ -320,18 +321,18 @@ class SqliteStore:
         return found
 
     def _row_of(self, job: NewJob, now: float) -> Row:
-        payload = job.payload if len(job.payload) <= INLINE_MAX else None
-        belongs = (job.run, job.ordinal, job.parent)
         return (
             self._pipelines[job.lane],
             job.lane,
             job.priority,
             job.run_at,
-            job.key,
-            job.owner,
-            *belongs,
-            job.expires_at,
-            payload,
+            job.key or "",
+            job.owner or "",
+            job.run or 0,
+            -1 if job.ordinal is None else job.ordinal,
+            job.parent or 0,
+            job.expires_at or 0.0,
+            bytearray(job.payload) if len(job.payload) <= INLINE_MAX else None,
             now,
         )
 

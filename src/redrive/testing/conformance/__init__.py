@@ -17,6 +17,7 @@ from __future__ import annotations
 from redrive.testing.conformance.changing import Changing
 from redrive.testing.conformance.claiming import Claiming
 from redrive.testing.conformance.companions import Companions
+from redrive.testing.conformance.crowds import Crowds
 from redrive.testing.conformance.leasing import Leasing
 from redrive.testing.conformance.replaying import Replaying
 from redrive.testing.conformance.settling import Settling
@@ -25,5 +26,5 @@ from redrive.testing.conformance.submitting import Submitting
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(Submitting, Claiming, Settling, Companions, Leasing, Changing, Replaying):
+class StoreConformance(Submitting, Claiming, Settling, Crowds, Companions, Leasing, Changing, Replaying):
     """Every test of the suite. Inherit it in a class whose name starts with Test, and give it a fixture `store`."""

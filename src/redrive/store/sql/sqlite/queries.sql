@@ -8,8 +8,10 @@ VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1))
 ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
 
 -- name: insert_job
+-- What a job does not have comes as a value that stands for nothing: `sqlite3` looks for an adapter of each None, which takes longer
+-- than writing the row.
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
-VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, 'queued', ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, 0), nullif(?, -1), nullif(?, 0), nullif(?, 0), ?, ?);
 
 -- name: count_items
 UPDATE runs SET items = ?1 WHERE id = ?2 AND items < ?1;
@@ -178,12 +180,34 @@ FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.col
 UPDATE jobs SET status = 'cancelled', finished_at = v.column4, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
+-- name: go_on_crowd
+-- The same for many that share all but their input, and whose counters stand at their beginning.
+-- ?1: the new lease_token; ?2: now; ?3: lane_id; ?4: lease_token; ?5: dispatch
+-- row: id, input
+UPDATE jobs SET lane_id = ?3, input = v.column2, input_from = 0, run_at = ?2, lease_token = ?1, dispatch = ?5 + 1, last_attempt_at = ?2,
+    progress = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = ?4 AND jobs.dispatch = ?5;
+
+-- name: complete_crowd
+-- ?1: lease_token; ?2: dispatch
+-- row: id, finished_at, result
+UPDATE jobs SET status = 'complete', finished_at = v.column2, result = v.column3, lease_token = NULL, worker_id = NULL, progress = NULL
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = ?1 AND jobs.dispatch = ?2;
+
+-- name: insert_crowd
+-- ?1: worker_id; ?2: dispatch; ?3: lane_id; ?4: round; ?5: config
+-- row: job_id, started_at, ended_at
+INSERT INTO attempts (worker_id, dispatch, lane_id, round, attempt, config, outcome, burned, job_id, started_at, ended_at)
+SELECT ?1, ?2, ?3, ?4, 1, ?5, 'ok', 1, * FROM (VALUES {rows});
+
 -- name: insert_attempt
 -- ?1: worker_id
 -- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, error_class, message, http_status, reason, sentence, notes
 INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code,
     error_class, message, http_status, reason, sentence, notes)
-SELECT ?1, * FROM (VALUES {rows});
+SELECT ?1, column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12, column13,
+    nullif(column14, 0), column15, column16, nullif(column17, '')
+FROM (VALUES {rows});
 
 -- name: insert_good_attempt
 -- One of which there is nothing to tell but that it went well.
