@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from redrive.core.breaker import Breaker, Evidence
+from redrive.engine.clock import Chance
 from redrive.engine.outcomes import Lane, settled_alone
 from redrive.engine.runner import Runner
 from redrive.engine.shared_breakers import SharedBreakers
@@ -44,8 +45,7 @@ class Journal:
         lanes: Mapping[LaneId, Lane],
         breakers: SharedBreakers,
         runner: Runner,
-        *,
-        first_token: int = 1,
+        chance: Chance,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -58,7 +58,7 @@ class Journal:
             if lane.stage.breaker is not None:
                 self._behind.setdefault(lane.stage.breaker, []).append(lane.id)
         self._turn = 0
-        self._tokens = itertools.count(first_token)
+        self._tokens = itertools.count(1 + int(chance.random() * FIRST_TOKENS))
         self._done: list[Settlement] = []
         self._refused: dict[JobId, int] = {}
         """How often the store could not take the outcome of a run that is not settled yet."""

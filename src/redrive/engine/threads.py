@@ -16,17 +16,20 @@ import asyncio
 import contextvars
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
+from redrive.engine.clock import SYSTEM_CLOCK
+
 logger = logging.getLogger("redrive.worker")
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+_now: Final = SYSTEM_CLOCK.monotonic
 
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.001
@@ -134,9 +137,9 @@ class StageThreads:
                 if self._rest():
                     continue
                 return
-            began = time.monotonic()
+            began = _now()
             result = work(of)
-            self._ended.append((done, of, result, time.monotonic() - began))
+            self._ended.append((done, of, result, _now() - began))
             # While there is more to do and the loop comes to look by itself, it is left alone.
             if not self._is_telling and not (self._waiting and self._is_looked_after):
                 self._is_telling = True

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
-from redrive.engine.journal import COMMIT_MAX, FIRST_TOKENS, Journal
+from redrive.engine.journal import COMMIT_MAX, Journal
 from redrive.engine.outcomes import Dispatch, settle_cut_off
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.resources import Given, lanes_of
@@ -99,8 +99,7 @@ class Worker:
         )
         runner = Runner(self.breakers, self._runtime, classifier=classifier, ask_store=means.ask_store)
         self._wake = asyncio.Event()
-        first_token = 1 + int(self._runtime.chance.random() * FIRST_TOKENS)
-        self._journal = Journal(store, self.lanes, self.breakers, runner, first_token=first_token)
+        self._journal = Journal(store, self.lanes, self.breakers, runner, self._runtime.chance)
         self.slots = Slots(
             self.lanes,
             runner,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Crowds: many jobs that end in the same way at the same time, which a store may settle together but must not mix up."""
+"""Crowds: many jobs that end in the same way at the same time, which a store may settle together but must not mix up.
+
+How a store settles them is its own affair; what becomes of a single job is the matter of `settling`.
+"""
 
 from __future__ import annotations
 
