@@ -16,11 +16,12 @@ import msgspec
 from redrive.core.lifecycle import JobState
 from redrive.engine.codec import Codec
 from redrive.engine.pipeline import Pipeline
+from redrive.engine.stages import Stage
 from redrive.errors import SerializationError
 from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store
 
 
-class Candidate(msgspec.Struct, frozen=True, array_like=True):
+class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A letter whose job is to run again, with what is known about both, in the order in which the store tells it."""
 
     letter: int
@@ -50,6 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
     """Edits that came later are not in it."""
 
 
+_FAILED: Final = JobState.FAILED.value
 _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 
 
@@ -83,7 +85,7 @@ def obstacle_to(
     candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
 ) -> Obstacle | None:
     """Say what stands in the way of a replay that starts with `value`; without the code, types cannot be looked at."""
-    if candidate.status != JobState.FAILED:
+    if candidate.status != _FAILED:
         return Obstacle("running", f"its job is {candidate.status}")
     if value is None:
         return Obstacle("erased", "the values of its job were erased")
@@ -91,16 +93,16 @@ def obstacle_to(
         return Obstacle("key", f"a newer job has its key (job {candidate.twin})")
     if pipeline is None:
         return None
-    named = [stage for stage in pipeline.stages if stage.name == candidate.stage]
-    stage = next(iter(pipeline.stages[:1] if from_start else named), None)
-    if stage is None:
-        return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
+    for stage in pipeline.stages:
+        if from_start or stage.name == candidate.stage:
+            return _misfit_of(stage, value)
+    return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
+
+
+def _misfit_of(stage: Stage[..., object], value: bytes) -> Obstacle | None:
     problem = misfit(stage.input, value)
-    return (
-        None
-        if problem is None
-        else Obstacle("type", f"its value does not fit the stage {stage.name}: {problem}")
-    )
+    told = f"its value does not fit the stage {stage.name}: {problem}"
+    return None if problem is None else Obstacle("type", told)
 
 
 def misfit(codec: Codec, value: bytes) -> str | None:

@@ -85,8 +85,9 @@ def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None
     """Close the letters of replays that are complete, before the trigger does it one by one; nothing else ends by the thousand."""
     ended = [one for one in done if one.job.round > 1 and one.status is JobState.COMPLETE]
     if ended:
-        execute_rows(db, "count_recovered", [(one.job.id,) for one in ended])
-        execute_rows(db, "close_recovered", [(one.job.id, one.ended_at) for one in ended])
+        jobs = [(one.job.id,) for one in ended]
+        execute_rows(db, "count_recovered", jobs)
+        execute_rows(db, "close_recovered", jobs, (max(one.ended_at for one in ended),))
 
 
 def _terms(statement: str, onward: Onward) -> Row:

@@ -170,7 +170,7 @@ class SqliteStore:
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()
         with self._writing() as db:
-            is_known, is_repeated, names = db.execute(
+            is_known, is_repeated, names, unwanted = db.execute(
                 _SQL["before_exchange"], (worker, token, token | ONWARD)
             ).fetchone()
             before = self._claimed_before(db, worker, token) if is_repeated else ()
@@ -181,8 +181,7 @@ class SqliteStore:
                 settle_at_once(db, worker, done, self._insert_child, onward)
             else:
                 lost, broken = settle_one_by_one(db, worker, done, self._insert_child, onward)
-            if onward.taken:
-                onward.unwanted(row[0] for row in db.execute(_SQL["cancel_asked"], (worker,)))
+            onward.unwanted(msgspec.json.decode(unwanted, type=list[JobId]))
             jobs = before or (
                 *onward.taken.values(),
                 *claim(db, worker, onward.rest(), paused, now=now, token=token),

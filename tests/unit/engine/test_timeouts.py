@@ -128,7 +128,7 @@ def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
         return number
 
     async def scene() -> None:
-        pipeline = one_stage(fetch, timeout=0.01, retry=ONCE, idempotent=True, on_overrun="abandon")
+        pipeline = one_stage(fetch, timeout=0.1, retry=ONCE, idempotent=True, on_overrun="abandon")
         rd.submit_many(pipeline, [1, 2])
         worker = worker_on(store, pipeline, means=threaded_means(1), concurrency=1)
         async with working(worker):
@@ -156,7 +156,7 @@ def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStor
 
     async def scene() -> None:
         retry = RetryPolicy(2, Backoff.fixed(0.001))
-        pipeline = one_stage(fetch, timeout=0.01, retry=retry, idempotent=True, on_overrun="abandon")
+        pipeline = one_stage(fetch, timeout=0.1, retry=retry, idempotent=True, on_overrun="abandon")
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, means=threaded_means(2, watch=0.001), concurrency=2)
         async with working(worker):

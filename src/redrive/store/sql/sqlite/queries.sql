@@ -114,7 +114,8 @@ SELECT value FROM job_values WHERE job_id = ? AND dispatch = ?;
 -- All there is to know before a commit in one step: between two steps every other thread may take the interpreter.
 SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?1),
     EXISTS (SELECT 1 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3)),
-    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL);
+    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL),
+    (SELECT json_group_array(id) FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND cancel_asked = 1);
 
 -- name: is_known
 SELECT 1 FROM workers WHERE id = ?;
@@ -142,9 +143,10 @@ ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 
 -- name: close_recovered
 -- What the trigger on jobs would do one by one, at more than twice the cost.
--- row: job_id, closed_at
-UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = v.column2, counted = counted + 1
-FROM (VALUES {rows}) AS v WHERE dead_letters.job_id = v.column1 AND state = 'replaying';
+-- ?1: closed_at
+-- row: job_id
+UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = ?1, counted = counted + 1
+WHERE job_id IN (VALUES {rows}) AND state = 'replaying';
 
 -- name: advance
 -- An input that is NULL here is a large one, and is found under the dispatch whose output it is.

@@ -114,9 +114,9 @@ WHERE id > ?2 AND id <= ?3 AND campaign_id IS NULL
 -- name: count_stamped
 -- A window is stamped once, so that what bears the stamp in it was stamped just now.
 INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
-SELECT 0, group_id, state, -count(*) FROM dead_letters WHERE id > ?2 AND id <= ?3 AND campaign_id = ?1 GROUP BY group_id, state
-UNION ALL
-SELECT ?1, group_id, state, count(*) FROM dead_letters WHERE id > ?2 AND id <= ?3 AND campaign_id = ?1 GROUP BY group_id, state
+SELECT column1, group_id, state, stamped * column2
+FROM (SELECT group_id, state, count(*) AS stamped FROM dead_letters WHERE id > ?2 AND id <= ?3 AND campaign_id = ?1 GROUP BY 1, 2),
+    (VALUES (0, -1), (?1, 1)) WHERE true
 ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 
 -- name: stamped
@@ -203,16 +203,17 @@ UPDATE dead_letters SET campaign_id = NULL WHERE id = ? AND campaign_id = ? AND 
 -- name: count_taken
 -- Before they are taken, while their state says where they come from; the change is dropped unless every one of them is taken.
 INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
-SELECT coalesce(?2, 0), group_id, state, -count(*) FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY group_id, state
-UNION ALL
-SELECT coalesce(?2, 0), group_id, 'replaying', count(*) FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY group_id
+SELECT coalesce(?2, 0), group_id, coalesce(column1, state), taken * column2
+FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY 1, 2),
+    (VALUES (NULL, -1), ('replaying', 1)) WHERE true
 ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 
 -- name: take_letters
 -- A letter that was edited since it was read is not taken: it would start with the value of before.
 UPDATE dead_letters SET state = 'replaying', counted = counted + 1
 WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready')
-    AND NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3);
+    AND (?3 >= (SELECT coalesce(max(id), 0) FROM edits)
+        OR NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3));
 
 -- name: replay_jobs
 UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = ?2, lane_id = coalesce(?3, lane_id), round = round + 1, attempt = 1,
