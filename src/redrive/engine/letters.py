@@ -13,6 +13,7 @@ import hashlib
 import re
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -62,7 +63,11 @@ def as_failure(exc: BaseException) -> Exception:
     """Return what a stage raised as an ordinary failure: a stage that ends the program has failed, and the worker goes on."""
     if isinstance(exc, Exception):
         return exc
-    what = f"called sys.exit({exc.code!r})" if isinstance(exc, SystemExit) else f"raised {type(exc).__name__}"
+    what = f"raised {type(exc).__name__}"
+    if isinstance(exc, SystemExit):
+        # Whatever was passed to it may refuse to be shown.
+        with suppress(Exception):
+            what = f"called sys.exit({exc.code!r})"
     return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
 
 

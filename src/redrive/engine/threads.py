@@ -62,6 +62,9 @@ class StageThreads:
         self._idle = threading.Condition()
         self._idlers = 0
         self._threads = 0
+        self._expected = 0
+        """How many more threads are to be started."""
+        self._none_before = 0.0
         self._is_handing_over = False
         self._is_looked_after = False
         self._is_telling = False
@@ -101,8 +104,10 @@ class StageThreads:
             self._wanted = min(self._limit, self._wanted * 4)
         if self._waiting and self._wanted > 1:
             self._call(min(self._wanted, len(self._waiting)))
-        self._is_looked_after = bool(told or self._waiting)
-        if self._is_looked_after:
+        # First no more, then a last look: what ended before is seen here, and what ends from now on is told by its thread.
+        self._is_looked_after = False
+        if told or self._ended or (self._waiting and (self._idlers or self._threads < self._limit)):
+            self._is_looked_after = True
             self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _call(self, wanted: int) -> None:
@@ -111,25 +116,29 @@ class StageThreads:
             woken = min(wanted, self._idlers)
             self._idlers -= woken
             self._idle.notify(woken)
-            for _ in range(min(wanted - woken, self._limit - self._threads)):
-                if not self._new_thread():
-                    break
+            self._expected = min(wanted - woken, self._limit - self._threads)
+        self._new_thread()
 
-    def _new_thread(self) -> bool:
+    def _new_thread(self) -> None:
+        """Start one more thread if any is expected; it starts the next, because whoever starts one waits until it runs."""
+        with self._idle:
+            if self._expected <= 0 or not self._waiting or self._none_before > _now():
+                return
+            self._expected -= 1
+            self._threads += 1
         context = self._context.copy()
         thread = threading.Thread(target=context.run, args=(self._serve,), name="redrive-stage", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            # The system gives no more threads: those that are there go on, and without any it is asked again.
+            # The system gives no more threads: those that are there go on, and after a while it is asked again.
+            self._none_before = _now() + RETRY_SECONDS
+            with self._idle:
+                self._threads -= 1
             logger.warning("no more threads for stages than %d: %s", self._threads, error)
-            if not self._threads:
-                self._loop.call_later(RETRY_SECONDS, self._call, 1)
-            return False
-        self._threads += 1
-        return True
 
     def _serve(self) -> None:
+        self._new_thread()
         while True:
             try:
                 work, of, done = self._waiting.popleft()
@@ -154,6 +163,7 @@ class StageThreads:
             if self._waiting:
                 return True
             if self._is_closed:
+                self._threads -= 1
                 return False
             self._idlers += 1
             self._idle.wait()

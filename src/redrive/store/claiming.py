@@ -46,6 +46,8 @@ class _Row(Struct, frozen=True, array_like=True):
     input_from: int | None = None
 
 
+ELSEWHERE: Final = b"false"
+"""In the place of a payload that is large; one that says so itself is not found elsewhere, and stays what it is."""
 _TURN: Final = attrgetter("priority", "run_at", "id")
 _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
@@ -89,8 +91,8 @@ def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
     value, payload = bytes(row.input), _some(row.payload)
     if row.input_from is not None:
         value = _large(db, row.id, row.input_from)
-        if row.input_from:
-            payload = _large(db, row.id, 0) or None
+    if payload == ELSEWHERE:
+        payload = _large(db, row.id, 0) or payload
     return Claimed(
         row.id,
         row.token,

@@ -49,6 +49,8 @@ BUSY_SECONDS: Final = 30.0
 ONWARD: Final = 1 << 39
 """Set in the tokens of jobs that go straight on to their next stage; the tokens of commits stay below it."""
 NOTHING: Final = Want((), 0)
+NEVER: Final = -1e18
+"""Stands for no time at all where None would be dear; no calendar reaches back that far."""
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
 """What will not go better the next time."""
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -330,7 +332,7 @@ class SqliteStore:
             job.run or 0,
             -1 if job.ordinal is None else job.ordinal,
             job.parent or 0,
-            job.expires_at or 0.0,
+            NEVER if job.expires_at is None else job.expires_at,
             bytearray(job.payload) if len(job.payload) <= INLINE_MAX else None,
             now,
         )

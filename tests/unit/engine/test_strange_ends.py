@@ -175,3 +175,21 @@ def test_a_payload_that_only_its_own_model_can_read_stands_in_nobodys_way(
 
     assert ("complete",) in jobs(store)
     assert rd.counts().get("complete") == 2
+
+
+def test_a_stage_that_exits_with_something_that_cannot_be_shown_has_failed(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise ValueError("not now")
+
+    def leave(number: int) -> int:
+        raise SystemExit(Shy())
+
+    pipeline = one_stage(leave, retry=ONCE)
+    rd.submit(pipeline, 1)
+    on_threads(store, pipeline)
+
+    assert jobs(store) == [("failed",)]
+    assert "raised SystemExit" in str(jobs(store, "error_message"))

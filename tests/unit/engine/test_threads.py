@@ -8,9 +8,11 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from redrive.engine.threads import StageThreads, StoreThread
 
-from .build import bounded
+from .build import bounded, turns
 
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")
 
@@ -151,6 +153,117 @@ def test_functions_that_block_once_get_their_threads_at_once_the_next_time() -> 
             threads.close()
 
     assert bounded(scene()) > 1
+
+
+class Contrived(StageThreads):
+    """Lets the first function end, and another thread take the second, while the loop looks and has taken in all there was."""
+
+    def __init__(self, limit: int, go_on: threading.Event) -> None:
+        super().__init__(limit)
+        self._go_on = go_on
+        self.started_by: list[str] = []
+
+    def _new_thread(self) -> None:
+        self.started_by.append(threading.current_thread().name)
+        if threading.current_thread() is not threading.main_thread() or not self._threads:
+            super()._new_thread()
+            return
+        self._go_on.set()
+        while not self._ended:
+            pass
+        super()._new_thread()
+        while self._waiting:
+            pass
+
+
+def test_what_ends_while_the_loop_looks_is_told_although_nothing_waits_any_more() -> None:
+    first_may_end, second_may_end = threading.Event(), threading.Event()
+
+    async def scene() -> list[str]:
+        threads, told, over = Contrived(4, first_may_end), list[str](), asyncio.Event()
+
+        def done(name: str, _result: object) -> None:
+            told.append(name)
+            over.set()
+
+        threads.start(lambda _: first_may_end.wait(10), "first", done)
+        threads.start(lambda _: second_may_end.wait(10), "second", done)
+        await over.wait()
+        seen = list(told)
+        over.clear()
+        second_may_end.set()
+        await over.wait()
+        threads.close()
+        return seen
+
+    assert bounded(scene()) == ["first"]
+
+
+def test_threads_start_each_other_so_that_the_loop_waits_for_few() -> None:
+    async def scene() -> list[str]:
+        threads, together = Counted(40), threading.Barrier(40, timeout=10)
+        await ended(threads, [together.wait] * 40)
+        threads.close()
+        return threads.started_by
+
+    started_by = bounded(scene())
+    assert len(started_by) == 40
+    assert started_by.count(threading.main_thread().name) < 10
+
+
+class Counted(StageThreads):
+    """Notes who started each thread."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.started_by: list[str] = []
+
+    def _new_thread(self) -> None:
+        before = self._threads
+        super()._new_thread()
+        if self._threads > before:
+            self.started_by.append(threading.current_thread().name)
+
+
+def test_a_system_without_threads_is_asked_once_in_a_while_and_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, start, asked = [100.0], threading.Thread.start, list[float]()
+
+    def refuse(_thread: threading.Thread) -> None:
+        asked.append(now[0])
+        raise RuntimeError("can't start new thread")
+
+    async def scene() -> object:
+        threads = StageThreads(3)
+        result = asyncio.ensure_future(ended(threads, [lambda: "done"]))
+        for _ in range(50):
+            await turns(1)
+            threads._look()
+        monkeypatch.setattr(threading.Thread, "start", start)
+        now[0] += 2
+        seen = await result
+        threads.close()
+        return seen
+
+    monkeypatch.setattr("redrive.engine.threads._now", lambda: now[0])
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assert bounded(scene()) == ["done"]
+    assert asked == [100.0]
+    assert [record.getMessage() for record in caplog.records] == [
+        "no more threads for stages than 0: can't start new thread"
+    ]
+
+
+def test_what_is_started_after_closing_is_done_all_the_same() -> None:
+    async def scene() -> list[object]:
+        threads = StageThreads(1)
+        await ended(threads, [lambda: "before"])
+        threads.close()
+        return await ended(threads, [lambda: "after"])
+
+    assert bounded(scene()) == ["after"]
 
 
 def test_closing_ends_idle_threads_and_those_at_work_after_it() -> None:

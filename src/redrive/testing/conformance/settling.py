@@ -70,7 +70,31 @@ class Fencing(Scene):
         agree(exchange(store, "w2", [settlement(*answer.claimed)]).lost, ())
 
 
-class Settling(Fencing):
+class Origins(Fencing):
+    """What a job keeps of its beginning."""
+
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("payload_size", SIZES)
+    def test_a_later_stage_knows_what_its_job_was_submitted_with(
+        self, store: Store, payload_size: int, size: int
+    ) -> None:
+        """Whatever the size of either, and whether the job queued in between or went straight on."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        payload = text_of(payload_size)
+        store.submit([new(fetch, payload), new(fetch, payload)], NOW)
+        done = [
+            settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
+            for one in claim(store, fetch)
+        ]
+
+        straight = exchange(store, "w1", done, Want((review,), 1)).claimed
+        queued = claim(store, review, worker="w2")
+
+        agree([len(straight), len(queued)], [1, 1])
+        agree([(one.input, one.payload) for one in (*straight, *queued)], [(text_of(size), payload)] * 2)
+
+
+class Settling(Origins):
     """What becomes of jobs."""
 
     @pytest.mark.parametrize("size", SIZES)

@@ -74,6 +74,13 @@ class Submitting(Scene):
         (_, one) = claim(store, lane, now=NOW + 5)[::-1]
         agree((one.id, one.expires_at), (made.id, NOW + 50))
 
+    def test_a_job_may_have_expired_before_anybody_counted_time(self, store: Store) -> None:
+        """The first instant of the epoch is a time like any other."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, expires_at=0.0)], NOW)
+
+        agree([one.expires_at for one in claim(store, lane)], [0.0])
+
     @pytest.mark.parametrize("end", ["queued", "processing", "complete"])
     def test_a_key_belongs_to_one_queued_processing_or_complete_job(self, store: Store, end: str) -> None:
         """Who submits it again gets that job; other keys are not touched."""

@@ -11,7 +11,7 @@ ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNI
 -- What a job does not have comes as a value that stands for nothing: `sqlite3` looks for an adapter of each None, which takes longer
 -- than writing the row.
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
-VALUES (?, ?, 'queued', ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, 0), nullif(?, -1), nullif(?, 0), nullif(?, 0), ?, ?);
+VALUES (?, ?, 'queued', ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, 0), nullif(?, -1), nullif(?, 0), nullif(?, -1e18), ?, ?);
 
 -- name: count_items
 UPDATE runs SET items = ?1 WHERE id = ?2 AND items < ?1;
@@ -97,14 +97,16 @@ WHERE id IN (
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
 SELECT group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at * 1000000, id, lease_token, dispatch, lane_id,
     attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
-    CASE WHEN input IS NULL THEN 'null' ELSE coalesce(payload, 'null') END,
+    CASE WHEN input IS NULL AND input_from = 0 THEN 'null' ELSE coalesce(payload, 'false') END,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null,' || input_from END))
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
 
 -- name: claimed_rows
 SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, expires_at, codes,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END,
+    CASE WHEN input IS NOT NULL OR input_from > 0
+    THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
 
 -- name: large_value
