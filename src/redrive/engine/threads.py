@@ -6,8 +6,8 @@ that what it holds (a request id for logs, a virtual clock) is there on the thre
 
 Stages are handed over without a future each. Functions that block get as many threads as there are functions waiting; those that
 return at once stay on one, instead of waking a crowd that would fight for the interpreter. Which kind they are shows when they have
-ended: the loop looks after them every millisecond while there is anything to look after, and what has ended is brought to it in
-batches, too.
+ended: the loop looks after them every one to five milliseconds while there is anything to look after, and what has ended is brought
+to it in batches, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _now: Final = SYSTEM_CLOCK.monotonic
 
 RETRY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.001
-"""So often the loop looks after what is on threads, for as long as it finds anything."""
+"""So often the loop looks after functions that block, or of which nothing is known yet, for as long as it finds anything."""
+QUICK_LOOK_SECONDS: Final = 0.005
+"""So often it looks after functions that were quick: each look takes the interpreter from them."""
 BLOCKS_SECONDS: Final = 0.0003
 """Functions that take longer than this on average are taken to wait for something."""
 
@@ -57,6 +59,7 @@ class StageThreads:
         self._ended: deque[tuple[Callable[..., None], object, object, float]] = deque()
         self._wanted = 1
         """How many threads are called when something is handed over."""
+        self._pause = LOOK_SECONDS
         self._told = 0
         self._spent = 0.0
         self._idle = threading.Condition()
@@ -90,7 +93,7 @@ class StageThreads:
         self._call(min(self._wanted, len(self._waiting)))
         if not self._is_looked_after:
             self._is_looked_after = True
-            self._loop.call_later(LOOK_SECONDS, self._look)
+            self._loop.call_later(self._pause, self._look)
 
     def _look(self) -> None:
         """Take in what has ended, and let more threads come if those that are there are blocked."""
@@ -98,17 +101,17 @@ class StageThreads:
         told, spent = self._told, self._spent
         self._told, self._spent = 0, 0.0
         if told and spent <= told * BLOCKS_SECONDS:
-            self._wanted = 1
+            self._wanted, self._pause = 1, QUICK_LOOK_SECONDS
         elif told or self._waiting:
             # Step by step: a thread that was kept from the interpreter looks as if it were blocked.
-            self._wanted = min(self._limit, self._wanted * 4)
+            self._wanted, self._pause = min(self._limit, self._wanted * 4), LOOK_SECONDS
         if self._waiting and self._wanted > 1:
             self._call(min(self._wanted, len(self._waiting)))
         # First no more, then a last look: what ended before is seen here, and what ends from now on is told by its thread.
         self._is_looked_after = False
         if told or self._ended or (self._waiting and (self._idlers or self._threads < self._limit)):
             self._is_looked_after = True
-            self._loop.call_later(LOOK_SECONDS, self._look)
+            self._loop.call_later(self._pause, self._look)
 
     def _call(self, wanted: int) -> None:
         """Let so many more threads come, if there are that many."""
