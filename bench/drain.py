@@ -42,7 +42,7 @@ def _one_stage_full() -> Ways:
     return {
         LIMIT: _rounds(limit.drain),
         "redrive, async": _rounds(partial(ours.drain, is_async=True)),
-        "redrive, sync": _rounds(partial(ours.drain, is_async=False, jobs=10_000)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False)),
         "Huey": _huey(),
         "persist-queue, ack": _rounds(persist.drain_acked),
         "DBOS": _dbos(),
@@ -55,7 +55,7 @@ def _one_stage_normal() -> Ways:
     return {
         LIMIT: _rounds(partial(limit.drain, synchronous="NORMAL")),
         "redrive, async": _rounds(partial(ours.drain, is_async=True, synchronous="NORMAL")),
-        "redrive, sync": _rounds(partial(ours.drain, is_async=False, synchronous="NORMAL", jobs=10_000)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, synchronous="NORMAL")),
         "Huey": _huey(synchronous="NORMAL", jobs=4_000),
     }
 
@@ -64,7 +64,7 @@ def _three_stages() -> Ways:
     return {
         "bare sqlite3: the same, three times": _rounds(partial(limit.drain, stages=3, jobs=6_000)),
         "redrive, async": _rounds(partial(ours.drain, is_async=True, stages=3, jobs=8_000)),
-        "redrive, sync": _rounds(partial(ours.drain, is_async=False, stages=3, jobs=5_000)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, stages=3, jobs=8_000)),
         "Huey, then": _huey(stages=3, jobs=350),
         "DBOS, steps": _dbos(stages=3, jobs=120),
     }
@@ -74,7 +74,7 @@ def _fails_once() -> Ways:
     return {
         "bare sqlite3: retry, complete, two audits": _rounds(partial(limit.drain, fails_once=True)),
         "redrive, async": _rounds(partial(ours.drain, is_async=True, fails_once=True, jobs=8_000)),
-        "redrive, sync": _rounds(partial(ours.drain, is_async=False, fails_once=True, jobs=5_000)),
+        "redrive, sync": _rounds(partial(ours.drain, is_async=False, fails_once=True, jobs=8_000)),
         "Huey, retries": _huey(fails_once=True, jobs=600),
         "DBOS, step retries (not stored)": _dbos(fails_once=True, jobs=250),
     }

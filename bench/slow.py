@@ -18,13 +18,14 @@ from redrive import connect, stage
 JOBS = 20_000
 CONCURRENCY = 2_000
 STAGE_SECONDS = 0.1
+ROUNDS = 5
 HELD = 10_000
 
 
 def run() -> list[Figure]:
     """Time 20,000 jobs of 100 ms, and weigh 10,000 that wait."""
     return [
-        *race("slow stages", {"bare asyncio loop": [bare] * 2, "redrive, async": [worker] * 3}),
+        *race("slow stages", {"bare asyncio loop": [bare] * ROUNDS, "redrive, async": [worker] * ROUNDS}),
         *race(
             "memory of a job in flight",
             {"bare asyncio task": [bare_memory], "redrive, async": [worker_memory]},

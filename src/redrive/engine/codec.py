@@ -16,7 +16,17 @@ import msgspec
 
 from redrive.errors import SerializationError
 
-_ENCODER: Final = msgspec.json.Encoder()
+
+def _own_json(value: object) -> msgspec.Raw:
+    """Return what a value of a type msgspec does not know makes of itself."""
+    dump = getattr(value, "model_dump_json", None)
+    if not callable(dump):
+        problem = f"Encoding objects of type {type(value).__name__} is unsupported"
+        raise TypeError(problem)
+    return msgspec.Raw(str(dump()).encode())
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_own_json)
 PLACES_MAX: Final = 5
 """So many wrong places of a value are named."""
 _QUOTED: Final = re.compile(r"'[^']*'")
@@ -31,10 +41,7 @@ class Codec:
 
     def encode(self, value: object) -> bytes:
         """Return the value as JSON; raises SerializationError for what JSON cannot hold."""
-        dump = getattr(value, "model_dump_json", None)
         try:
-            if callable(dump):
-                return str(dump()).encode()
             return _ENCODER.encode(value)
         except Exception as error:
             raise SerializationError(

@@ -233,7 +233,8 @@ class Slots:
                     self._settled(dispatch, at_once)
         except BaseException as error:  # noqa: BLE001 - told apart there.
             self._broke(dispatch, error)
-        self._leave(dispatch)
+        if dispatch.is_left_behind:
+            self._leave()
 
     async def _see_through(
         self, dispatch: Dispatch, work: Callable[[Dispatch], Coroutine[object, object, None]]
@@ -244,13 +245,13 @@ class Slots:
             await work(dispatch)
         except BaseException as error:  # noqa: BLE001 - told apart there.
             self._broke(dispatch, error)
-        self._leave(dispatch)
-
-    def _leave(self, dispatch: Dispatch) -> None:
-        """Give up the place of a run that had been left behind."""
         if dispatch.is_left_behind:
-            self._orphans -= 1
-            self._on_room()
+            self._leave()
+
+    def _leave(self) -> None:
+        """Give up the place of a run that had been left behind."""
+        self._orphans -= 1
+        self._on_room()
 
     def _broke(self, dispatch: Dispatch, error: BaseException) -> None:
         """Settle a job whose task broke off, or let go of it when everything is; what is meant for the loop goes through."""
