@@ -7,6 +7,7 @@ looked at is timed in the store alone, best of a few. The yardstick of the drain
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 import time
@@ -82,6 +83,7 @@ def run() -> list[Figure]:
             "a replay of 100,000 letters",
             {
                 "jobs that never failed": [partial(ours.drain, is_async=True, jobs=REPLAYED)] * 2,
+                "jobs that never failed, submitted and drained": [drain_submitted] * 2,
                 "the same jobs, replayed": [drain_replayed] * 2,
             },
         ),
@@ -125,6 +127,20 @@ def look(folder: Path) -> list[float]:
     path = _filled(folder, LETTERS, groups=GROUPS, is_named=True)
     with connect(path) as rd:
         return [_best(partial(ask, rd.store)) for _, ask in looks()]
+
+
+def drain_submitted(folder: Path) -> float:
+    """Submit as many jobs as are replayed, and drain them: a replay, too, has to put its jobs into the queue."""
+    pipeline = pipeline_of()
+    with connect(folder / "submitted.db") as rd:
+
+        def whole() -> None:
+            rd.submit_many(pipeline, itertools.repeat(PAYLOAD, REPLAYED))
+            rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY)
+
+        spent = per_job(REPLAYED, whole)
+        assert rd.counts() == {"complete": REPLAYED}, rd.counts()
+    return spent
 
 
 def drain_replayed(folder: Path) -> float:
