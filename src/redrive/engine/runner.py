@@ -112,6 +112,9 @@ class Runner:
             return as_failure(exc)
         finally:
             CURRENT_JOB.reset(token)
+            if not dispatch.is_abandoned:
+                # The loop hears of it a little later.
+                dispatch.ended_at = self._now()
 
     async def acall(self, dispatch: Dispatch) -> bytes | Exception:
         """Run an async stage; a cancellation from outside goes through."""
@@ -139,14 +142,14 @@ class Runner:
         """Return the settlement of what needs no question to the store, because no breaker has to hear of it."""
         if dispatch.lane.stage.breaker is not None:
             return None
-        dispatch.ended_at = self._now()
+        dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
             return settle_success(dispatch, ended)
         return settle_failure(dispatch, self._trouble(dispatch, ended), self._runtime.chance.random())
 
     async def settled(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> Settlement:
         """Return the settlement of a run, once its breaker has heard of it."""
-        dispatch.ended_at = self._now()
+        dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
             await self._tell_breaker(dispatch, Evidence.ALIVE)
             return settle_success(dispatch, ended)

@@ -318,7 +318,8 @@ class Slots:
     def _abandon(self, dispatch: Dispatch) -> None:
         """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
         timeout = dispatch.lane.stage.timeout
-        if dispatch.is_settled or dispatch.is_ending or timeout is None:
+        if dispatch.is_settled or dispatch.is_ending or dispatch.ended_at or timeout is None:
+            # It may have ended in time on its thread, and be about to be told.
             return
         dispatch.is_abandoned = True
         self._orphans += 1

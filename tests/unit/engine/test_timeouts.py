@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.engine import runner
+from redrive.engine.worker import Means
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
+from tests.inline import NoProcesses, at_once
 
 from .build import (
     ONCE,
@@ -142,6 +145,38 @@ def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
     assert started.is_set()
     assert ran == [1, 2]
     assert jobs(store, "status, error_code") == [("failed", "TIMEOUT"), ("complete", None)]
+
+
+class LateHands:
+    """Runs functions at once, and brings what they returned after their timeout."""
+
+    def start(
+        self, work: Callable[[object], object], of: object, done: Callable[[object, object], None]
+    ) -> None:
+        result = work(of)
+        asyncio.get_running_loop().call_later(0.05, done, of, result)
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_what_ended_in_time_is_in_time_although_the_loop_hears_of_it_later(
+    store: SqliteStore, rd: Redrive, is_right: bool
+) -> None:
+    def fetch(number: int) -> int:
+        if not is_right:
+            raise KeyError(number)
+        return number
+
+    async def scene() -> None:
+        pipeline = one_stage(fetch, timeout=0.02, retry=ONCE, idempotent=True, on_overrun="abandon")
+        rd.submit(pipeline, 1)
+        means = Means(ask_store=at_once, hands=LateHands(), apart=NoProcesses())  # type: ignore[arg-type]
+        await worker_on(store, pipeline, means=means).run(until_idle=True)
+
+    bounded(scene())
+    ((status, code),) = jobs(store, "status, error_code")
+    assert status == ("complete" if is_right else "failed")
+    assert code != "TIMEOUT"
+    assert store.read("SELECT ended_at - started_at < 0.02, reason IS 'overran' FROM attempts") == [(1, 0)]
 
 
 def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStore, rd: Redrive) -> None:
