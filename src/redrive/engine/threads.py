@@ -142,22 +142,25 @@ class StageThreads:
 
     def _serve(self) -> None:
         self._new_thread()
-        while True:
-            try:
-                work, of, done = self._waiting.popleft()
-            except IndexError:
-                if self._rest():
-                    continue
-                return
-            began = _now()
-            result = work(of)
-            self._ended.append((done, of, result, _now() - began))
-            # While there is more to do and the loop comes to look by itself, it is left alone.
-            if not self._is_telling and not (self._waiting and self._is_looked_after):
-                self._is_telling = True
-                # A loop that has ended no longer wants to know.
-                with suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(self._tell)
+        while self._work_one() or self._rest():
+            pass
+
+    def _work_one(self) -> bool:
+        """Run what waits longest; False when nothing does. A function of its own, so that a thread at rest holds on to nothing."""
+        try:
+            work, of, done = self._waiting.popleft()
+        except IndexError:
+            return False
+        began = _now()
+        result = work(of)
+        self._ended.append((done, of, result, _now() - began))
+        # While there is more to do and the loop comes to look by itself, it is left alone.
+        if not self._is_telling and not (self._waiting and self._is_looked_after):
+            self._is_telling = True
+            # A loop that has ended no longer wants to know.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._tell)
+        return True
 
     def _rest(self) -> bool:
         """Wait until there may be something to do; False when there never will be."""

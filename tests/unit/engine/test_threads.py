@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
 
 from redrive.engine.threads import StageThreads, StoreThread
 
-from .build import bounded, turns
+from .build import bounded, turns, until
 
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")
 
@@ -254,6 +255,30 @@ def test_a_system_without_threads_is_asked_once_in_a_while_and_told_of_once(
     assert [record.getMessage() for record in caplog.records] == [
         "no more threads for stages than 0: can't start new thread"
     ]
+
+
+def test_a_thread_at_rest_holds_on_to_nothing() -> None:
+    class Outcome:
+        """Something that may have an open socket in it."""
+
+    gone = threading.Event()
+
+    async def scene() -> bool:
+        threads, over = StageThreads(1), asyncio.Event()
+
+        def make(_of: object) -> Outcome:
+            made = Outcome()
+            weakref.finalize(made, gone.set)
+            return made
+
+        threads.start(make, object(), lambda *_: over.set())
+        await over.wait()
+        await until(lambda: threads._idlers == 1)
+        seen = gone.is_set()
+        threads.close()
+        return seen
+
+    assert bounded(scene())
 
 
 def test_what_is_started_after_closing_is_done_all_the_same() -> None:
