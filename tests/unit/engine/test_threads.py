@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -279,6 +280,36 @@ def test_a_thread_at_rest_holds_on_to_nothing() -> None:
         return seen
 
     assert bounded(scene())
+
+
+def test_a_failure_that_was_told_is_gone_at_once_and_with_it_what_it_holds() -> None:
+    # Its traceback knows the frames it came through. If one of them knew it in turn, only the search for cyclic garbage would free
+    # it, and until then the connection of every failed call would stay open.
+    class Failure(Exception):
+        """Something that has an open connection in it."""
+
+    gone = threading.Event()
+
+    def fail(_of: object) -> Exception:
+        try:
+            raise Failure
+        except Failure as failure:
+            weakref.finalize(failure, gone.set)
+            return failure
+
+    async def scene() -> bool:
+        threads, over = StageThreads(1), asyncio.Event()
+        threads.start(fail, object(), lambda *_: over.set())
+        await over.wait()
+        await until(lambda: threads._idlers == 1)
+        threads.close()
+        return gone.is_set()
+
+    gc.disable()
+    try:
+        assert bounded(scene())
+    finally:
+        gc.enable()
 
 
 def test_what_is_started_after_closing_is_done_all_the_same() -> None:
