@@ -7,6 +7,7 @@ Only puts together and takes apart again; what a worker does is in `worker`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 import signal
@@ -34,6 +35,8 @@ from redrive.engine.worker import Ending, Means, Worker
 from redrive.store.protocol import About, Settlement, Store
 
 TURN_SECONDS: Final = 0.0001
+COLLECT_AFTER: Final = 10_000
+"""So many more objects than were freed make a worker's process look for cyclic garbage."""
 WATCH_SECONDS: Final = 0.01
 """How often an idle worker looks whether anybody has changed the store."""
 
@@ -74,6 +77,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.enter_context(jobs_in_log_records())
         stack.enter_context(_short_turns())
+        stack.enter_context(_rare_collections())
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
         means = _means(stack, options)
@@ -119,6 +123,18 @@ def _short_turns() -> Generator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+@contextmanager
+def _rare_collections() -> Generator[None]:
+    """Look for cyclic garbage less often: thousands of jobs in flight would be gone through again and again, and leave none."""
+    first, *others = gc.get_threshold()
+    if first:
+        gc.set_threshold(max(first, COLLECT_AFTER), *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
 
 
 def _means(stack: AsyncExitStack, options: Options) -> Means:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Context, Pipeline, Redrive, connect, stage
+from redrive import Context, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine.health import Health, health_port
 from redrive.engine.joblog import jobs_in_log_records
 from redrive.engine.service import Options, serve
@@ -290,19 +291,70 @@ def test_what_a_heartbeat_brings_reaches_the_running_stage(filed: Redrive) -> No
     assert job.status == "cancelled"
 
 
-def test_a_worker_leaves_the_turns_of_threads_as_it_found_them(tmp_path: Path) -> None:
-    seen: list[float] = []
+def test_a_worker_leaves_the_process_as_it_found_it(tmp_path: Path) -> None:
+    seen: list[tuple[float, int]] = []
 
     @stage
     def look(number: int) -> int:
-        seen.append(sys.getswitchinterval())
+        seen.append((sys.getswitchinterval(), gc.get_threshold()[0]))
         return number
 
     pipeline = Pipeline("looks", [look])
-    before = sys.getswitchinterval()
+    before = sys.getswitchinterval(), gc.get_threshold()
     with connect(tmp_path / "looks.db") as rd:
         rd.submit(pipeline, 1)
         rd.work([pipeline], until_idle=True)
 
-    assert sys.getswitchinterval() == before
-    assert seen[0] < before
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before
+    assert seen[0][0] < before[0]
+    assert seen[0][1] > before[1][0]
+
+
+class Refusal(Exception):
+    """A failure that could hold an open connection."""
+
+
+def refuse(number: int) -> int:
+    raise Refusal(number)
+
+
+async def refuse_later(number: int) -> int:
+    await asyncio.sleep(0)
+    raise Refusal(number)
+
+
+@pytest.mark.parametrize("function", [refuse, refuse_later])
+def test_a_failure_that_was_settled_leaves_no_cyclic_garbage(
+    tmp_path: Path, function: Callable[[int], object]
+) -> None:
+    pipeline = Pipeline("refuses", [stage(retry=RetryPolicy(1))(function)])
+    gc.disable()
+    try:
+        with connect(tmp_path / "refuses.db") as rd:
+            rd.submit_many(pipeline, range(3))
+            rd.work([pipeline], until_idle=True)
+            alive = [thing for thing in gc.get_objects() if isinstance(thing, Refusal)]
+    finally:
+        gc.enable()
+
+    assert alive == []
+
+
+def test_a_process_that_collects_nothing_keeps_to_that(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    @stage
+    def look(number: int) -> int:
+        seen.append(gc.get_threshold()[0])
+        return number
+
+    pipeline = Pipeline("looks", [look])
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        with connect(tmp_path / "looks.db") as rd:
+            rd.submit(pipeline, 1)
+            rd.work([pipeline], until_idle=True)
+        assert (seen, gc.get_threshold()[0]) == ([0], 0)
+    finally:
+        gc.set_threshold(*before)
