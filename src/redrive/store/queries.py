@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named SQL statements from the files beside this module: `-- name: claim` starts one, a semicolon ends it.
 
-A statement with `{rows}` takes as many rows at once as it is made for: one step of the database instead of one per row, which
-matters twice, because between two steps every other thread may take the interpreter.
+`-- part: candidates` starts what several statements have in common; they name it as `{candidates}`. A statement with `{rows}` takes
+as many rows at once as it is made for: one step of the database instead of one per row, which matters twice, because between two
+steps every other thread may take the interpreter.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ FILES: Final = (
     "operating",
     "letters",
     "replaying",
+    "releasing",
     "sinking",
     "judging",
 )
 ROW: Final = "-- row: "
+_BLOCK: Final = re.compile(
+    r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
+)
 _TERM: Final = re.compile(r"\?(\d+)")
 
 
@@ -36,13 +41,17 @@ def text_of(dialect: str, name: str) -> str:
 @cache
 def statements_of(dialect: str) -> dict[str, str]:
     """Return the named statements of a dialect."""
-    statements: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
     for file in FILES:
-        for block in text_of(dialect, file).split("-- name: ")[1:]:
-            name, _, body = block.partition("\n")
-            if name.strip() in statements:
-                raise KeyError(name.strip())
-            statements[name.strip()] = body.strip().rstrip(";")
+        for block in _BLOCK.finditer(text_of(dialect, file)):
+            kind, name, body = block.groups()
+            if name in found[kind]:
+                raise KeyError(name)
+            found[kind][name] = body.strip().rstrip(";")
+    statements, parts = found["name"], found["part"]
+    for part, body in parts.items():
+        for name, statement in statements.items():
+            statements[name] = statement.replace(f"{{{part}}}", body)
     return statements
 
 

@@ -154,78 +154,11 @@ UPDATE campaigns SET status = 'cancelled', ended_at = ?1 WHERE id = ?2 AND statu
 -- name: close_campaign
 UPDATE campaigns SET note = ?1, closed_at = ?2 WHERE id = ?3 AND ended_at IS NOT NULL AND closed_at IS NULL;
 
--- name: campaign_batch
--- As one text, for the reason `claimed` is one: thousands of rows fetched one by one would each wait for the interpreter. Large values
--- and edits are only named, and read one by one. A payload that was edited once stays edited for every later restart.
-SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edit, beside,
-    value)), (SELECT coalesce(max(id), 0) FROM edits)
-FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
-        jobs.dispatch, jobs.erased_at,
-        CASE WHEN jobs.key IS NOT NULL THEN (SELECT twin.id FROM jobs twin WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key
-            AND twin.status IN ('queued', 'processing', 'complete')) END AS twin,
-        CASE WHEN ?2 THEN (SELECT max(edits.id) FROM edits WHERE edits.job_id = jobs.id AND part = 'payload')
-            ELSE (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id
-                AND (part = 'input' OR (jobs.input IS NULL AND jobs.input_from = 0))) END AS edit,
-        CASE WHEN NOT ?2 AND jobs.input IS NULL AND jobs.input_from > 0 THEN jobs.input_from
-            WHEN jobs.payload IS NULL AND (?2 OR jobs.input IS NULL) THEN 0 END AS beside,
-        CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input WHEN ?2 OR jobs.input_from = 0 THEN jobs.payload END AS TEXT)
-            AS value
-    FROM dead_letters letter INDEXED BY dead_letters_taken JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
-    WHERE letter.campaign_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
-
--- name: replay_candidates
--- The same facts about letters that are named, whatever campaign they belong to.
-SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edit, beside,
-    value)), (SELECT coalesce(max(id), 0) FROM edits)
-FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
-        jobs.dispatch, jobs.erased_at,
-        CASE WHEN jobs.key IS NOT NULL THEN (SELECT twin.id FROM jobs twin WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key
-            AND twin.status IN ('queued', 'processing', 'complete')) END AS twin,
-        CASE WHEN ?2 THEN (SELECT max(edits.id) FROM edits WHERE edits.job_id = jobs.id AND part = 'payload')
-            ELSE (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id
-                AND (part = 'input' OR (jobs.input IS NULL AND jobs.input_from = 0))) END AS edit,
-        CASE WHEN NOT ?2 AND jobs.input IS NULL AND jobs.input_from > 0 THEN jobs.input_from
-            WHEN jobs.payload IS NULL AND (?2 OR jobs.input IS NULL) THEN 0 END AS beside,
-        CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input WHEN ?2 OR jobs.input_from = 0 THEN jobs.payload END AS TEXT)
-            AS value
-    FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN jobs ON jobs.id = letter.job_id
-        JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id);
-
--- name: edited_value
-SELECT after FROM edits WHERE id = ?;
-
 -- name: skip_letter
 INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: drop_skipped
 UPDATE dead_letters SET campaign_id = NULL WHERE id = ? AND campaign_id = ? AND state IN ('open', 'triaged', 'ready');
-
--- name: count_taken
--- Before they are taken, while their state says where they come from; the change is dropped unless every one of them is taken.
-INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
-SELECT coalesce(?2, 0), group_id, coalesce(column1, state), taken * column2
-FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY 1, 2),
-    (VALUES (NULL, -1), ('replaying', 1)) WHERE true
-ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
-
--- name: take_letters
--- A letter that was edited since it was read is not taken: it would start with the value of before.
-UPDATE dead_letters SET state = 'replaying', counted = counted + 1
-WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready')
-    AND (?3 >= (SELECT coalesce(max(id), 0) FROM edits)
-        OR NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3));
-
--- name: replay_jobs
-UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = ?2, lane_id = coalesce(?3, lane_id), round = round + 1, attempt = 1,
-    restarts = restarts + (?3 IS NOT NULL), input = CASE WHEN ?3 IS NULL THEN input END,
-    input_from = CASE WHEN ?3 IS NULL THEN input_from ELSE 0 END, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0,
-    cancel_asked = 0, progress = NULL, error_code = NULL, error_message = NULL, finished_at = NULL,
-    expires_at = CASE WHEN expires_at > ?2 THEN expires_at END
-WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'failed'
-    AND (erased_at IS NULL OR EXISTS (SELECT 1 FROM edits WHERE edits.job_id = jobs.id AND after IS NOT NULL));
-
--- name: put_input
-UPDATE jobs SET input = ?1, input_from = ?2, erased_at = NULL WHERE id = ?3 AND status = 'queued';
 
 -- name: put_rules
 INSERT INTO replay_rules (pipeline, rules) VALUES (?1, ?2) ON CONFLICT (pipeline) DO UPDATE SET rules = excluded.rules;
