@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.errors import EvidenceMissingError, ReplayRefusedError
+from redrive.errors import ConfigurationError, EvidenceMissingError, ReplayRefusedError
 from redrive.ops.check_letters import check_replays, recount_letters
 
 
@@ -85,6 +85,23 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
     assert "waits for a worker" in waiting[0]
     assert "waits for somebody to resume or cancel it" in stopped[0]
     assert [finding.sentence for finding in check_replays(rd.store)] == ["none is under way"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"), [({"pipline": "shop"}, "Did you mean pipeline"), ({"whatever": 1}, "Known here: ")]
+)
+def test_a_filter_that_is_mistyped_never_means_all_letters(
+    rd: Redrive, wrong: dict[str, object], told: str
+) -> None:
+    acts = (rd.dead_letters.choose, rd.dead_letters.list, rd.replays.validate, rd.replays.start)
+    for act in acts:
+        with pytest.raises(ConfigurationError, match=told):
+            act(**wrong)
+
+
+def test_a_mistyped_actor_is_refused(rd: Redrive) -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean actor"):
+        rd.dead_letters.discard(rd.dead_letters.choose(pipeline="shop"), actr="ann")  # type: ignore[call-arg]
 
 
 def test_the_doctor_finds_counters_and_letters_that_are_wrong(rd: Redrive) -> None:

@@ -31,6 +31,7 @@ STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048
 
 _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
+_QUOTED: Final = re.compile(r"<payload:[^<>]*>")
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be taken for it."""
 
@@ -103,17 +104,24 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
     literals = literals_of(job)
     failure = trouble.failure
     stack, frames = trouble.told()
+    message = redact(storable(_unquoted(failure.message)), payload=literals)
     return Letter(
         code=failure.code,
         category=failure.category,
         is_retryable=failure.retryable,
-        message=redact(storable(_unquoted(failure.message)), payload=literals)[:MESSAGE_MAX],
+        message=message[:MESSAGE_MAX],
         error_class=failure.error_class,
         stack=redact(storable(_unquoted(stack)), payload=literals)[-STACK_MAX:],
-        fingerprint=fingerprint(failure, stage, frames),
+        fingerprint=fingerprint(_unquoting(failure, message), stage, frames),
         context=msgspec.json.encode(_context_of(failure, job, stage, notes, literals)),
         reason=decision.reason,
     )
+
+
+def _unquoting(failure: Failure, message: str) -> Failure:
+    """Return a failure as it would be if its message quoted nothing of the job: what one job holds tells no causes apart."""
+    same = _QUOTED.sub("<payload>", message)
+    return failure if same == message else msgspec.structs.replace(failure, message=same)
 
 
 def _context_of(

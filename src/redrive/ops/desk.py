@@ -23,6 +23,7 @@ from redrive.ops.importing import Imported, import_letters
 from redrive.ops.judging import Judged
 from redrive.ops.letters import LetterGroup, LetterStory, Page
 from redrive.ops.mending import Edited, Part
+from redrive.ops.near import unknown
 from redrive.ops.oversight import By
 from redrive.ops.retrying import retry_job
 from redrive.ops.selecting import Selection, freeze
@@ -211,7 +212,12 @@ class Replays:
 
 
 def filter_of(store: Store, which: Which) -> LetterFilter:
-    """Return what keyword arguments mean; the beginning of a fingerprint becomes the whole."""
+    """Return what keyword arguments mean; the beginning of a fingerprint becomes the whole.
+
+    Raises:
+        ConfigurationError: a name that is none of a filter: left out of it, it would mean all letters.
+    """
+    _check_names(which, Which)
     since, until, ids, group = which.get("since"), which.get("until"), which.get("ids"), which.get("group")
     return LetterFilter(
         pipeline=which.get("pipeline"),
@@ -228,5 +234,13 @@ def filter_of(store: Store, which: Which) -> LetterFilter:
     )
 
 
+def _check_names(given: Mapping[str, object], known: type[Which | Doing]) -> None:
+    """Refuse keyword arguments that mean nothing."""
+    for name in given:
+        if name not in known.__annotations__:
+            raise unknown(name, known.__annotations__, kind="argument", otherwise="")
+
+
 def _by(doing: Doing) -> By:
+    _check_names(doing, Doing)
     return By(doing.get("actor", "api"), doing.get("reason"))

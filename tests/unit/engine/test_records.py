@@ -207,6 +207,18 @@ def test_a_dead_letter_says_when_it_failed_first_and_last(
     assert category == "network"
 
 
+def test_what_a_message_quotes_of_the_payload_tells_no_causes_apart(store: SqliteStore, rd: Redrive) -> None:
+    def call(order: list[str]) -> None:
+        raise ValueError(f"cannot resolve customer {order[0]} in region {order[1]}")
+
+    pipeline = one_stage(call, retry=RetryPolicy(1))
+    rd.submit_many(pipeline, [["Christiane", "Lower Saxony"], ["Bartholomew", "West Yorkshire"]])
+    rd.submit(pipeline, ["Bartholomew", "Bartholomew"])
+    work(store, pipeline)
+
+    assert letters(store, "count(DISTINCT fingerprint)") == [(1,)]
+
+
 def test_an_attempt_says_why_it_was_decided_so(store: SqliteStore, rd: Redrive) -> None:
     def call(_number: int) -> None:
         raise ConnectionResetError(104, "reset")
