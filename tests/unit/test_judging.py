@@ -76,7 +76,7 @@ def only(rd: Redrive, *ids: int) -> Selection:
 
 def stamp(rd: Redrive, *ids: int) -> int:
     """Let a campaign that waits take letters, as the engine does."""
-    row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0)
+    row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0, 0)
     made = rd.store.apply(Step("add_campaign", row))[0][0][0]
     for each in ids:
         rd.store._db.execute("UPDATE dead_letters SET campaign_id = ? WHERE id = ?", (made, each))

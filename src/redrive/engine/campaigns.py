@@ -72,6 +72,7 @@ class Campaign:
     created_at: float
     ended_at: float | None
     closed_at: float | None
+    moves: int
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +85,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def campaign_of(row: Row) -> Campaign:
     """Return a row of the store as the campaign it is."""
     (number, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, *rest) = row
-    next_at, why, note, driver, driven_until, actor, created_at, ended_at, closed_at = rest
+    next_at, why, note, driver, driven_until, actor, created_at, ended_at, closed_at, moves = rest
     return msgspec.convert(
         {
             "id": number,
@@ -105,6 +106,7 @@ def campaign_of(row: Row) -> Campaign:
             "created_at": created_at,
             "ended_at": ended_at,
             "closed_at": closed_at,
+            "moves": moves,
         },
         Campaign,
     )
@@ -195,7 +197,9 @@ class Campaigns:
     def _stamp(self, campaign: Campaign, options: Options) -> float:
         """Mark the letters of the next window as this campaign's."""
         end = min(campaign.stamped_to + STAMP_WINDOW, campaign.cutoff)
-        which = campaign.selection.stamp_row(is_evidence_optional=options.is_evidence_optional)
+        which = campaign.selection.stamp_row(
+            is_evidence_optional=options.is_evidence_optional, moves=campaign.moves
+        )
         self._store.apply(
             Step("stamped", (end, campaign.id, self._name(), campaign.stamped_to), rows=1),
             *stamp_steps(campaign.id, campaign.stamped_to, end, which),
@@ -266,14 +270,20 @@ def stamp_steps(campaign: int, start: int, end: int, which: Row) -> list[Step]:
 def unstamp(store: Store, campaign: int, now: float) -> bool:
     """Let go of some letters of a campaign that is being cancelled; say whether it has ended with that."""
     answer = store.apply(
-        Step("unstamp_letters", (campaign, STAMP_WINDOW)), Step("end_cancelled", (now, campaign))
+        Step("next_move"),
+        Step("unstamp_letters", (campaign, STAMP_WINDOW)),
+        Step("end_cancelled", (now, campaign)),
     )
-    return answer is not None and len(answer[0]) < STAMP_WINDOW
+    return answer is not None and len(answer[1]) < STAMP_WINDOW
 
 
 def skip_steps(campaign: int, letter: int, reason: str, now: float) -> list[Step]:
     """Return the steps that leave a letter out of a campaign, for a reason that stays on record."""
-    return [Step("skip_letter", (campaign, letter, reason, now)), Step("drop_skipped", (letter, campaign))]
+    return [
+        Step("next_move"),
+        Step("skip_letter", (campaign, letter, reason, now)),
+        Step("drop_skipped", (letter, campaign)),
+    ]
 
 
 def _next_at(turn: Release, campaign: Campaign, released: int, now: float) -> float:

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec import Struct
 
 from redrive.store.protocol import Row
+
+LATEST: Final = 2**62
+"""Greater than the number of any act that moved letters."""
 
 
 class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,8 +47,9 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the parameters of this filter by which groups are chosen, and the state."""
         return (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
 
-    def stamp_row(self, *, is_evidence_optional: bool) -> Row:
-        """Return the parameters of this filter in the order in which stamping takes them."""
+    def stamp_row(self, *, is_evidence_optional: bool, moves: int = LATEST) -> Row:
+        """Return the parameters of this filter in the order in which stamping takes them; without later moves than `moves`."""
         by_group = (self.pipeline, self.stage, self.code, self.category, self.group)
         by_letter = (self.owner, self.since, self.until)
-        return (*by_group, *by_letter, int(is_evidence_optional), self.state, self.key, self.named_ids())
+        named = (self.state, self.key, self.named_ids())
+        return (*by_group, *by_letter, int(is_evidence_optional), *named, moves)

@@ -53,6 +53,7 @@ class _Letter(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     code: str
     reason: str
+    moved: int
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +212,10 @@ def _sorted_out(
     for row in rows:
         letter = msgspec.convert(dict(zip(names, row, strict=True)), _Letter, strict=False)
         is_elsewhere = wanted is not None and letter.state != wanted
-        why = f"it is {letter.state} by now" if is_elsewhere else act.refuses(letter)
+        if wanted is not None and letter.state == wanted and letter.moved > selection.moves:
+            why: str | None = f"it became {letter.state} only later"
+        else:
+            why = f"it is {letter.state} by now" if is_elsewhere else act.refuses(letter)
         if why is None:
             able.append(letter)
         else:
@@ -224,7 +228,7 @@ def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence
     by_state: dict[str, list[int]] = {}
     for letter in able:
         by_state.setdefault(letter.state, []).append(letter.id)
-    steps: list[Step] = []
+    steps = [Step("next_move")]
     before = _before(able)
     for act in acts:
         if act.statement is not None:
@@ -246,7 +250,8 @@ def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence
 def _before(able: Sequence[_Letter]) -> dict[str, object]:
     """Return what letters were like: one in full, with what failed and how; many by their states."""
     if len(able) == 1:
-        return {name: value for name, value in msgspec.structs.asdict(able[0]).items() if value is not None}
+        told = msgspec.structs.asdict(able[0])
+        return {name: value for name, value in told.items() if value is not None and name != "moved"}
     return {"states": dict(Counter(str(letter.state) for letter in able))}
 
 

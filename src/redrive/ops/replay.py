@@ -47,11 +47,14 @@ class Prospect:
     rules: ReplayRules
     cutoff: int
     """The last letter that can be part of it."""
+    moves: int
+    """The last act after which a letter can have come into it."""
 
 
 def prospect(store: Store, which: LetterFilter) -> Prospect:
     """Count what a replay would take; raises ReplayRefusedError when that is nothing, or belongs to several pipelines."""
-    (cutoff,) = store.query("last_letter")[0]
+    # Before anything is counted: what is moved meanwhile is left out, and never more replayed than was shown.
+    cutoff, moves = store.query("last_letter")[0]
     by_pipeline: dict[str, Counter[str]] = {}
     taken = ended = 0
     for pipeline, state, is_taken, letters in _census(store, which):
@@ -81,6 +84,7 @@ def prospect(store: Store, which: LetterFilter) -> Prospect:
         lacking=lacking,
         rules=rules,
         cutoff=cast("int", cutoff),
+        moves=cast("int", moves),
     )
 
 
@@ -107,6 +111,7 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
         msgspec.json.encode(Counts()),
         storable(by.actor),
         now,
+        found.moves,
     )
     subject = f"pipeline {found.pipeline}"
     change = {"selection": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}

@@ -3,7 +3,8 @@
 
 Freezing is a filter and a cut-off, the last letter there is at that moment. Ids only rise, so that whatever fails later lies beyond
 the cut-off and is never touched, however long somebody thinks about the count that was shown. What the filter looks at never
-changes, but for `state`: a letter that has left the state asked for by the time it is its turn is left alone, and counted as such.
+changes, but for `state`: a letter that has left the state asked for by the time it is its turn, or came into it later, is left
+alone and counted as such.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.lifecycle import LetterState
-from redrive.engine.selection import LetterFilter
+from redrive.engine.selection import LATEST, LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters import known_letter
 from redrive.store.protocol import Row, Store
@@ -39,6 +40,8 @@ class Selection:
     """How many there were when it was frozen; exact."""
     by_state: Mapping[str, int]
     """The same count, by the state they were in."""
+    moves: int = LATEST
+    """The last act that moved letters before it; what came into the state asked for by a later one is left alone."""
 
     @property
     def subject(self) -> str:
@@ -70,15 +73,21 @@ def freeze(store: Store, which: LetterFilter) -> Selection:
     _check(store, which)
     if which.is_by_group:
         by_group = (which.pipeline, which.stage, which.code, which.category, which.group, which.state)
-        ((cutoff, counted),) = store.query("freeze_by_group", *by_group)
+        ((cutoff, moves, counted),) = store.query("freeze_by_group", *by_group)
         by_state = msgspec.json.decode(cast("str", counted), type=dict[str, int])
     else:
-        cutoff = store.query("last_letter")[0][0]
+        cutoff, moves = store.query("last_letter")[0]
         rows = store.query(_statement(which, "count"), *_row_of(which, 0, cast("int", cutoff)))
         by_state = {str(state): cast("int", letters) for state, letters in rows}
     # In the order of a letter's life, so that whoever reads it finds `open` first.
     ordered = {state: by_state[state] for state in _STATES if by_state.get(state)}
-    return Selection(which=which, cutoff=cast("int", cutoff), count=sum(ordered.values()), by_state=ordered)
+    return Selection(
+        which=which,
+        cutoff=cast("int", cutoff),
+        count=sum(ordered.values()),
+        by_state=ordered,
+        moves=cast("int", moves),
+    )
 
 
 def frozen_steps(store: Store, selection: Selection, *, step: int = STEP) -> Iterator[list[int]]:

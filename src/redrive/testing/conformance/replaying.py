@@ -129,9 +129,9 @@ class Replaying(Scene):
         """From the stamp to the verdict."""
         _, lane = failed(store)
         failed(store)
-        values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW)
+        values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW, 0)
         store.apply(Step("add_campaign", values, rows=1), Step("drive_campaign", ("w1", NOW, 1, NOW), rows=1))
-        everything = ("shop", *(None,) * 7, 1, None, None, None)
+        everything = ("shop", *(None,) * 7, 1, None, None, None, 0)
         store.apply(*stamp_steps(1, 0, 2, everything))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 

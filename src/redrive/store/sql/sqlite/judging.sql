@@ -13,7 +13,7 @@ VALUES (?, ?, ?, ?, ?, ?, json_set(?, '$.campaign', last_insert_rowid()));
 
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment, because it is one statement.
-SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (
+SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (SELECT last FROM letter_moves), (
     SELECT json_group_object(state, letters) FROM (
         SELECT state, sum(letters) AS letters
         FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letters_by_group ON group_id = letter_groups.id
@@ -105,23 +105,28 @@ ORDER BY id;
 SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: judged_letters
-SELECT letter.id, state, campaign_id, diagnosis, evidence, is_safe, assignee, error_class, stage, code, reason
+SELECT letter.id, state, campaign_id, diagnosis, evidence, is_safe, assignee, error_class, stage, code, reason, moved
 FROM dead_letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
+
+-- name: next_move
+UPDATE letter_moves SET last = last + 1;
 
 -- name: triage_letters
 -- Evidence that was given for another diagnosis proves nothing for this one.
-UPDATE dead_letters SET state = 'triaged', diagnosis = ?3, evidence = NULL, is_safe = 0
+UPDATE dead_letters SET state = 'triaged', diagnosis = ?3, evidence = NULL, is_safe = 0, moved = (SELECT last FROM letter_moves)
 WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2 AND campaign_id IS NULL;
 
 -- name: remediate_letters
-UPDATE dead_letters SET state = 'ready', evidence = ?3, is_safe = 1
+UPDATE dead_letters SET state = 'ready', evidence = ?3, is_safe = 1, moved = (SELECT last FROM letter_moves)
 WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
 
 -- name: discard_letters
-UPDATE dead_letters SET state = 'discarded', campaign_id = NULL WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
+UPDATE dead_letters SET state = 'discarded', campaign_id = NULL, moved = (SELECT last FROM letter_moves)
+WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
 
 -- name: restore_letters
-UPDATE dead_letters SET state = 'open', diagnosis = NULL, evidence = NULL, is_safe = 0
+UPDATE dead_letters SET state = 'open', diagnosis = NULL, evidence = NULL, is_safe = 0, moved = (SELECT last FROM letter_moves),
+    freed = (SELECT last FROM letter_moves)
 WHERE id IN (SELECT value FROM json_each(?1)) AND state = ?2;
 
 -- name: assign_letters

@@ -3,7 +3,8 @@
 -- job queued again, and never twice.
 
 -- name: last_letter
-SELECT coalesce(max(id), 0) FROM dead_letters;
+-- And the last act that moved any.
+SELECT coalesce(max(id), 0), (SELECT last FROM letter_moves) FROM dead_letters;
 
 -- name: replay_census
 -- How many letters of which pipeline and state a filter means, by their groups alone.
@@ -30,8 +31,8 @@ FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value 
 -- name: add_campaign
 -- Two that take their letters at the same time could not say how many each will have.
 INSERT INTO campaigns (pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, driven_until, actor,
-    created_at)
-SELECT ?1, 'stamping', ?2, ?3, ?4, ?5, ?6, ?7, ?9, 0, ?8, ?9
+    created_at, moves)
+SELECT ?1, 'stamping', ?2, ?3, ?4, ?5, ?6, ?7, ?9, 0, ?8, ?9, ?10
 WHERE NOT EXISTS (SELECT 1 FROM campaigns WHERE pipeline = ?1 AND status = 'stamping') RETURNING id;
 
 -- name: first_letter_of
@@ -65,17 +66,17 @@ FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value;
 
 -- name: campaign
 SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, why, note, driver, driven_until,
-    actor, created_at, ended_at, closed_at
+    actor, created_at, ended_at, closed_at, moves
 FROM campaigns WHERE id = ?;
 
 -- name: campaigns
 SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, why, note, driver, driven_until,
-    actor, created_at, ended_at, closed_at
+    actor, created_at, ended_at, closed_at, moves
 FROM campaigns WHERE id < ?1 AND (?2 IS NULL OR pipeline = ?2) ORDER BY id DESC LIMIT ?3;
 
 -- name: live_campaigns
 SELECT id, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, why, note, driver, driven_until,
-    actor, created_at, ended_at, closed_at
+    actor, created_at, ended_at, closed_at, moves
 FROM campaigns WHERE ended_at IS NULL AND status IN ('stamping', 'running', 'cancelling') ORDER BY id;
 
 -- name: campaign_counts
@@ -100,7 +101,8 @@ WHERE id = ?3 AND ended_at IS NULL
 
 -- name: stamp_letters
 -- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at. The plus
--- keeps the planner from going through all letters of the groups for each window.
+-- keeps the planner from going through all letters of the groups for each window. What came into the selection after the start of the
+-- campaign (?16: the last act before it) was not counted for whoever started it.
 UPDATE dead_letters SET campaign_id = ?1, counted = counted + 1
 WHERE id > ?2 AND id <= ?3 AND campaign_id IS NULL
     AND (state = 'ready' OR (?12 AND state IN ('open', 'triaged')))
@@ -109,7 +111,8 @@ WHERE id > ?2 AND id <= ?3 AND campaign_id IS NULL
         WHERE pipeline = ?4 AND (?5 IS NULL OR stage = ?5) AND (?6 IS NULL OR code = ?6) AND (?7 IS NULL OR category = ?7)
             AND (?8 IS NULL OR fingerprint = ?8))
     AND (?9 IS NULL OR owner = ?9) AND (?10 IS NULL OR last_failure_at >= ?10) AND (?11 IS NULL OR last_failure_at < ?11)
-    AND (?13 IS NULL OR state = ?13) AND (?14 IS NULL OR key = ?14) AND (?15 IS NULL OR id IN (SELECT value FROM json_each(?15)));
+    AND (?13 IS NULL OR state = ?13) AND (?14 IS NULL OR key = ?14) AND (?15 IS NULL OR id IN (SELECT value FROM json_each(?15)))
+    AND freed <= ?16 AND (?13 IS NULL OR moved <= ?16);
 
 -- name: count_stamped
 -- A window is stamped once, so that what bears the stamp in it was stamped just now.
@@ -142,7 +145,7 @@ UPDATE campaigns SET status = 'running', why = NULL, pardoned = ?1, next_at = ?2
 UPDATE campaigns SET status = 'cancelling', why = ?1 WHERE id = ?2 AND ended_at IS NULL AND status <> 'cancelling';
 
 -- name: unstamp_letters
-UPDATE dead_letters SET campaign_id = NULL WHERE id IN (
+UPDATE dead_letters SET campaign_id = NULL, freed = (SELECT last FROM letter_moves) WHERE id IN (
     SELECT id FROM dead_letters INDEXED BY dead_letters_taken
     WHERE campaign_id = ?1 AND verdict IS NULL AND state <> 'replaying' ORDER BY id LIMIT ?2)
 RETURNING id;
@@ -158,7 +161,8 @@ UPDATE campaigns SET note = ?1, closed_at = ?2 WHERE id = ?3 AND ended_at IS NOT
 INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: drop_skipped
-UPDATE dead_letters SET campaign_id = NULL WHERE id = ? AND campaign_id = ? AND state IN ('open', 'triaged', 'ready');
+UPDATE dead_letters SET campaign_id = NULL, freed = (SELECT last FROM letter_moves)
+WHERE id = ? AND campaign_id = ? AND state IN ('open', 'triaged', 'ready');
 
 -- name: put_rules
 INSERT INTO replay_rules (pipeline, rules) VALUES (?1, ?2) ON CONFLICT (pipeline) DO UPDATE SET rules = excluded.rules;

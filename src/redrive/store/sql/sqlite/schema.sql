@@ -186,10 +186,19 @@ CREATE TABLE dead_letters (
     message TEXT NOT NULL,
     context BLOB NOT NULL,
     counted INTEGER NOT NULL DEFAULT 0,   -- goes up with a move that its statement counts itself, many letters at once
+    moved INTEGER NOT NULL DEFAULT 0,     -- the number of the act that put it where it is
+    freed INTEGER NOT NULL DEFAULT 0,     -- the number of the act after which it could be replayed again
     CHECK ((state = 'resolved' OR state = 'returned') = (verdict IS NOT NULL) AND (verdict IS NULL) = (closed_at IS NULL)),
     CHECK (state <> 'ready' OR (evidence IS NOT NULL AND is_safe = 1)),
     CHECK (state <> 'discarded' OR campaign_id IS NULL)
 ) STRICT;
+
+-- The acts that moved letters have numbers, so that a set that was frozen before an act can leave out what the act brought into it.
+CREATE TABLE letter_moves (
+    last INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO letter_moves (last) VALUES (0);
 
 -- The one part of a letter that is long stands beside it, so that moving a letter stays cheap.
 CREATE TABLE letter_stacks (
@@ -289,6 +298,7 @@ CREATE TABLE campaigns (
     selection BLOB NOT NULL,         -- which letters, as JSON
     options BLOB NOT NULL,           -- canary, rate, from where, as JSON
     cutoff INTEGER NOT NULL,         -- the last letter that can belong to it
+    moves INTEGER NOT NULL,          -- the last act before it: what came into its selection by a later one does not belong to it
     stamped_to INTEGER NOT NULL,     -- the letters up to this one have been looked at
     expected INTEGER NOT NULL,       -- how many letters were shown to whoever started it
     pardoned BLOB NOT NULL,          -- the counts that do not count any more since somebody resumed it, as JSON
