@@ -51,6 +51,7 @@ class Batch(msgspec.Struct, frozen=True):
     """Edits that came later are not in it."""
 
 
+_NO_VALUES: Final = "its job has no values: they were erased, or left out of the export it came from (dlq edit supplies one then)"
 _FAILED: Final = JobState.FAILED.value
 _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 
@@ -88,7 +89,7 @@ def obstacle_to(
     if candidate.status != _FAILED:
         return Obstacle("running", f"its job is {candidate.status}")
     if value is None:
-        return Obstacle("erased", "the values of its job were erased")
+        return Obstacle("erased", _NO_VALUES)
     if candidate.twin is not None:
         return Obstacle("key", f"a newer job has its key (job {candidate.twin})")
     if pipeline is None:

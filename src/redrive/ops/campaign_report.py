@@ -146,9 +146,15 @@ def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:
         return f"a worker that serves {campaign.pipeline}"
     if campaign.status != "running":
         return "its letters to be taken" if campaign.status == "stamping" else "its letters to be let go"
-    if counts.replaying and (held := cast("int", store.query("held_of_pipeline", campaign.pipeline)[0][0])):
-        return f"{held} jobs of {campaign.pipeline} that are held"
-    return campaign.why
+    return (_kept_by(store, campaign.pipeline) if counts.replaying else None) or campaign.why
+
+
+def _kept_by(store: Store, pipeline: str) -> str | None:
+    """Say what keeps the jobs of a pipeline from going on."""
+    if store.query("is_pipeline_paused", pipeline)[0][0]:
+        return f"somebody to resume the pipeline: redrive pipeline resume {pipeline}"
+    held = store.query("held_of_pipeline", pipeline)[0][0]
+    return f"{held} jobs of {pipeline} that are held" if held else None
 
 
 def _seconds_left(campaign: Campaign, counts: Counts) -> float | None:

@@ -7,6 +7,7 @@ that serves the pipeline does the rest (`engine/campaigns`). Every act is in the
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from redrive.engine.replay_rules import rules_of
 from redrive.engine.runtime import CURRENT
 from redrive.engine.selection import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
+from redrive.ops.inspect import instant
 from redrive.ops.oversight import By
 from redrive.ops.selecting import freeze, frozen_steps
 from redrive.redaction import redact
@@ -121,7 +123,8 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",
             problem="another replay of this pipeline is just taking its letters",
-            fix="Look at redrive replay list; it takes a moment, and a worker that serves the pipeline.",
+            fix="Look at redrive replay list; it takes a moment, and a worker that serves the pipeline."
+            " One that was paused has to be resumed or cancelled first.",
         )
     return known_campaign(store, cast("int", answer[0][0][0]))
 
@@ -132,7 +135,7 @@ def pause(store: Store, campaign: int, by: By) -> Campaign:
     why = f"paused by {storable(by.actor)}"
     step = Step("pause_campaign", (why, campaign), rows=1)
     if store.apply(step, by.log("pause", f"replay {campaign}")) is None:
-        raise _not_now(known, "paused", "Only one that is running can be paused.")
+        raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
     return known_campaign(store, campaign)
 
 
@@ -230,12 +233,26 @@ def _nothing(which: LetterFilter, *, taken: int, ended: int) -> ReplayRefusedErr
 
 
 def _lacking(which: LetterFilter, found: Prospect) -> EvidenceMissingError:
-    where = f"--group {which.group}" if which.group else f"--pipeline {found.pipeline}"
+    where = _options_of(which) or f"--pipeline {found.pipeline}"
+    others = "" if which.ids is not None else "; or replay only those that have it, with --state ready"
     return EvidenceMissingError(
         subject=f"replay of {found.pipeline}",
         problem=f"{found.lacking} of {found.letters} letters have no evidence that their cause is fixed",
-        fix=f'Record it: redrive dlq triage {where} --diagnosis ..., then redrive dlq remediate {where} --evidence "..." --safe;'
-        " or replay only those that have it, with --state ready.",
+        fix=f'Record it: redrive dlq triage {where} --diagnosis ..., then redrive dlq remediate {where} --evidence "..." --safe'
+        f"{others}.",
+    )
+
+
+def _options_of(which: LetterFilter) -> str:
+    """Return a filter as it is typed; what it is about and no more, because somebody will vouch for all of it."""
+    if which.ids is not None:
+        return " ".join(str(each) for each in which.ids)
+    given = msgspec.structs.asdict(which)
+    named = ("group", "pipeline", "stage", "code", "category", "owner", "key")
+    told = [f"--{name} {shlex.quote(str(given[name]))}" for name in named if given[name] is not None]
+    times = {"since": which.since, "until": which.until}
+    return " ".join(
+        told + [f"--{name} {instant(at):%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items() if at is not None]
     )
 
 

@@ -65,8 +65,8 @@ class Validation:
 def validate(
     store: Store, which: LetterFilter, *, pipelines: Mapping[str, Pipeline], from_start: bool = False
 ) -> Validation:
-    """Look at every letter a replay would take now."""
-    view = _View(store, pipelines, from_start=from_start)
+    """Look at every letter a replay would take now, those that are on their way already, and whatever is named."""
+    view = _View(store, pipelines, from_start=from_start, is_named=which.ids is not None)
     for page in frozen_steps(store, freeze(store, which), step=PAGE):
         view.look_at(page)
     return view.answer()
@@ -86,7 +86,10 @@ def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
 class _View:
     """What has been found so far."""
 
-    def __init__(self, store: Store, pipelines: Mapping[str, Pipeline], *, from_start: bool) -> None:
+    def __init__(
+        self, store: Store, pipelines: Mapping[str, Pipeline], *, from_start: bool, is_named: bool
+    ) -> None:
+        self._is_named = is_named
         self._store = store
         self._pipelines = pipelines
         self._from_start = from_start
@@ -109,9 +112,13 @@ class _View:
         taken = {row[0]: row[2] for row in rows if row[2] is not None}
         batch = batch_of(self._store.query("replay_candidates", named, int(self._from_start)))
         for candidate in batch.candidates:
-            if candidate.state not in FREE:
+            is_over = candidate.state not in FREE and candidate.state != LetterState.REPLAYING
+            if is_over and not self._is_named:
                 continue
             self._letters += 1
+            if is_over:
+                self._remark(candidate, "state", f"it is {candidate.state}", is_obstacle=True)
+                continue
             code = self._pipelines.get(candidate.pipeline)
             if code is None:
                 self._unchecked.add(candidate.pipeline)
@@ -136,7 +143,8 @@ class _View:
         )
 
     def _obstacles_of(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
-        if candidate.state != LetterState.READY and self._is_strict(candidate.pipeline):
+        is_unproved = candidate.state not in {LetterState.READY, LetterState.REPLAYING}
+        if is_unproved and self._is_strict(candidate.pipeline):
             yield "evidence", "there is no evidence that its cause is fixed"
         value = start_value(self._store, candidate)
         obstacle = obstacle_to(candidate, value, code, from_start=self._from_start)

@@ -12,10 +12,10 @@ from redrive.engine import campaigns
 from redrive.engine.campaigns import Campaigns
 from redrive.engine.selection import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
-from redrive.ops import replay
+from redrive.ops import pausing, replay
 from redrive.ops.campaign_report import report_of
 from redrive.ops.retrying import retry_job
-from redrive.store.protocol import NewJob, Step
+from redrive.store.protocol import About, NewJob, Step
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import at_once
@@ -108,13 +108,44 @@ def test_newcomers_are_not_part_of_it(shop: Shop) -> None:
     assert shop.store.read("SELECT count(*) FROM dead_letters WHERE campaign_id IS NOT NULL") == [(3,)]
 
 
+def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is_resumed(shop: Shop) -> None:
+    shop.fail(5)
+    shop.fix()
+    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+
+    assert replay.pause(shop.store, begun.id, BY).status == "paused"
+    with pytest.raises(ReplayRefusedError, match="just taking its letters") as refused:
+        replay.start(shop.store, SHOP, BY, plan=plan_of())
+    assert "One that was paused has to be resumed or cancelled first" in str(refused.value.hint)
+    shop.seen.clear()
+    shop.work()
+    assert shop.seen == []
+    assert replay.resume(shop.store, begun.id, BY).status == "stamping"
+    shop.work()
+
+    assert report_of(shop.store, begun.id).recovered == 5
+
+
+def test_a_replay_says_that_its_pipeline_is_paused(shop: Shop) -> None:
+    shop.fail(1)
+    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
+    shop.store.start_worker("w", shop.clock.wall(), 60, About(pipelines=("shop",)))
+    pausing.pause(shop.store, "shop", BY)
+    driver.drive()
+    driver.drive()
+
+    assert (
+        report_of(shop.store, begun.id).waits_for
+        == "somebody to resume the pipeline: redrive pipeline resume shop"
+    )
+
+
 def test_a_paused_replay_releases_nothing_until_it_is_resumed(shop: Shop) -> None:
     shop.fail(5)
     shop.fix()
     begun = replay.start(shop.store, SHOP, BY, plan=plan_of((1, 2)))
     shop.store.apply(Step("drive_campaign", ("nobody", 0.0, begun.id, 1e12)))
-    with pytest.raises(ReplayRefusedError, match="it is stamping and cannot be paused"):
-        replay.pause(shop.store, begun.id, BY)
     shop.store.apply(Step("stamped", (begun.cutoff, begun.id, "nobody", begun.stamped_to)))
 
     replay.pause(shop.store, begun.id, BY)

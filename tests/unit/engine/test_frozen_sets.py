@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from redrive.core.replay import plan_of
+from redrive.core.replay import ReplayRules, plan_of
 from redrive.engine.campaigns import Campaigns
 from redrive.engine.selection import LetterFilter
 from redrive.ops import judging, replay
@@ -119,3 +119,32 @@ def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: 
 
     assert (chosen.count, judged.changed) == (2, 2)
     assert judged.left == {"it became open only later": 4}
+
+
+@pytest.mark.parametrize(
+    ("which", "where"),
+    [
+        (LetterFilter(ids=(2,)), "triage 2 --diagnosis"),
+        (
+            LetterFilter(code="AUTH_DENIED", stage="pay it"),
+            "triage --stage 'pay it' --code AUTH_DENIED --diagnosis",
+        ),
+        (LetterFilter(since=0.0), "triage --since 1970-01-01T00:00:00Z --diagnosis"),
+        (LetterFilter(), "triage --pipeline shop --diagnosis"),
+    ],
+)
+def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: LetterFilter, where: str) -> None:
+    found = replay.Prospect(
+        pipeline="shop",
+        letters=1,
+        by_state={"open": 1},
+        taken=0,
+        lacking=1,
+        rules=ReplayRules(),
+        cutoff=1,
+        moves=0,
+    )
+
+    hint = str(replay._lacking(which, found).hint)
+    assert where in hint
+    assert ("--state ready" in hint) is (which.ids is None)

@@ -180,3 +180,26 @@ def test_a_dry_run_knows_renamed_stages_twins_changed_settings_and_open_breakers
     assert found.notices == {"changed": 2, "breaker": 2}
     assert found.obstacles == {"evidence": 2, "key": 1}
     assert lost.obstacles["stage"] == 2
+
+
+def test_a_dry_run_tells_of_jobs_that_are_on_their_way_already(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(2)
+    retry_job(shop.store, 1, BY)
+
+    found = validate(shop.store, SHOP, pipelines={})
+
+    assert (found.letters, found.able, found.obstacles) == (2, 1, {"running": 1})
+    assert found.remarks[0].told == "its job is queued"
+
+
+def test_a_dry_run_of_a_letter_that_is_over_says_so_when_it_is_named(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(1)
+    retry_job(shop.store, 1, BY)
+    shop.work()
+
+    named = validate(shop.store, LetterFilter(ids=(1,)), pipelines={})
+
+    assert (named.letters, named.is_fine, named.obstacles) == (1, False, {"state": 1})
+    assert validate(shop.store, LetterFilter(state="returned"), pipelines={}).letters == 0

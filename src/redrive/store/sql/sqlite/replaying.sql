@@ -33,7 +33,7 @@ FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value 
 INSERT INTO campaigns (pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, driven_until, actor,
     created_at, moves)
 SELECT ?1, 'stamping', ?2, ?3, ?4, ?5, ?6, ?7, ?9, 0, ?8, ?9, ?10
-WHERE NOT EXISTS (SELECT 1 FROM campaigns WHERE pipeline = ?1 AND status = 'stamping') RETURNING id;
+WHERE NOT EXISTS (SELECT 1 FROM campaigns WHERE pipeline = ?1 AND ended_at IS NULL AND stamped_to < cutoff) RETURNING id;
 
 -- name: first_letter_of
 SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = lane_id
@@ -42,6 +42,9 @@ WHERE pipeline = ?1 AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3)
 
 -- name: live_letter
 SELECT id, state, campaign_id FROM dead_letters WHERE job_id = ? AND state IN ('open', 'triaged', 'ready', 'discarded');
+
+-- name: is_pipeline_paused
+SELECT EXISTS (SELECT 1 FROM lanes WHERE pipeline = ? AND paused_at IS NOT NULL);
 
 -- name: held_of_pipeline
 SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
@@ -136,10 +139,11 @@ UPDATE campaigns SET status = 'stopped', why = ?1 WHERE id = ?2 AND driver = ?3 
 UPDATE campaigns SET status = 'done', why = NULL, ended_at = ?1 WHERE id = ?2 AND driver = ?3 AND status = 'running';
 
 -- name: pause_campaign
-UPDATE campaigns SET status = 'paused', why = ?1 WHERE id = ?2 AND status = 'running';
+UPDATE campaigns SET status = 'paused', why = ?1 WHERE id = ?2 AND status IN ('stamping', 'running');
 
 -- name: resume_campaign
-UPDATE campaigns SET status = 'running', why = NULL, pardoned = ?1, next_at = ?2 WHERE id = ?3 AND status IN ('paused', 'stopped');
+UPDATE campaigns SET status = CASE WHEN stamped_to < cutoff THEN 'stamping' ELSE 'running' END, why = NULL, pardoned = ?1, next_at = ?2
+WHERE id = ?3 AND status IN ('paused', 'stopped');
 
 -- name: cancel_campaign
 UPDATE campaigns SET status = 'cancelling', why = ?1 WHERE id = ?2 AND ended_at IS NULL AND status <> 'cancelling';
