@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
 from urllib.parse import unquote
 
 from redrive.core.redact.names import Telling, telling, words_of
 from redrive.core.redact.values import is_guarded, is_inert, is_random
+from redrive.errors import ConfigurationError
 
 SECRET_MIN: Final = 8
 """Shorter values of secret-looking variables, unless mixed, are not hidden: they would hide ordinary words everywhere."""
@@ -39,6 +43,9 @@ _COMMON_WORDS: Final = frozenset(
     " internal external anonymous bearer testing example optional database".split()
 )
 _CACHED_NAMES_MAX: Final = 4096
+
+KNOWN: Final = ("database_url",)
+"""What a file may say."""
 
 
 class _Look:
@@ -111,5 +118,48 @@ def _is_harmless(value: str) -> bool:
 
 
 def database_url() -> str | None:
-    """Return where the environment says the jobs live; None when it says nothing."""
-    return os.environ.get("REDRIVE_DATABASE_URL") or None
+    """Return where the jobs live by the environment, or else by a file of the present folder; None when neither says so.
+
+    The files are `redrive.toml`, and the table `[tool.redrive]` of `pyproject.toml`; a path in them starts at the present folder.
+
+    Raises:
+        ConfigurationError: a file that is no TOML, or says something that nobody understands.
+    """
+    return os.environ.get("REDRIVE_DATABASE_URL") or _from_files()
+
+
+def _from_files() -> str | None:
+    where, said = _said_in_files()
+    for name in said:
+        if name not in KNOWN:
+            near = get_close_matches(name, KNOWN, 1, cutoff=0.5)
+            meant = f"Did you mean {near[0]}?" if near else f"There is {', '.join(KNOWN)}."
+            raise ConfigurationError(field=where, value=name, rule="has a setting nobody knows", fix=meant)
+    url = said.get("database_url")
+    if url is not None and (not isinstance(url, str) or not url.strip()):
+        raise ConfigurationError(
+            field=f"database_url in {where}", value=url, rule="must be an address", fix='"jobs.db", say.'
+        )
+    return url
+
+
+def _said_in_files() -> tuple[str, dict[str, object]]:
+    """Return what the first file says that says anything, and its name."""
+    said = _table_in("redrive.toml")
+    if said is not None:
+        return "redrive.toml", said
+    tools = (_table_in("pyproject.toml") or {}).get("tool")
+    table = cast("dict[str, object]", tools).get("redrive") if isinstance(tools, dict) else None
+    return "[tool.redrive]", cast("dict[str, object]", table) if isinstance(table, dict) else {}
+
+
+def _table_in(file: str) -> dict[str, object] | None:
+    """Return what a file of the present folder says; None when there is none."""
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(
+            field="file", value=file, rule=f"cannot be read ({error})", fix="Mend it, or name the database."
+        ) from error

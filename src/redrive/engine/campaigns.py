@@ -165,15 +165,17 @@ class Campaigns:
         """Take one turn in every campaign that is ours to drive; return in how many seconds to look again."""
         waits = [LOOK_SECONDS]
         for row in self._store.query("live_campaigns"):
-            campaign = campaign_of(row)
-            if campaign.pipeline in self._pipelines and self._take(campaign):
-                try:
+            if row[1] not in self._pipelines:
+                continue
+            try:
+                campaign = campaign_of(row)
+                if self._take(campaign):
                     waits.append(self._turn(campaign, row))
-                except StoreUnavailableError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - one campaign must not keep the others waiting.
-                    # Mostly somebody was faster with a key or a letter; what it is now is read again.
-                    logger.warning("campaign %s takes its turn again: %s", campaign.id, redact(repr(error)))
+            except StoreUnavailableError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one campaign must not keep the others waiting.
+                # Mostly somebody was faster with a key or a letter; what it is now is read again.
+                logger.warning("campaign %s takes its turn again: %s", row[0], redact(repr(error)))
         return min(waits)
 
     def _take(self, campaign: Campaign) -> bool:

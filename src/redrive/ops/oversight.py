@@ -24,12 +24,12 @@ class By:
     reason: str | None = None
 
     def log(self, verb: str, subject: str) -> Step:
-        """Return the step that writes this act down; the reason is redacted."""
+        """Return the step that writes this act down, redacted."""
         return Step(
             "log",
             (
                 CURRENT.get().clock.wall(),
-                storable(self.actor),
+                redact(storable(self.actor)),
                 verb,
                 storable(subject),
                 safe_text(self.reason),
@@ -53,7 +53,7 @@ class By:
         told = {} if change is None else cast("dict[str, object]", redact_mapping(change))
         told |= {"letters": rows} if (rows := unbroken(ids)) else {}
         kept = msgspec.json.encode(told).decode() if told else None
-        who = (CURRENT.get().clock.wall(), storable(self.actor), verb, redact(storable(subject)))
+        who = (CURRENT.get().clock.wall(), redact(storable(self.actor)), verb, redact(storable(subject)))
         return Step("log_letters", (*who, safe_text(self.reason), letters, kept))
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from redrive import Pipeline, RetryPolicy, stage
 from redrive.core.replay import plan_of
-from redrive.engine.campaigns import Campaigns
+from redrive.engine.campaigns import Campaigns, counts_of
 from redrive.engine.codec import codec_for
 from redrive.engine.releasing import batch_of, misfit, release_steps
 from redrive.engine.replay_rules import record_rules
@@ -163,6 +163,21 @@ def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
 
     assert "takes its turn again" in caplog.text
     assert report_of(shop.store, second.id).replaying == 1
+
+
+def test_a_campaign_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Shop) -> None:
+    shop.fail(2)
+    shop.fix()
+    replay.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    second = replay.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
+    shop.store._db.execute("UPDATE campaigns SET options = X'7B' WHERE id = 1")
+    for _ in range(3):
+        driver.drive()
+
+    assert counts_of(shop.store, second.id).released == 1
 
 
 def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: VirtualClock) -> None:

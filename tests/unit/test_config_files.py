@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the jobs live, by a file of the present folder: what is read, what goes before what, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redrive import connect
+from redrive.config import database_url
+from redrive.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REDRIVE_DATABASE_URL", raising=False)
+    return tmp_path
+
+
+def test_without_a_file_nothing_is_said(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.ruff]\nline-length = 100\n[project]\nname = "x"\n')
+
+    assert database_url() is None
+
+
+def test_a_file_of_its_own_goes_before_that_of_the_project_and_the_environment_before_both(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pyproject.toml").write_text('[tool.redrive]\ndatabase_url = "project.db"\n')
+    assert database_url() == "project.db"
+    (folder / "redrive.toml").write_text('database_url = "own.db"\n')
+    assert database_url() == "own.db"
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", "env.db")
+    assert database_url() == "env.db"
+
+
+def test_a_connection_without_an_address_is_to_what_the_file_says(folder: Path) -> None:
+    (folder / "redrive.toml").write_text('database_url = "own.db"\n')
+
+    with connect() as rd:
+        assert rd.counts() == {}
+
+    assert (folder / "own.db").exists()
+    assert not (folder / "redrive.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('database-url = "postgresql://u:hunter22@h/x"', "Did you mean database_url"),
+        ("colour = 1", "There is database_url"),
+        ("database_url = 5", "must be an address"),
+        ('database_url = " "', "must be an address"),
+        ("database_url = ", "cannot be read"),
+    ],
+)
+def test_what_nobody_understands_is_refused_and_not_repeated(folder: Path, text: str, told: str) -> None:
+    (folder / "redrive.toml").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=told) as refused:
+        database_url()
+
+    assert "hunter22" not in str(refused.value)
+
+
+def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
+    (folder / "pyproject.toml").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        database_url()
