@@ -1,37 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world of faults with operators in it: campaigns, retries, edits, discards and cancellations at random, and workers that die.
+"""The world of faults with operators in it: campaigns, retries, edits, judgements and cancellations at random, and workers that die.
 
-The workers drive the campaigns, with the real code, over the same faulty way to the store as everything else; operators reach the
-store directly, as a command line does, and may die in the middle of what they do. What a campaign may not do is checked at the end,
-and, for pauses, while it happens.
+The workers drive the campaigns, with the real code, over the same faulty way to the store as everything else. Operators act by the
+real use cases, each act over such a way of its own: the store refuses them, loses its answers, or they are gone between two steps of
+one act; whoever comes next knows nothing of it. What a campaign may not do is judged by the chronicle, at the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import cast
+from unittest import mock
 
 from redrive import Backoff, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.campaigns import Campaigns, counts_of
+from redrive.engine import campaigns
+from redrive.engine.campaigns import Campaigns
+from redrive.engine.replay_rules import record_rules
+from redrive.engine.runtime import CURRENT
 from redrive.engine.selection import LetterFilter
 from redrive.engine.worker import Worker
 from redrive.errors import RedriveError
-from redrive.ops import replay
+from redrive.ops import judging, mending, replay, selecting
 from redrive.ops.oversight import By
 from redrive.ops.retrying import retry_job
-from redrive.store.protocol import Step
+from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
 
-from .world import ATTEMPTS_MAX, FaultyStore, World
+from .chronicle import Judge, events, keep_chronicle, present
+from .world import ATTEMPTS_MAX, SECRET, Died, FaultyStore, World
 
 BY = By("operator", "simulated")
 ACTS = 60
+LAST_LOOKS = 500
+"""So often somebody looks whether a campaign has to be resumed, before all go home."""
 LIVE = "('open', 'triaged', 'ready', 'discarded')"
 FREE = "('open', 'triaged', 'ready')"
 MENDED = "mended"
+UNFIT = "5"
+"""A value that no stage takes."""
+
+Act = Callable[[Store], object]
 
 
 @dataclass
@@ -40,12 +51,29 @@ class ReplayWorld(World):
 
     is_operated: bool = False
     """True when the operators have gone home."""
-    mended: set[int] = field(default_factory=set)
-    """Jobs whose input was edited before their replay."""
+    given: set[tuple[int, int, str]] = field(default_factory=set)
+    """What stages were given: of which job, in which round, and what."""
     noticed: list[str] = field(default_factory=list)
     """Promises that were seen to be broken while it happened."""
-    paused: dict[int, int] = field(default_factory=dict)
-    """How many letters a campaign had released when it was paused."""
+    looks: list[tuple[LetterFilter, replay.Prospect, int]] = field(default_factory=list)
+    """What somebody counted, to start a campaign over it later; and when."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.needs_evidence = self.seed % 3 == 1
+        keep_chronicle(self.store, _wall)
+
+    def run(self, workers: int = 3) -> None:
+        """Run it; in every other pair of worlds, whatever is done to many letters takes many steps."""
+        if self.seed % 4 < 2:
+            super().run(workers)
+            return
+        with (
+            mock.patch.object(campaigns, "STAMP_WINDOW", 4),
+            mock.patch.object(campaigns, "RELEASE_MAX", 3),
+            mock.patch.dict(cast("dict[str, object]", selecting.frozen_steps.__kwdefaults__), step=2),
+        ):
+            super().run(workers)
 
     def pipeline(self, clock: VirtualClock) -> Pipeline:
         """Build three stages of which each fails for good now and then; a mended value never does."""
@@ -53,6 +81,7 @@ class ReplayWorld(World):
 
         def made(name: str) -> object:
             async def run(text: str, ctx: Context) -> str:
+                self.given.add((ctx.job_id, ctx.round, text))
                 await clock.asleep(self.chance.random() * 3)
                 draw = self.chance.random()
                 if draw < 0.1:
@@ -65,7 +94,8 @@ class ReplayWorld(World):
             return stage(retry=policy, name=name)(run)
 
         stages = [made("fetch"), made("llm"), made("notify")]
-        return Pipeline("flow", stages, replay=ReplayRules(evidence="optional"))  # type: ignore[arg-type]
+        rules = ReplayRules(evidence="required" if self.needs_evidence else "optional")
+        return Pipeline("flow", stages, replay=rules)  # type: ignore[arg-type]
 
     def may_end(self) -> bool:
         """Workers stay for as long as operators are there."""
@@ -75,7 +105,7 @@ class ReplayWorld(World):
         self, store: FaultyStore, worker: Worker, pipeline: Pipeline, clock: VirtualClock
     ) -> list[Coroutine[object, object, None]]:
         """Let every worker drive campaigns."""
-        campaigns = Campaigns(
+        driver = Campaigns(
             store,  # type: ignore[arg-type]
             [pipeline],
             clock,
@@ -83,92 +113,156 @@ class ReplayWorld(World):
             ask_store=store.elsewhere,
             on_news=worker.look,
         )
-        return [campaigns.run()]
+        return [driver.run()]
 
     async def operate(self, clock: VirtualClock) -> None:
         """Do something at random again and again; at last, let everything that was begun come to its end."""
-        Redrive(self.store).store.apply(
-            Step("put_rules", ("flow", b'{"evidence":"optional","owner_retry":false,"export":"redacted"}'))
-        )
+        record_rules(self.store, [self.pipeline(clock)])
+        acts: list[Act] = [
+            self._start,
+            self._start,
+            self._retry,
+            self._discard,
+            self._restore,
+            self._mend,
+            self._triage,
+        ]
+        acts += [
+            self._remediate,
+            *[self._move] * 4,
+            self._cancel_job,
+            *[self._remediate] * (2 if self.needs_evidence else 0),
+        ]
         for _ in range(ACTS):
-            await clock.asleep(self.chance.random() * 20)
-            act = self.chance.choice([self._start, self._start, self._retry, self._discard, self._mend, self._move, self._move, self._cancel_job])  # fmt: skip
-            try:
-                act()
-            except RedriveError:
-                continue
-        for _ in range(60):
+            # Some acts follow at once on others, before a worker has looked.
+            await clock.asleep(self.chance.random() * self.chance.choice([1, 20, 30]))
+            self._by_somebody(self.chance.choice(acts), clock)
+        for _ in range(LAST_LOOKS):
             await clock.asleep(10)
             live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL")
             for campaign, status in live:
                 if status in {"paused", "stopped"}:
-                    self._resume(int(str(campaign)))
+                    number = int(str(campaign))
+                    self._by_somebody(lambda store, number=number: replay.resume(store, number, BY), clock)  # type: ignore[misc]
             if not live:
                 break
         self.is_operated = True
 
-    def _start(self) -> None:
+    def _by_somebody(self, act: Act, clock: VirtualClock) -> None:
+        """Let an operator act who may fail, or be gone, between any two steps of it."""
+        store = FaultyStore(self.store, self.chance, self.faults, clock)
+        try:
+            act(cast("Store", store))
+        except (RedriveError, Died):
+            return
+
+    def _start(self, store: Store) -> None:
         plan = plan_of(self.chance.choice([(), (1, 3), (2, 5, 9)]), self.chance.choice([None, 2.0, 0.2]))
+        if self.looks and self.chance.random() < 0.5:
+            which, seen, at = self.looks.pop(0)
+            replay.start(store, which, By(f"operator {at}"), plan=plan, seen=seen)
+            return
         group = self.store.read("SELECT fingerprint FROM letter_groups ORDER BY id")
+        states = ["ready", "ready", "ready", None] if self.needs_evidence else [None, None, "open", "ready"]
         which = LetterFilter(
             pipeline="flow",
-            group=str(self.chance.choice(group)[0]) if group and self.chance.random() < 0.5 else None,
+            group=str(self.chance.choice(group)[0]) if group and self.chance.random() < 0.3 else None,
+            state=self.chance.choice(states),
         )
-        replay.start(self.store, which, BY, plan=plan)
+        at = present(self.store)
+        if self.chance.random() < 0.25:
+            self.looks.append((which, replay.prospect(store, which), at))
+        else:
+            replay.start(store, which, By(f"operator {at}"), plan=plan)
 
-    def _retry(self) -> None:
+    def _retry(self, store: Store) -> None:
         failed = self.store.read("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id")
         if failed:
-            retry_job(self.store, int(str(self.chance.choice(failed)[0])), BY)
+            retry_job(store, int(str(self.chance.choice(failed)[0])), BY)
 
-    def _discard(self) -> None:
-        state = self.chance.choice(["open", "discarded"])
-        found = self.store.read("SELECT id FROM dead_letters WHERE state = ? ORDER BY id", (state,))
-        if found:
-            other = "discarded" if state == "open" else "open"
-            self._write(
-                "UPDATE dead_letters SET state = ?, campaign_id = NULL WHERE id = ? AND state = ?",
-                (other, self.chance.choice(found)[0], state),
+    def _discard(self, store: Store) -> None:
+        self._judge(store, f"state IN {FREE}", judging.discard)
+
+    def _restore(self, store: Store) -> None:
+        self._judge(store, "state = 'discarded'", judging.restore)
+
+    def _judge(
+        self, store: Store, asked: str, act: Callable[[Store, selecting.Selection, By], judging.Judged]
+    ) -> None:
+        """Judge some letters, and see that as many have moved as the answer says."""
+        which = self._some(asked)
+        if which is not None:
+            before = present(self.store)
+            done = act(store, selecting.freeze(store, which), BY)
+            if done.changed != len(events(self.store, before)):
+                self.noticed.append(f"{act.__name__} of {which} says {done}, and that is not what happened")
+
+    def _triage(self, store: Store) -> None:
+        which = self._some(f"state IN {FREE}")
+        if which is not None:
+            judging.triage(store, selecting.freeze(store, which), BY, diagnosis="data")
+
+    def _remediate(self, store: Store) -> None:
+        which = self._some("state IN ('open', 'triaged')")
+        if which is not None:
+            found = selecting.freeze(store, which)
+            judging.remediate(
+                store, found, BY, evidence="it is mended", is_safe=True, diagnosis="code_defect"
             )
 
-    def _mend(self) -> None:
-        found = self.store.read(f"SELECT id, job_id FROM dead_letters WHERE state IN {FREE} ORDER BY id")
-        if found:
-            letter, job = self.chance.choice(found)
-            self._write(
-                "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (?, ?, 'input', ?, ?, 0, 'o')",
-                (letter, job, b'"x"', f'"{MENDED}"'.encode()),
-            )
-            self.mended.add(int(str(letter)))
+    def _some(self, asked: str) -> LetterFilter | None:
+        """Choose a few letters, or all of a group that are in the state of one of them."""
+        found = self.store.read(f"SELECT id, fingerprint, state FROM dead_letters WHERE {asked} ORDER BY id")
+        if not found:
+            return None
+        chosen = self.chance.sample(found, min(len(found), self.chance.choice([1, 1, 3])))
+        if self.chance.random() < 0.2:
+            return LetterFilter(group=str(chosen[0][1]), state=str(chosen[0][2]))
+        return LetterFilter(ids=tuple(sorted(cast("int", letter) for letter, _, _ in chosen)))
 
-    def _move(self) -> None:
+    def _mend(self, store: Store) -> None:
+        found = self.store.read(f"SELECT id FROM dead_letters WHERE state IN {FREE} ORDER BY id")
+        if not found:
+            return
+        letter = cast("int", self.chance.choice(found)[0])
+        draw = self.chance.random()
+        if draw < 0.3:
+            mending.edit(store, letter, BY, value=UNFIT.encode())
+        elif draw < 0.6:
+            mending.edit(
+                store, letter, BY, patch=f'[{{"op":"replace","path":"","value":"{MENDED}"}}]'.encode()
+            )
+        else:
+            mending.edit(store, letter, BY, value=f'"{MENDED}"'.encode())
+
+    def _move(self, store: Store) -> None:
         live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL ORDER BY id")
         if not live:
             return
         chosen, status = self.chance.choice(live)
         campaign = int(str(chosen))
         if status in {"paused", "stopped"}:
-            self._resume(campaign)
-        elif self.chance.random() < 0.6:
-            replay.pause(self.store, campaign, BY)
-            self.paused[campaign] = counts_of(self.store, campaign).released
+            replay.resume(store, campaign, BY)
+        elif self.chance.random() < 0.5:
+            replay.pause(store, campaign, BY)
         else:
-            replay.cancel(self.store, campaign, BY)
+            replay.cancel(store, campaign, BY)
 
-    def _resume(self, campaign: int) -> None:
-        released = counts_of(self.store, campaign).released
-        if self.paused.pop(campaign, released) != released:
-            self.noticed.append(f"campaign {campaign} released letters while it was paused")
-        replay.resume(self.store, campaign, BY)
-
-    def _cancel_job(self) -> None:
+    def _cancel_job(self, store: Store) -> None:
         job = self.chance.randrange(self.jobs) + 1
-        if Redrive(self.store).cancel(job) in {"processing", "cancelled"}:
+        try:
+            if Redrive(store).cancel(job) not in {"processing", "cancelled"}:
+                return
+        except (RedriveError, Died):
+            # It may have been heard all the same.
             self.cancelled.add(job)
+            raise
+        self.cancelled.add(job)
 
-    def _write(self, sql: str, parameters: tuple[object, ...]) -> None:
-        with self.store._writing() as db:
-            db.execute(sql, parameters)
+
+def _wall() -> float:
+    # The clock is another one in every world, and not there yet when a world is made.
+    return CURRENT.get().clock.wall()
 
 
 def replay_breaches(world: ReplayWorld) -> list[str]:
@@ -179,8 +273,6 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
         found.append("a campaign neither ended nor said what it waits for")
     checks = {
         "a campaign has not ended": "SELECT id, status, why FROM campaigns WHERE ended_at IS NULL",
-        "a newcomer was taken": "SELECT letter.id FROM dead_letters letter JOIN campaigns ON campaigns.id = campaign_id"
-        " WHERE letter.id > cutoff",
         "a campaign replayed a job twice": "SELECT campaign_id, job_id FROM dead_letters WHERE campaign_id IS NOT NULL"
         " GROUP BY 1, 2 HAVING count(*) > 1",
         "a letter is kept by a campaign that has ended": "SELECT letter.id FROM dead_letters letter JOIN campaigns"
@@ -191,15 +283,65 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
         f" (SELECT count(*) FROM dead_letters WHERE job_id = jobs.id AND state IN {LIVE})",
         "a letter that is still replaying": "SELECT id FROM dead_letters WHERE state = 'replaying'",
         "a letter that does not follow its job's last one": "SELECT id FROM dead_letters WHERE (round > 1) <> (follows IS NOT NULL)",
-        "an edit that was not used": "SELECT letter.id FROM edits JOIN dead_letters letter ON letter.id = letter_id JOIN jobs"
-        " ON jobs.id = letter.job_id WHERE letter.verdict = 'completed' AND edits.part = 'input' AND letter.state = 'resolved'"
-        f" AND jobs.result <> CAST('\"{MENDED}\"' AS BLOB) AND edits.id IN (SELECT max(id) FROM edits GROUP BY letter_id)"
-        " AND edits.at <= letter.closed_at AND letter.id NOT IN (SELECT follows FROM dead_letters WHERE follows IS NOT NULL)",
+        "a verdict that is not so": "SELECT letter.id FROM dead_letters letter JOIN dead_letters later ON later.follows = letter.id"
+        " WHERE letter.verdict <> CASE later.fingerprint WHEN letter.fingerprint THEN 'same' ELSE 'other' END",
     }
     for told, sql in checks.items():
         if rows := read(sql):
             found.append(f"{told}: {rows}")
-    return found + _tally_breaches(world)
+    judge = Judge(world.store, needs_evidence=world.needs_evidence)
+    return found + judge.judge() + _log_breaches(world) + _edit_breaches(world) + _tally_breaches(world)
+
+
+def _log_breaches(world: ReplayWorld) -> list[str]:
+    """Say where the log of operators and what happened to letters differ."""
+    told = "SELECT coalesce(sum(letters), 0) FROM operations WHERE verb = ?"
+    happened = Counter(
+        _verb_of(event.was, event.state, event.campaign)
+        for event in events(world.store)
+        if event.kind == "letter" and event.was != event.state
+    )
+    happened["edit"] = cast("int", world.store.read("SELECT count(*) FROM edits")[0][0])
+    logged = {
+        verb: world.store.read(told, (verb,))[0][0] for verb in ("discard", "restore", "remediate", "edit")
+    }
+    retried = "SELECT count(*) FROM operations WHERE verb = 'retry' AND subject LIKE 'letter %'"
+    logged["retry"] = world.store.read(retried)[0][0]
+    return [
+        f"{times} letters have their {verb} in the log, and {happened[verb]} had it"
+        for verb, times in logged.items()
+        if times != happened[verb]
+    ]
+
+
+def _verb_of(was: str | None, state: str, campaign: int | None) -> str | None:
+    if state == "open":
+        return "restore" if was == "discarded" else None
+    if state == "replaying":
+        return "retry" if campaign is None else None
+    return {"discarded": "discard", "ready": "remediate"}.get(state)
+
+
+def _edit_breaches(world: ReplayWorld) -> list[str]:
+    """Say which round of which job was given something else than the last edit before its release, or what it had without one."""
+    rows = world.store.read("SELECT id, job_id FROM dead_letters")
+    jobs = {cast("int", letter): cast("int", job) for letter, job in rows}
+    edited: dict[int, str] = {}
+    wanted = {(job, 1): f'"{SECRET}"' for job in range(1, world.jobs + 1)}
+    rounds: Counter[int] = Counter()
+    for event in events(world.store):
+        if event.kind == "edit":
+            edited[event.subject] = event.state
+        elif event.is_release:
+            job = jobs[event.subject]
+            rounds[job] += 1
+            before = wanted[job, rounds[job]]
+            wanted[job, rounds[job] + 1] = edited.get(event.subject, before)
+    return [
+        f"job {job} was given {text!r} in round {number}, and not {wanted.get((job, number))}"
+        for job, number, text in sorted(world.given)
+        if wanted.get((job, number)) != f'"{text}"'
+    ]
 
 
 def _tally_breaches(world: ReplayWorld) -> list[str]:

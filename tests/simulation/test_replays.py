@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from redrive.core import replay as replay_core
+from redrive.core.replay import Plan, Release
 from redrive.engine import campaigns, releasing
 from redrive.engine.campaigns import Campaign, Campaigns, Options, stamp_steps
 from redrive.ops import retrying
@@ -122,6 +124,48 @@ def letters_that_wait_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(campaigns, "next_turn", lambda *_args, **_kwargs: campaigns.Finish())
 
 
+def edits_are_only_logged(patch: pytest.MonkeyPatch) -> None:
+    rest = " AND ".join(f"?{number} IS ?{number}" for number in range(2, 9))
+    patch.setitem(
+        sqlite._SQL,
+        "add_edit",
+        f"UPDATE dead_letters SET owner = owner WHERE id = ?1 AND {rest} RETURNING id",
+    )
+
+
+def a_discard_does_not_stick(patch: pytest.MonkeyPatch) -> None:
+    plain = sqlite._SQL["discard_letters"]
+    loose = plain.replace("state = 'discarded', campaign_id = NULL", "state = state")
+    assert loose != plain
+    patch.setitem(sqlite._SQL, "discard_letters", loose)
+
+
+def skips_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(sqlite._SQL, "skip_letter", "SELECT ?, ?, ?, ?")
+
+
+def the_rate_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    def at_once(_plan: Plan, letters: int, _next_at: float, now: float) -> Release:
+        return Release(letters, now)
+
+    patch.setattr(replay_core, "_paced", at_once)
+
+
+def a_campaign_never_stops_itself(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replay_core, "_trouble", lambda *_: None)
+
+
+def a_retry_needs_no_evidence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(retrying, "_check_rules", lambda *_: None)
+
+
+def letters_come_into_a_campaign_later(patch: pytest.MonkeyPatch) -> None:
+    plain = sqlite._SQL["stamp_letters"]
+    loose = plain.replace("freed <= ?16 AND (?13 IS NULL OR moved <= ?16)", "?16 IS NOT NULL")
+    assert loose != plain
+    patch.setitem(sqlite._SQL, "stamp_letters", loose)
+
+
 BUGS: list[tuple[Bug, Faults]] = [
     (released_in_two_steps, CALM),
     (newcomers_are_taken, CALM),
@@ -131,6 +175,13 @@ BUGS: list[tuple[Bug, Faults]] = [
     (edits_are_forgotten, CALM),
     (a_retry_leaves_its_letter_open, Faults()),
     (letters_that_wait_are_forgotten, CALM),
+    (edits_are_only_logged, CALM),
+    (a_discard_does_not_stick, CALM),
+    (skips_are_not_recorded, CALM),
+    (the_rate_is_ignored, CALM),
+    (a_campaign_never_stops_itself, CALM),
+    (a_retry_needs_no_evidence, CALM),
+    (letters_come_into_a_campaign_later, CALM),
 ]
 
 

@@ -142,7 +142,7 @@ UPDATE campaigns SET status = 'done', why = NULL, ended_at = ?1 WHERE id = ?2 AN
 UPDATE campaigns SET status = 'paused', why = ?1 WHERE id = ?2 AND status IN ('stamping', 'running');
 
 -- name: resume_campaign
-UPDATE campaigns SET status = CASE WHEN stamped_to < cutoff THEN 'stamping' ELSE 'running' END, why = NULL, pardoned = ?1, next_at = ?2
+UPDATE campaigns SET status = CASE WHEN stamped_to < cutoff THEN 'stamping' ELSE 'running' END, why = NULL, pardoned = ?1, next_at = max(next_at, ?2)
 WHERE id = ?3 AND status IN ('paused', 'stopped');
 
 -- name: cancel_campaign
