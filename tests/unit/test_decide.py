@@ -14,6 +14,7 @@ from redrive.core import taxonomy
 from redrive.core.breaker_state import BreakerState
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
 from redrive.core.failure import Asked
+from redrive.core.policy import RetryOn
 
 from .build import failure
 
@@ -82,6 +83,50 @@ def test_retry_on_all_and_none_overrule_the_classifier() -> None:
 
 
 @pytest.mark.parametrize(
+    ("retry_on", "what", "words"),
+    [
+        ("none", failure(), ': retry_on="none" retries nothing, though it counts as retryable (a test)'),
+        (
+            "none",
+            failure(taxonomy.BUG_CODE),
+            ': retry_on="none" retries nothing, and it counts as permanent (a test)',
+        ),
+        ([429], failure(), ": the list retry_on does not name it, though it counts as retryable (a test)"),
+        (
+            "all",
+            failure(taxonomy.BUG_CODE),
+            ': retry_on="all" retries whatever fails, though it counts as permanent',
+        ),
+        ("all", failure(), ': retry_on="all" retries whatever fails, and it counts as retryable'),
+        (
+            [OSError],
+            failure(taxonomy.BUG_CODE),
+            ": the list retry_on names it, though it counts as permanent",
+        ),
+    ],
+)
+def test_a_sentence_says_when_retry_on_decided(retry_on: RetryOn, what: Failure, words: str) -> None:
+    assert decided(RetryPolicy(retry_on=retry_on), what).sentence.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "what"),
+    [
+        ("classified", failure()),
+        ("classified", failure(taxonomy.BUG_CODE)),
+        ([OSError], failure(taxonomy.AUTH_DENIED, http_status=403)),
+        ([OSError], failure(taxonomy.UPSTREAM_ERROR, http_status=500)),
+        ("none", failure(taxonomy.RETRY_ASKED, asked=Asked.RETRY)),
+    ],
+    ids=["heals", "stays", "permanent answer", "passing answer", "asked"],
+)
+def test_a_sentence_is_silent_about_retry_on_when_something_else_decided(
+    retry_on: RetryOn, what: Failure
+) -> None:
+    assert "retry_on" not in decided(RetryPolicy(retry_on=retry_on), what).sentence
+
+
+@pytest.mark.parametrize(
     ("triggers", "what", "retries"),
     [
         ([403], failure(taxonomy.AUTH_DENIED, http_status=403), True),
@@ -112,6 +157,13 @@ def test_give_up_on_wins_over_everything() -> None:
         decision = decided(policy, what)
         assert isinstance(decision, DeadLetter)
         assert decision.reason is Reason.GIVEN_UP
+        assert decision.sentence.endswith("which it would have retried")
+
+
+def test_giving_up_on_what_is_not_retried_anyway_says_so() -> None:
+    decision = decided(RetryPolicy(give_up_on=["BUG_CODE"]), failure(taxonomy.BUG_CODE))
+
+    assert decision.sentence == "the policy gives up on BUG_CODE, which it does not retry anyway"
 
 
 def test_a_code_with_a_limit_of_its_own_gets_no_more_attempts_than_that() -> None:
@@ -197,7 +249,9 @@ def test_a_stage_that_asks_to_be_tried_again_is_even_where_nothing_retries() -> 
 
     assert isinstance(decision, RetryAt)
     assert (decision.delay, decision.reason) == (400.0, Reason.ASKED)
-    assert decided(never, replace(asked, retry_after=None)).delay == 1.0  # type: ignore[union-attr]
+    without = decided(never, replace(asked, retry_after=None))
+    assert isinstance(without, RetryAt)
+    assert (without.delay, without.reason) == (1.0, Reason.ASKED)
     assert isinstance(decided(never, asked, attempt=5), DeadLetter)
 
 

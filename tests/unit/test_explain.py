@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from redrive import Backoff, Breaker, Fail, Jitter, Pipeline, Redrive, RetryPolicy, Snooze, connect, stage
+from redrive.engine.selection import LetterFilter
 from redrive.errors import JobNotFoundError
 from redrive.ops import breakers, inspect
 from redrive.ops.advice import next_steps, steps_for_letter
-from redrive.ops.explain import explain, timeline
+from redrive.ops.erasing import erase
+from redrive.ops.explain import Explanation, explain, timeline
+from redrive.ops.exporting import export
+from redrive.ops.importing import import_letters
 from redrive.ops.oversight import By
 from redrive.testing import VirtualClock, virtual_time
 
@@ -106,7 +110,7 @@ def test_what_a_permanent_failure_cost_is_told_only_if_the_limit_is_on_record(rd
 
     assert last(rd, known) == (
         "permanent",
-        "Had BUG_CODE been retryable, the job would have been tried again; it would have had 2 more attempts.",
+        "Had BUG_CODE been retryable, the job would have been tried again within its limits; up to 2 more attempts were left.",
     )
     assert last(rd, too_late) == (
         "permanent",
@@ -114,7 +118,7 @@ def test_what_a_permanent_failure_cost_is_told_only_if_the_limit_is_on_record(rd
     )
     assert last(rd, unknown) == (
         "permanent",
-        "Had BUG_CODE been retryable, the job would have been tried again.",
+        "Had BUG_CODE been retryable, the job would have been tried again within its limits.",
     )
 
 
@@ -125,19 +129,8 @@ def test_a_code_with_a_limit_of_its_own_says_what_would_have_been_left(rd: Redri
 
     assert last(rd, job) == (
         "code_exhausted",
-        "Without the limit NETWORK_RESET has of its own, the job would have had 3 more attempts.",
+        "Without the limit NETWORK_RESET has of its own, the job would have had up to 3 more attempts.",
     )
-
-
-def test_a_policy_that_gives_up_by_name_is_told(rd: Redrive) -> None:
-    policy = RetryPolicy(4, STEADY, give_up_on=["NETWORK_RESET"])
-    job = worked(rd, failing(ConnectionResetError(104, "reset"), retry=policy))
-
-    reason, otherwise = last(rd, job)
-
-    assert reason == "given_up"
-    assert otherwise is not None
-    assert "(the taxonomy counts it among those that can heal) among what it gives up on" in otherwise
 
 
 def test_a_code_of_ones_own_speaks_by_its_category(rd: Redrive) -> None:
@@ -218,31 +211,105 @@ def test_each_state_of_a_letter_has_its_next_command(rd: Redrive) -> None:
     assert steps_for_letter(replace(letter, state="returned")) == []
 
 
-def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redrive, tmp_path: Path) -> None:
-    flow = Pipeline("shop", [failing(KeyError("x"), KeyError("x"))])  # type: ignore[list-item]
+def replayed(rd: Redrive, folder: Path, *errors: BaseException) -> Explanation:
+    """Fail a job, replay it once as if by hand, and explain what came of it."""
+    flow = Pipeline("shop", [failing(*errors)])  # type: ignore[list-item]
     job = rd.submit(flow, 1).id
     rd.work([flow], until_idle=True)
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with sqlite3.connect(folder / "jobs.db") as db:
         db.execute("UPDATE dead_letters SET state = 'replaying'")
         db.execute(
             "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL"
         )
     rd.work([flow], until_idle=True)
+    return explain(rd.store, job)
 
-    told = explain(rd.store, job)
 
-    assert (
-        "Dead letter 1 of round 1 is returned: its replay failed again with the same failure."
-        in told.sentences
-    )
+def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redrive, tmp_path: Path) -> None:
+    told = replayed(rd, tmp_path, KeyError("x"), KeyError("x"))
+
+    past = "Dead letter 1 of round 1 is returned: its replay failed again with the same failure (the same fingerprint)."
+    assert past in told.sentences
     assert told.letter == 2
-    assert told.next_steps[0].startswith("It is escalated")
+    assert told.next_steps[0] == (
+        "It is escalated: a replay failed again with the same permanent code, BUG_CODE, so the last fix did not cure it."
+    )
     assert "in round 2" in told.attempts[1].happened
-    story = inspect.story_of(rd.store, job)
+    story = inspect.story_of(rd.store, told.job)
     assert [(letter.state, letter.is_live) for letter in story.letters] == [
         ("returned", False),
         ("open", True),
     ]
+
+
+def test_the_same_code_with_another_fingerprint_is_no_contradiction_to_its_escalation(
+    rd: Redrive, tmp_path: Path
+) -> None:
+    told = replayed(rd, tmp_path, KeyError("x"), TypeError("y"))
+
+    past = "its replay failed again with the same code, BUG_CODE, but another fingerprint."
+    assert f"Dead letter 1 of round 1 is returned: {past}" in told.sentences
+    assert "with the same permanent code, BUG_CODE," in told.next_steps[0]
+    assert "same failure" not in " ".join(told.sentences)
+
+
+def test_another_code_is_told_with_both_and_is_not_escalated(rd: Redrive, tmp_path: Path) -> None:
+    told = replayed(rd, tmp_path, KeyError("x"), PermissionError(13, "denied"))
+
+    code = told.attempts[-1].code
+    past = f"its replay failed again with another failure: {code} instead of BUG_CODE."
+    assert code != "BUG_CODE"
+    assert f"Dead letter 1 of round 1 is returned: {past}" in told.sentences
+    assert "escalated" not in " ".join(told.sentences)
+
+
+def test_a_letter_whose_successor_is_gone_says_only_what_its_verdict_says(
+    rd: Redrive, tmp_path: Path
+) -> None:
+    told = replayed(rd, tmp_path, KeyError("x"), TypeError("y"))
+    with sqlite3.connect(tmp_path / "jobs.db") as db:
+        db.execute("UPDATE dead_letters SET follows = NULL")
+
+    past = "its replay failed again with another failure (another fingerprint)."
+    assert f"Dead letter 1 of round 1 is returned: {past}" in explain(rd.store, told.job).sentences
+
+
+def test_a_job_whose_values_were_erased_is_never_told_to_be_replayed(rd: Redrive) -> None:
+    job = worked(rd, failing(KeyError("x")))
+    erase(rd.store, job, By("ann"))
+
+    told = explain(rd.store, job)
+
+    assert "replayed: its values were erased at " in told.next_steps[0]
+    assert list(told.next_steps)[1:] == ["Close its dead letter: redrive dlq discard 1"]
+    assert "then replay" not in " ".join(told.sentences)
+    assert "triage" not in " ".join(told.sentences)
+
+
+def test_an_erased_job_is_told_by_the_state_of_its_letter(rd: Redrive) -> None:
+    job = worked(rd, failing(KeyError("x")))
+    erase(rd.store, job, By("ann"))
+    story = inspect.story_of(rd.store, job)
+    (letter,) = story.letters
+
+    taken = next_steps(story.facts, replace(letter, campaign=4))
+    discarded = next_steps(story.facts, replace(letter, state="discarded"))
+
+    assert taken[1:] == ["Replay 4 has taken it, and skips it: redrive replay status 4"]
+    assert discarded[1:] == ["It was discarded, nothing is to be done."]
+    assert next_steps(story.facts, None) == []
+
+
+def test_a_job_that_came_without_values_is_told_to_be_given_one(rd: Redrive, tmp_path: Path) -> None:
+    worked(rd, failing(KeyError("x")))
+    lines = list(export(rd.store, LetterFilter()))
+    with connect(tmp_path / "other.db") as other:
+        import_letters(other.store, lines, By("ann"))
+
+        told = explain(other.store, 1)
+
+        assert told.next_steps[0] == "It came without its values; supply one: redrive dlq edit 1 --input FILE"
+        assert told.next_steps[-1].startswith("Say what is wrong: redrive dlq triage 1")
 
 
 def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(

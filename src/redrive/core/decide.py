@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opens_at
@@ -19,16 +20,26 @@ from redrive.core.failure import Asked, Failure
 from redrive.core.policy import RetryPolicy
 from redrive.core.taxonomy import BREAKER_OPEN
 
+RETRIES_ALL: Final = 'retry_on="all" retries whatever fails'
+RETRIES_NONE: Final = 'retry_on="none" retries nothing'
+LISTED: Final = "the list retry_on names it"
+UNLISTED: Final = "the list retry_on does not name it"
+BY_POLICY: Final = (RETRIES_ALL, RETRIES_NONE, LISTED, UNLISTED)
+"""How sentences say that `retry_on` decided, whatever the classifier held; stored with the attempt, and read by `explain`."""
+RETRIED_ELSE: Final = "which it would have retried"
+NOT_RETRIED_ELSE: Final = "which it does not retry anyway"
+"""How sentences about `give_up_on` say what the rest of the policy holds."""
+
 
 class Reason(StrEnum):
-    """Why a decision was taken; stable, stored with the attempt."""
+    """Why a decision was taken; stable, stored with the attempt. The sentence beside it says whether `retry_on` decided."""
 
-    RETRYABLE = "retryable"  # it can heal and attempts are left
+    RETRYABLE = "retryable"  # it can heal, or retry_on has it tried again, and attempts are left
     TOLD_DELAY = "told_delay"  # as above, and the dependency said when to come back
     ASKED = "asked"  # the stage itself asked for it by a signal
     BREAKER = "breaker"  # the dependency is down; the attempt is not to blame
-    PERMANENT = "permanent"  # nothing heals it
-    GIVEN_UP = "given_up"  # the policy's give_up_on names it
+    PERMANENT = "permanent"  # nothing heals it, or retry_on does not have it tried again
+    GIVEN_UP = "given_up"  # the policy's give_up_on speaks of it
     EXHAUSTED = "exhausted"  # max_attempts is spent
     CODE_EXHAUSTED = "code_exhausted"  # this code's own limit is spent
     SNOOZES_EXHAUSTED = "snoozes_exhausted"
@@ -111,9 +122,12 @@ def decide(
     if failure.asked is not None:
         return _as_asked(policy, failure, history, now, draw)
     if policy.gives_up_on(failure):
-        return DeadLetter(reason=Reason.GIVEN_UP, sentence=f"the policy gives up on {failure.code}")
+        rest = RETRIED_ELSE if policy.allows(failure) else NOT_RETRIED_ELSE
+        return DeadLetter(reason=Reason.GIVEN_UP, sentence=f"the policy gives up on {failure.code}, {rest}")
     if not policy.allows(failure):
-        return DeadLetter(reason=Reason.PERMANENT, sentence=f"{failure.code} is not retried ({failure.rule})")
+        ruling = _ruling(policy, failure, is_retried=False)
+        sentence = f"{failure.code} is not retried{ruling} ({failure.rule})"
+        return DeadLetter(reason=Reason.PERMANENT, sentence=sentence)
     if breaker is not None and breaker.holds(failure):
         return _hold(policy, failure, breaker, now)
     return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
@@ -128,6 +142,18 @@ def _as_asked(policy: RetryPolicy, failure: Failure, history: History, now: floa
     if failure.asked is Asked.SNOOZE:
         return _snooze(policy, failure, history, now)
     return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
+
+
+def _ruling(policy: RetryPolicy, failure: Failure, *, is_retried: bool) -> str:
+    """Say how `retry_on` decided; nothing when it would have decided otherwise had the classifier done so."""
+    if policy.retry_on == "classified":
+        return ""
+    if policy.allows(replace(failure, retryable=not failure.retryable)) is not is_retried:
+        return ""
+    yes, no = (RETRIES_ALL, RETRIES_NONE) if isinstance(policy.retry_on, str) else (LISTED, UNLISTED)
+    said = yes if is_retried else no
+    link = "and" if failure.retryable is is_retried else "though"
+    return f": {said}, {link} it counts as {'retryable' if failure.retryable else 'permanent'}"
 
 
 def _hold(policy: RetryPolicy, failure: Failure, standing: Standing, now: float) -> Hold:
@@ -173,10 +199,13 @@ def _retry(
     policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float
 ) -> RetryAt | DeadLetter:
     delay = policy.backoff.delay(history.attempt, draw)
-    reason, why = Reason.RETRYABLE, "backoff"
-    if failure.asked is Asked.RETRY and failure.retry_after is not None:
-        delay, reason, why = failure.retry_after, Reason.ASKED, "as the stage asked"
+    reason, why, ruling = Reason.RETRYABLE, "backoff", ""
+    if failure.asked is Asked.RETRY:
+        reason, why = Reason.ASKED, "backoff, as the stage asked to be tried again"
+        if failure.retry_after is not None:
+            delay, why = failure.retry_after, "as the stage asked"
     else:
+        ruling = _ruling(policy, failure, is_retried=True)
         told = policy.told_delay(failure)
         if told is not None and told >= delay:
             delay, reason, why = told, Reason.TOLD_DELAY, "as the dependency told us"
@@ -184,7 +213,8 @@ def _retry(
     if _is_late(history, at):
         sentence = f"the next attempt would start in {delay:.3g} s, after the deadline"
         return DeadLetter(reason=Reason.DEADLINE, sentence=sentence)
-    sentence = f"attempt {history.attempt} of {policy.max_attempts} failed with {failure.code}: again in {delay:.3g} s ({why})"
+    again = f"again in {delay:.3g} s ({why}){ruling}"
+    sentence = f"attempt {history.attempt} of {policy.max_attempts} failed with {failure.code}: {again}"
     return RetryAt(at=at, delay=delay, reason=reason, sentence=sentence)
 
 

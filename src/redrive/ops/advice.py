@@ -39,8 +39,13 @@ class Hints:
         return remediation_hint(code, category)
 
 
-def next_steps(facts: JobFacts, letter: DeadLetter | None, hint: str | None = None) -> list[str]:
-    """Return what to do next, most urgent first; `letter` is the one that waits for somebody, `hint` what to do about its code."""
+def next_steps(
+    facts: JobFacts, letter: DeadLetter | None, hint: str | None = None, *, came_empty: bool = False
+) -> list[str]:
+    """Return what to do next, most urgent first; `letter` is the one that waits for somebody, `hint` what to do about its code.
+
+    A job without values has them no more, and then can never be replayed, unless it `came_empty` from elsewhere.
+    """
     match facts.status:
         case "queued":
             return _of_queued(facts)
@@ -53,7 +58,7 @@ def next_steps(facts: JobFacts, letter: DeadLetter | None, hint: str | None = No
         case "cancelled":
             return ["It was cancelled; submit it again if it is still wanted."]
         case _:
-            return [] if letter is None else steps_for_letter(letter, hint)
+            return [] if letter is None else _of_failed(facts, letter, hint, came_empty=came_empty)
 
 
 def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
@@ -67,13 +72,8 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
         case "open":
             hint = hint or remediation_hint(letter.code, letter.category)
             probably = suggested_diagnosis(letter.category, letter.code)
-            escalated = (
-                "It is escalated: a replay brought the same failure back, so the last fix was none."
-                if letter.is_escalated
-                else None
-            )
             steps = [hint, f"Say what is wrong: redrive dlq triage {number} --diagnosis {probably.value}"]
-            return steps if escalated is None else [escalated, *steps]
+            return [_escalated(letter), *steps] if letter.is_escalated else steps
         case "triaged":
             return [f'Say what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
         case "ready":
@@ -82,6 +82,30 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
             return [f"It was discarded, nothing is to be done; redrive dlq restore {number} takes that back."]
         case _:
             return []
+
+
+def _escalated(letter: DeadLetter) -> str:
+    """Say why a letter is escalated: by its code, whatever its fingerprint is."""
+    came_back = f"a replay failed again with the same permanent code, {letter.code}"
+    return f"It is escalated: {came_back}, so the last fix did not cure it."
+
+
+def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_empty: bool) -> list[str]:
+    steps = steps_for_letter(letter, hint)
+    if facts.erased_at is None or letter.state not in {"open", "triaged", "ready", "discarded"}:
+        return steps
+    if came_empty:
+        supply = f"It came without its values; supply one: redrive dlq edit {letter.id} --input FILE"
+        # A discarded letter cannot be edited; what takes that back comes first.
+        return steps if letter.state == "discarded" else [supply, *steps]
+    erased = f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC"
+    gone = f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
+    if letter.state == "discarded":
+        return [gone, "It was discarded, nothing is to be done."]
+    if letter.campaign is not None:
+        number = letter.campaign
+        return [gone, f"Replay {number} has taken it, and skips it: redrive replay status {number}"]
+    return [gone, f"Close its dead letter: redrive dlq discard {letter.id}"]
 
 
 def _of_queued(facts: JobFacts) -> list[str]:

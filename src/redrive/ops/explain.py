@@ -7,48 +7,18 @@ know something, such as how many attempts a policy would have allowed, nothing i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import cast
 
-from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.engine.jobs import JobFacts
 from redrive.ops.advice import Hints, next_steps
+from redrive.ops.explain_why import as_sentence, decided, otherwise
 from redrive.ops.findings import age
-from redrive.ops.inspect import JobStory, Operation, known_job, story_of
+from redrive.ops.inspect import DeadLetter, JobStory, Operation, known_job, story_of
 from redrive.store.protocol import Store
-
-_OF: Final = re.compile(r"^attempt (?P<attempt>\d+) of (?P<most>\d+) ")
-"""How sentences of decisions begin that tell the policy's limit."""
-_BECAME: Final = {
-    "ok": "It was done.",
-    "retry": "It is tried again.",
-    "hold": "It was held; no attempt is burned.",
-    "dead": "It was given up, and became a dead letter.",
-    "crashed": "The worker was lost while it ran; no attempt is burned.",
-    "cancelled": "It was cancelled.",
-}
-_REASONS: Final = {
-    "retryable": "the failure can heal, and attempts are left",
-    "told_delay": "the failure can heal, and the dependency said when to come back",
-    "asked": "the stage itself asked for it",
-    "breaker": "the dependency is down, which is not the job's fault",
-    "permanent": "trying again cannot heal it",
-    "given_up": "the policy gives up on this failure by name",
-    "exhausted": "every attempt is spent",
-    "code_exhausted": "the limit that this code has of its own is spent",
-    "snoozes_exhausted": "it may not be put off any more",
-    "deadline": "the next attempt would have come after the deadline",
-}
-_OTHERWISE: Final = {
-    "breaker": "Had the breaker been closed, this would have burned an attempt, and the retry policy would have decided.",
-    "told_delay": "Had the dependency not said when to come back, the policy's own backoff would have set the delay.",
-    "deadline": "Without the deadline, the job would have been tried again.",
-    "retryable": "Had {code} been permanent, the job would have become a dead letter at once.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +82,8 @@ def explain(store: Store, job_id: int) -> Explanation:
     hint = None
     if live is not None:
         hint = Hints(store).about(story.facts.pipeline, story.facts.stage, live.code, live.category)
-    steps = next_steps(story.facts, live, hint)
+    was_erased = any(done.verb == "erase" for done in story.operations)
+    steps = next_steps(story.facts, live, hint, came_empty=not was_erased)
     sentences = [_first_sentence(story.facts)]
     for one in told:
         parts = (one.happened, one.matched, one.decided, one.otherwise)
@@ -195,8 +166,8 @@ def _explained(
         reason=cast("str | None", attempt["reason"]),
         happened=_happened(attempt),
         matched=None if code is None else _matched(code, category, status),
-        decided=_decided(attempt),
-        otherwise=_otherwise(attempt, story, stages),
+        decided=decided(attempt),
+        otherwise=otherwise(attempt, story.attempts, stages),
     )
 
 
@@ -207,7 +178,7 @@ def _happened(attempt: dict[str, object]) -> str:
         place += f" in round {attempt['round']}"
     if attempt["outcome"] == "ok":
         return f"{place} took {took}."
-    message = "" if attempt["message"] is None else f": {_sentence(str(attempt['message']))}"
+    message = "" if attempt["message"] is None else f": {as_sentence(str(attempt['message']))}"
     return f"{place} ended after {took}{message or '.'}"
 
 
@@ -219,85 +190,37 @@ def _matched(code: str, category: str | None, status: int | None) -> str:
     return f"That was taken for {code} ({kind}{answered}){line}."
 
 
-def _decided(attempt: dict[str, object]) -> str:
-    became = _BECAME[str(attempt["outcome"])]
-    reason, sentence = attempt["reason"], attempt["sentence"]
-    because = _REASONS.get(str(reason), None if reason is None else str(reason))
-    words = [became]
-    if because is not None:
-        words.append(f"Why: {because}.")
-    if sentence is not None:
-        words.append(f"The policy said: {_sentence(str(sentence))}")
-    return " ".join(words)
-
-
-def _otherwise(attempt: dict[str, object], story: JobStory, stages: Sequence[str]) -> str | None:
-    """Say what would have happened if one thing had been different; None when nothing on record says so."""
-    code, reason = attempt["code"], attempt["reason"]
-    left = _left(attempt, story)
-    more = "" if left is None else f"{left} more attempt{'' if left == 1 else 's'}"
-    if reason == "permanent":
-        then = "nothing would have changed: it was the last attempt"
-        if left != 0:
-            then = "the job would have been tried again" + (f"; it would have had {more}" if left else "")
-        return f"Had {code} been retryable, {then}."
-    if reason == "given_up":
-        heals = " (the taxonomy counts it among those that can heal)" if can_heal(str(code)) else ""
-        return f"Had the policy not named {code}{heals} among what it gives up on, its usual rules would have applied."
-    if reason == "exhausted":
-        return _after(attempt, stages)
-    if reason == "code_exhausted":
-        return f"Without the limit {code} has of its own, the job would have had {more}." if left else None
-    if reason == "breaker" and attempt["outcome"] != "hold":
-        return None
-    return None if reason not in _OTHERWISE else _OTHERWISE[str(reason)].format(code=code)
-
-
-def _left(attempt: dict[str, object], story: JobStory) -> int | None:
-    """Return how many attempts were left, if a decision about the same stage, round and settings told their number."""
-    here = ("stage", "round", "config")
-    for other in story.attempts:
-        found = _OF.match(str(other["sentence"]))
-        if found is not None and all(other[part] == attempt[part] for part in here):
-            return max(int(found["most"]) - cast("int", attempt["attempt"]), 0)
-    return None
-
-
-def _after(attempt: dict[str, object], stages: Sequence[str]) -> str:
-    following = stages[stages.index(str(attempt["stage"])) + 1 :]
-    then = f"gone on to stage {following[0]!r}" if following else "been complete"
-    return f"Had one of its attempts succeeded, the job would have {then}."
-
-
 def _rounds(story: JobStory) -> list[str]:
     """Say what became of the letters of earlier rounds."""
-    said = {
-        "same": "its replay failed again with the same failure",
-        "other": "its replay failed again, with another failure",
-        "completed": "its replay completed",
-        "cancelled": "its replay was cancelled",
-    }
+    after = {letter.follows: letter for letter in story.letters}
     return [
-        f"Dead letter {letter.id} of round {letter.round} is {letter.state}: {said[letter.verdict]}."
+        f"Dead letter {letter.id} of round {letter.round} is {letter.state}: its replay {_came_to(letter, after.get(letter.id))}."
         for letter in story.letters
         if letter.verdict is not None
     ]
+
+
+def _came_to(letter: DeadLetter, after: DeadLetter | None) -> str:
+    """Say what a replay came to: same and other are told by fingerprint, while a letter is escalated by its code."""
+    if letter.verdict == "same":
+        return "failed again with the same failure (the same fingerprint)"
+    if letter.verdict != "other":
+        return {"completed": "completed", "cancelled": "was cancelled"}[str(letter.verdict)]
+    if after is None:
+        return "failed again with another failure (another fingerprint)"
+    if after.code == letter.code:
+        return f"failed again with the same code, {letter.code}, but another fingerprint"
+    return f"failed again with another failure: {after.code} instead of {letter.code}"
 
 
 def _acts(story: JobStory) -> list[str]:
     """Say what people did about the job and its letters."""
     said: list[str] = []
     for done in story.operations:
-        because = "." if done.reason is None else f", because: {_sentence(done.reason)}"
+        because = "." if done.reason is None else f", because: {as_sentence(done.reason)}"
         said.append(f"Done by {done.actor}: {_act_of(done, story.facts.id)}{because}")
     return said
 
 
 def _stages_of(store: Store, pipeline: str) -> list[str]:
     return [str(row[2]) for row in store.query("lanes") if row[1] == pipeline]
-
-
-def _sentence(text: str) -> str:
-    """Return a text as one sentence: its first line, with an end."""
-    line = text.strip().partition("\n")[0]
-    return line if line.endswith((".", "!", "?")) else f"{line}."
