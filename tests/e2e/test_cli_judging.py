@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 
 import pytest
@@ -240,10 +241,31 @@ def test_an_export_goes_into_a_file_of_its_owner_and_is_taken_in_elsewhere(shop:
     assert done == {"file": "letters.jsonl", "letters": 2, "is_with_values": False}
     assert stat.S_IMODE((shop.folder / "letters.jsonl").stat().st_mode) == 0o600
     assert (again.code, refused.code) == (2, 1)
+    assert "Take in the dead letters of letters.jsonl (2 lines)?" in refused.err
     assert json.loads(shown.out)["letter"]["id"] == 2
     assert first == {"made": 2, "known": 0, "refused": []}
     assert second == {"made": 0, "known": 2, "refused": []}
     assert len(shop.json("dlq", "list", *other)["letters"]) == 2
+
+
+def test_an_import_counts_the_letters_of_what_cannot_be_read_twice_as_well(shop: Shell) -> None:
+    exported = shop("dlq", "export").out
+    other = ("--database-url", "other.db")
+    shop("migrate", *other)
+    pipe, end = os.pipe()
+    os.write(end, exported.encode() + b"\n")
+    os.close(end)
+
+    taken = shop("dlq", "import", f"/dev/fd/{pipe}", *other, stdin="y\n")
+    os.close(pipe)
+    unasked = shop("dlq", "import", "-", *other, stdin=exported)
+    given = shop("dlq", "import", "-", "--yes", "-o", "json", *other, stdin=exported)
+
+    assert "(2 lines)?" in taken.err
+    assert taken.code == 0
+    assert unasked.code == 2
+    assert "--yes" in unasked.err
+    assert given.json == {"made": 0, "known": 2, "refused": []}
 
 
 def test_values_are_exported_only_where_the_code_lets_them_leave(shop: Shell) -> None:
@@ -312,6 +334,28 @@ def test_an_act_by_filter_is_told_of_every_letter_it_changed_and_of_no_other(sho
     assert (
         "Done by ann: triage (filter pipeline=shop), because: all at once." in shop("job", "explain", "1").out
     )
+
+
+def test_the_operator_log_says_how_many_letters_and_what_was_before_and_after(
+    shop: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop("dlq", "triage", "--pipeline", "shop", "-d", "data", "--yes")
+    shop("dlq", "remediate", "1", "-e", "mended", "--safe", "--yes")
+    shop("dlq", "edit", "1", "--input", "-", "--yes", stdin='{"amount": 1, "email": "x"}')
+    shop("pipeline", "pause", "shop")
+
+    wide = shop("events", "--operations").out
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = shop("events", "--operations").out
+
+    (triage,) = [line.split("│") for line in wide.splitlines() if " triage " in line]
+    assert "2" in [each.strip() for each in triage]
+    assert "open: 2 -> triaged, diagnosis: data" in wide
+    assert "triaged, is safe: no -> ready, evidence: mended, is safe: yes" in wide
+    assert "bytes: 38 -> bytes: 24" in wide
+    assert "letters" in narrow
+    assert "before -> after" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
 
 
 def test_a_job_is_not_sent_back_to_a_stage_the_pipeline_no_longer_has(shop: Shell) -> None:

@@ -97,6 +97,43 @@ def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
     assert "no dead letter is like that" in failed("dlq", "groups", "--code", "NOT_FOUND").err
 
 
+@pytest.mark.parametrize(
+    ("width", "named"),
+    [
+        (80, ("group", "pending", "first seen", "last seen", "trend", "code", "message")),
+        (
+            120,
+            (
+                "group",
+                "pending",
+                "first seen",
+                "last seen",
+                "trend",
+                "pipelines",
+                "code",
+                "sample",
+                "message",
+            ),
+        ),
+        (200, ("first seen", "last seen", "trend", "pipelines", "stages", "diagnosis", "sample", "message")),
+    ],
+)
+def test_groups_say_since_when_on_a_screen_of_any_width(
+    failed: Shell, monkeypatch: pytest.MonkeyPatch, width: int, named: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    lines = failed("dlq", "groups").out.splitlines()
+
+    heads = [line.split("┃") for line in lines if "┃" in line]
+    names = {" ".join(" ".join(parts).split()) for parts in zip(*heads, strict=True)}
+    assert max(map(len, lines)) <= width
+    assert set(named) <= names
+    assert any("BUG_CODE" in line and " s " in line for line in lines)
+    # A line or a few for each of the three groups, and the frame.
+    assert len(lines) <= 18
+
+
 def test_one_letter_is_shown_with_its_story(failed: Shell) -> None:
     letter = failed.json("dlq", "list", "--code", "NETWORK_RESET")["letters"][0]["id"]
 

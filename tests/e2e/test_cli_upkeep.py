@@ -124,6 +124,16 @@ def test_doctor_warns_of_a_large_database_and_of_one_that_others_can_read(shell:
     assert "mode 0644" in found["database"][0][1]
 
 
+@pytest.mark.parametrize("size", ["nan", "-1", "0", "inf"])
+def test_doctor_refuses_a_size_that_is_none(shell: Shell, size: str) -> None:
+    shell("migrate")
+
+    ended = shell("doctor", f"--size-max={size}")
+
+    assert ended.code == 2
+    assert "--size-max must be more than 0 GiB" in ended.err
+
+
 def test_a_backup_is_a_database_that_goes_on(shell: Shell) -> None:
     shell.write("items.jsonl", *range(1, 50))
     shell("submit", "flows:orders", "--file", "items.jsonl")

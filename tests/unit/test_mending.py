@@ -15,6 +15,7 @@ from redrive.engine.releasing import batch_of, release_steps
 from redrive.engine.selection import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops import judging, mending
+from redrive.ops.differences import difference
 from redrive.ops.erasing import erase
 from redrive.ops.mending import commit, draft, edit, value_for_edit
 from redrive.ops.oversight import By
@@ -210,10 +211,72 @@ def test_a_mark_that_was_there_before_may_stay(rd: Redrive) -> None:
     assert len(edits(rd)) == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "places"),
+    [
+        (
+            {"total": 1, "token": "abcd1234"},
+            {"total": 2, "token": "wxyz9876"},
+            "1 change is redacted: /token",
+        ),
+        ({"total": 1, "token": "abcd1234"}, {"total": 2, "token": "abcd1234"}, None),
+        ({"token": "abcd1234"}, {"token": None}, None),
+        ({"token": {"a": 1}}, {"token": {"a": True}}, "1 change is redacted: /token"),
+        (
+            {"a/b": [{"password": "one-1234"}, 1], "email": "ann@example.com"},
+            {"a/b": [{"password": "two-5678"}, 2], "email": "bob@example.com"},
+            "2 changes are redacted: /a~1b/0/password, /email",
+        ),
+        ({"ann@example.com": 1, "n": 1}, {"bob@example.com": 1, "n": 2}, "is redacted: /<redacted:email>"),
+        (
+            {"note": "ask ann@example.com at 5"},
+            {"note": "ask bob@example.com at 6"},
+            "1 change is redacted: /note",
+        ),
+        ({"note": "ask ann@example.com at 5"}, {"note": "ask ann@example.com at 6"}, None),
+        ({"note": "ask ann"}, {"note": "ask ann@example.com"}, None),
+        ({"card": 4111111111111111}, {"card": 5500005555555559}, "1 change is redacted: /card"),
+        ("ann@example.com", "bob@example.com", "1 change is redacted: the whole value"),
+        ([["a", 1]], {"a": 1}, None),
+        ({"a": 1, "b": 1}, {"a": True, "b": 1.0}, None),
+        ({"note": "5 for ann@example.com or"}, {"note": "6 for bob@example.com or"}, "is redacted: /note"),
+        (
+            {"token": "abcd1234", 'new\n"line': {"token": "x-1234"}},
+            {"token": "abcd1234", 'new\n"line': {"token": "y-5678"}},
+            r"1 change is redacted: /new\n\"line/token",
+        ),
+        (
+            {f"k{n}": {"token": f"one-{n}"} for n in range(12)},
+            {f"k{n}": {"token": f"two-{n}"} for n in range(12)},
+            "/k9/token, and 2 more",
+        ),
+    ],
+)
+def test_a_diff_names_the_places_whose_change_it_cannot_show(
+    before: object, after: object, places: str | None
+) -> None:
+    told = difference(json.dumps(before).encode(), json.dumps(after).encode(), "input")
+
+    assert (places or "") in told
+    assert ("redacted: " in told) is (places is not None)
+    for secret in ("example.com", "1234", "5678", "abcd", "1111", "5555"):
+        assert secret not in told
+
+
+def test_a_diff_of_nothing_but_the_writing_says_so() -> None:
+    assert difference(b'{"a":1.0}', b'{"a":1.00}', "input") == "(only how it is written changes)"
+
+
+def test_a_text_cannot_add_lines_to_a_diff() -> None:
+    told = difference(b'{"a":1}', '{"a":"x\u2028y\x85z"}'.encode(), "input")
+
+    assert [line for line in told.split("\n") if line.startswith("+ ")] == ['+  "a": "x\u2028y\x85z"']
+
+
 def test_what_changes_only_where_it_is_redacted_is_said_without_showing_it(rd: Redrive, letter: int) -> None:
     done = edit(rd.store, letter, ANN, value=value(amount=0, email="bob@example.com"))
 
-    assert done.diff == "(what changes is redacted)"
+    assert done.diff == "(1 change is redacted: /email)"
     change = rd.store.read("SELECT verb, subject, letters, change FROM operations")
     assert change[0][:3] == ("edit", "letter 1", 1)
     assert "example.com" not in change[0][3]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How answers are shown: tables for people, JSON for programs. What is shown is decided by the command, not here.
 
-JSON is one document per answer, with ISO instants in UTC; texts from the store are never read as markup.
+JSON is one document per answer, with ISO instants in UTC; texts from the store are never read as markup, nor as commands of a
+terminal (`screen`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Final, cast
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from redrive.cli.options import Format
+from redrive.cli.screen import Screen, harmless, shown
 from redrive.engine.runtime import CURRENT
 from redrive.ops.findings import age
 
@@ -46,14 +47,14 @@ _STYLES: Final = {
 }
 
 
-def console() -> Console:
+def console() -> Screen:
     """Return where answers for people go."""
-    return Console(highlight=False, markup=False)
+    return Screen(highlight=False, markup=False, emoji=False)
 
 
 def say(line: str) -> None:
     """Say a line to people, beside the answer."""
-    Console(stderr=True, highlight=False, markup=False).print(line, soft_wrap=True)
+    Screen(stderr=True, highlight=False, markup=False, emoji=False).print(line, soft_wrap=True)
 
 
 def is_interactive() -> bool:
@@ -63,12 +64,12 @@ def is_interactive() -> bool:
 
 def answer_json(answer: object) -> None:
     """Write one JSON document."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    typer.echo(harmless(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()))
 
 
 def answer_line(answer: object) -> None:
     """Write one JSON document on one line, at once."""
-    typer.echo(msgspec.json.encode(answer).decode())
+    typer.echo(harmless(msgspec.json.encode(answer).decode()))
 
 
 def answer_rows(rows: Sequence[object], columns: Sequence[str], output: Format, *, empty: str) -> None:
@@ -94,33 +95,34 @@ def answer_facts(facts: Mapping[str, object], output: Format) -> None:
 
 def table_of(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> Table:
     """Return rows as a table."""
-    shown = list(rows)
+    given = list(rows)
     table = Table(header_style="bold")
     for column in columns:
-        is_number = all(isinstance(row.get(column), int) for row in shown)
+        is_number = all(isinstance(row.get(column), int) for row in given)
         table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
-    for row in shown:
+    for row in given:
         table.add_row(*(text_of(row.get(column)) for column in columns))
     return table
 
 
 def text_of(value: object) -> Text:
-    """Return a value as people read it: an instant by its distance from now, a state in its colour."""
+    """Return a value as people read it: an instant by its distance from now, a state in its colour, a text as it is shown."""
     if value is None:
         return Text("")
     if isinstance(value, datetime):
-        return Text(f"{value:%Y-%m-%d %H:%M:%S} ({_distance(value)})")
+        return Text(f"{value:%Y-%m-%d %H:%M:%S} ({distance(value)})")
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, list | tuple):
         return Text(", ".join(text_of(each).plain for each in cast("Sequence[object]", value)))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return Text(", ".join(f"{name}: {text_of(each).plain}" for name, each in pairs))
-    return Text(str(value), style=_STYLES.get(str(value), ""))
+        return Text(", ".join(f"{shown(str(name))}: {text_of(each).plain}" for name, each in pairs))
+    return Text(shown(str(value)), style=_STYLES.get(str(value), ""))
 
 
-def _distance(at: datetime) -> str:
+def distance(at: datetime) -> str:
+    """Return how far an instant is from now: `3 h ago`, `in 5 min`."""
     passed = CURRENT.get().clock.wall() - at.timestamp()
     return f"{age(passed)} ago" if passed >= 0 else f"in {age(-passed)}"
 

@@ -25,6 +25,7 @@ from redrive.cli.demo_shell import Shell
 from redrive.cli.demo_view import View
 from redrive.cli.demo_watch import Watch
 from redrive.cli.flaky import GOOD_KEY, WRONG_KEY, FlakyUpstream, Outage, trouble_of
+from redrive.cli.screen import Screen
 from redrive.client import Redrive, connect
 from redrive.errors import ConfigurationError
 
@@ -65,7 +66,7 @@ def demo(
         database=database_url,
         is_plain=plain,
     )
-    if play(Console(), script).complaints:
+    if play(Screen(markup=False, emoji=False), script).complaints:
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import typer
 
-from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, say, table_of
+from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, distance, say, table_of
 from redrive.cli.letter_options import (
     InState,
     LetterId,
@@ -34,12 +34,16 @@ app = typer.Typer(help="Look at dead letters, judge them, mend them.", no_args_i
 
 MESSAGE_MAX: Final = 60
 LIST_COLUMNS: Final = ("id", "job", "pipeline", "stage", "code", "state", "last_failure_at", "message")
-GROUP_COLUMNS: Final = tuple(
-    "group pending letters trend last_at pipelines stages code diagnosis sample message".split()
-)
-NARROW_COLUMNS: Final = ("group", "pending", "trend", "stages", "code", "message")
-WIDE_FROM: Final = 150
-"""Columns of a terminal from which on a line holds everything about a group."""
+GROUP_COLUMNS: Final = {
+    150: "group pending letters first_seen last_seen trend pipelines stages code diagnosis sample message".split(),
+    110: "group pending first_seen last_seen trend pipelines stages code sample message".split(),
+    0: "group pending first_seen last_seen trend code message".split(),
+}
+"""What is shown of a group on a terminal of at least so many columns."""
+WIDE_FROM: Final = max(GROUP_COLUMNS)
+NARROW_TO: Final = 100
+"""Below so many columns, every word counts."""
+NARROW_MESSAGE_MAX: Final = 30
 GROUP_DIGITS: Final = 8
 """So much of a fingerprint is shown, and is enough for --group."""
 _ELSEWHERE: Final = frozenset({"context", "stack", "message", "error_class"})
@@ -129,9 +133,9 @@ def groups(
         rows = [(f"{each.fingerprint[:11]} {each.code}", each.trend.hours, _remark(each)) for each in found]
         typer.echo(charts.trends("Dead letters of the last 24 hours, by group", rows))
     else:
-        is_wide = console().width >= WIDE_FROM
-        shown = [_group_row(each, is_wide=is_wide) for each in found]
-        columns = GROUP_COLUMNS if is_wide else NARROW_COLUMNS
+        width = console().width
+        shown = [_group_row(each, width) for each in found]
+        columns = next(columns for least, columns in GROUP_COLUMNS.items() if width >= least)
         answer_rows(shown, columns, output, empty="no dead letter is like that")
 
 
@@ -199,17 +203,22 @@ def _row_of(letter: LetterLine) -> dict[str, object]:
     return {**asdict(letter), "state": state, "message": _cut(letter.message)}
 
 
-def _group_row(group: LetterGroup, *, is_wide: bool) -> dict[str, object]:
+def _group_row(group: LetterGroup, width: int) -> dict[str, object]:
+    is_wide, is_narrow = width >= WIDE_FROM, width < NARROW_TO
     trend = f"{charts.sparkline(group.trend.hours)} {group.trend.word}" if is_wide else group.trend.word
     name = group.fingerprint if is_wide else group.fingerprint.rpartition(":")[2][:GROUP_DIGITS]
-    shown = {"group": name, "letters": group.letters, "trend": trend}
-    return {**asdict(group), **shown, "message": _cut(group.message)}
+    first, last = distance(group.first_at), distance(group.last_at)
+    if is_narrow:
+        first, last = first.removesuffix(" ago"), last.removesuffix(" ago")
+    shown = {"group": name, "letters": group.letters, "trend": trend, "first_seen": first, "last_seen": last}
+    message = _cut(group.message, NARROW_MESSAGE_MAX if is_narrow else MESSAGE_MAX)
+    return {**asdict(group), **shown, "message": message}
 
 
 def _remark(group: LetterGroup) -> str:
     return f"{group.pending:,} {group.trend.word}"
 
 
-def _cut(message: str) -> str:
+def _cut(message: str, length_max: int = MESSAGE_MAX) -> str:
     line = message.partition("\n")[0]
-    return line if len(line) <= MESSAGE_MAX else f"{line[: MESSAGE_MAX - 1]}…"
+    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"

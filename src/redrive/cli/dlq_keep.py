@@ -7,12 +7,14 @@ The raw value of a job is shown only with `--show-values`; everything else here 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import IO, Annotated, BinaryIO, Literal
 
 import typer
 
@@ -108,9 +110,19 @@ def export(
 @acting
 def import_(source: Source, *, act: Act) -> None:
     """Take in another installation's export: failed jobs and open letters, each once. Wrong lines are refused by number."""
-    with act.database() as rd, _opened(source) as file:
-        act.confirm(f"Take in the dead letters of {source}?")
-        imported = import_letters(rd.store, file, act.by)
+    if source == STANDARD_INPUT and not act.is_sure:
+        raise ConfigurationError(
+            field="FILE",
+            value=source,
+            rule="leaves nowhere to answer a question",
+            fix="Look at the export first, then add --yes; or name a file.",
+        )
+    with act.database() as rd, _opened(source) as file, _twice(file, is_needed=not act.is_sure) as lines:
+        if not act.is_sure:
+            count = sum(1 for line in lines if line.strip())
+            lines.seek(0)
+            act.confirm(f"Take in the dead letters of {source} ({count:,} line{'' if count == 1 else 's'})?")
+        imported = import_letters(rd.store, lines, act.by)
     if act.output == "json":
         answer_json(asdict(imported))
     else:
@@ -124,7 +136,7 @@ def import_(source: Source, *, act: Act) -> None:
 def _typed(view: View, what: str, editor: str, *, show_values: bool) -> bytes:
     """Let somebody change a value in an editor: the redacted view, unless the value itself was asked for, twice."""
     if show_values:
-        confirm(f"Show the {what} as it is, secrets included?", is_sure=False)
+        confirm(f"Show the {what} as it is, secrets included?", is_sure=False, instead="")
     return edited(view.raw.decode() if show_values else view.redacted, editor).encode()
 
 
@@ -132,7 +144,7 @@ def _show_diff(made: Draft, *, is_people: bool) -> None:
     if not is_people:
         say(made.diff)
         return
-    for line in made.diff.splitlines():
+    for line in made.diff.split("\n"):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         console().print(line, style=style, soft_wrap=True)
 
@@ -156,6 +168,18 @@ def _opened(source: str, option: str = "FILE") -> Generator[BinaryIO]:
         ) from error
     with file:
         yield file
+
+
+@contextmanager
+def _twice(file: BinaryIO, *, is_needed: bool) -> Generator[IO[bytes]]:
+    """Return a file that can be read twice: the file itself, or, of a pipe, a copy that goes with this command."""
+    if not is_needed or file.seekable():
+        yield file
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
+        copy.seek(0)
+        yield copy
 
 
 @contextmanager

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Final, Literal
+from dataclasses import asdict
+from typing import Annotated, Final, Literal, cast
 
+import msgspec
 import typer
 
 from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, text_of
 from redrive.cli.options import Database, Format, Limit, OfPipeline, Output, existing
+from redrive.cli.targets import say_if_unknown
 from redrive.client import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops import inspect
-from redrive.ops.inspect import Event, known_job
+from redrive.ops.inspect import Event, Operation, known_job
 
 LOOK_SECONDS: Final = 0.2
 PAGE: Final = 500
 COLUMNS: Final = ("at", "job", "pipeline", "stage", "attempt", "outcome", "code", "sentence")
-OPERATION_COLUMNS: Final = ("at", "actor", "verb", "subject", "reason")
+OPERATION_COLUMNS: Final = ("at", "actor", "verb", "subject", "letters", "reason")
+CHANGE: Final = "before -> after"
+CHANGE_FROM: Final = 120
+"""Columns of a terminal from which on there is room for what was before and after."""
+CHANGE_MAX: Final = 80
 STATES: Final = ("queued", "processing", "complete", "failed", "cancelled")
 
 
@@ -46,14 +53,15 @@ def events(
         )
     with existing(database_url) as rd:
         if operations:
-            done = inspect.operations(rd.store, limit)
-            answer_rows(done, OPERATION_COLUMNS, output, empty="nobody did anything yet")
+            _show_operations(inspect.operations(rd.store, limit), output)
             return
         if job is not None:
             known_job(rd.store, job)
         # Where to go on is asked first: an event between the two questions is then shown twice rather than never.
         last = inspect.last_event(rd.store)
         latest = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
+        if not latest:
+            say_if_unknown(rd.store, pipeline)
         if not follow:
             answer_rows(latest, COLUMNS, output, empty="nothing has happened yet")
             return
@@ -92,6 +100,42 @@ def stats(
     answer_rows(rows, columns, output, empty="there is no job yet")
 
 
+def _show_operations(done: Sequence[Operation], output: Format) -> None:
+    """Show what people did; for people with what it changed, where there is room."""
+    nothing = "nobody did anything yet"
+    if output == "json":
+        answer_rows(done, OPERATION_COLUMNS, output, empty=nothing)
+        return
+    rows = [{**asdict(each), CHANGE: _change_of(each)} for each in done]
+    has_room = console().width >= CHANGE_FROM and any(row[CHANGE] for row in rows)
+    answer_rows(rows, (*OPERATION_COLUMNS, *([CHANGE] if has_room else [])), output, empty=nothing)
+
+
+def _change_of(done: Operation) -> str | None:
+    """Return what was before and after, in a few words; None where nothing is known of it."""
+    change: object = None if done.change is None else msgspec.json.decode(done.change)
+    if not isinstance(change, dict):
+        return None
+    before, after = (cast("dict[str, object]", change).get(side) for side in ("before", "after"))
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return None
+    was, became = cast("dict[str, object]", before), cast("dict[str, object]", after)
+    # One letter is on record with all that was known of it; only what has changed is told here.
+    same = {name: was[name] for name in became if name in was} or was.get("states", {})
+    told = f"{_facts_of(same)} -> {_facts_of(became)}"
+    return told if len(told) <= CHANGE_MAX else f"{told[: CHANGE_MAX - 1]}…"
+
+
+def _facts_of(facts: object) -> str:
+    named = {name: each for name, each in cast("dict[str, object]", facts).items() if each is not None}
+    # A state speaks for itself.
+    said = [
+        text_of(each).plain if name == "state" else f"{name.replace('_', ' ')}: {text_of(each).plain}"
+        for name, each in named.items()
+    ]
+    return ", ".join(said) or "nothing"
+
+
 def _summed(counted: Sequence[dict[str, int]]) -> dict[str, int]:
     totals = {state: sum(found.get(state, 0) for found in counted) for state in STATES}
     return {state: count for state, count in totals.items() if count}
@@ -117,5 +161,5 @@ def _show(news: Sequence[Event], output: Format) -> None:
             continue
         line = text_of(f"{event.at:%H:%M:%S}  job {event.job}  {event.pipeline}.{event.stage}  ")
         line.append(f"attempt {event.attempt}  ").append_text(text_of(event.outcome))
-        line.append(f"  {event.code or ''} {event.sentence or event.reason or ''}".rstrip())
+        line.append_text(text_of(f"  {event.code or ''} {event.sentence or event.reason or ''}".rstrip()))
         console().print(line, soft_wrap=True)

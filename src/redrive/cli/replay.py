@@ -155,9 +155,14 @@ def close(
 
 def _watched(store: Store, campaign: int, output: Format) -> CampaignReport:
     """Look again and again until it has ended or needs somebody; a bar for who watches, a line per change for logs."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+    )
     is_hidden = output != "table" or not is_interactive()
-    with Progress(*columns, transient=True, disable=is_hidden) as progress:
+    with Progress(*columns, console=console(), transient=True, disable=is_hidden) as progress:
         task = progress.add_task(f"replay {campaign}", total=None)
         last: tuple[int, str] | None = None
         while True:

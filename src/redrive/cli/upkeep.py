@@ -18,8 +18,11 @@ from redrive.cli.answers import answer_json, console, is_interactive, say, text_
 from redrive.cli.items import length_of_time
 from redrive.cli.options import Actor, Database, Output, Reason, as_it_is, by
 from redrive.cli.refusals import DONE, FAILED
+from redrive.cli.screen import shown
 from redrive.cli.targets import pipelines_named
 from redrive.client import connect
+from redrive.core.checks import number
+from redrive.errors import ConfigurationError
 from redrive.ops import location, migrations, pruning
 from redrive.ops.backup import backup as take_backup
 from redrive.ops.check_file import GIB, Limits
@@ -44,13 +47,18 @@ def doctor(
     output: Output = "table",
 ) -> None:
     """Check the database, its schema, clock, disk, workers, leases and breakers, and say what to do."""
+    size = number(size_max)
+    if size is None or size <= 0:
+        raise ConfigurationError(
+            field="--size-max", value=size_max, rule="must be more than 0 GiB", fix="10 is the default."
+        )
     known = pipelines_named(targets or [])
     finding = unopened(location.path_of(database_url))
     if finding is not None:
         findings = [finding]
     else:
         with connect(database_url) as rd:
-            limits = Limits(size_max=size_max * GIB)
+            limits = Limits(size_max=size * GIB)
             findings = examine(rd.store, known=known, is_deep=deep, limits=limits)
     is_well = not has_problems(findings)
     if output == "json":
@@ -65,7 +73,10 @@ def backup(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new file.")], *, act: Act
 ) -> None:
     """Copy the database into a new file while workers go on, and check the copy."""
-    with as_it_is(act.database_url) as rd, Progress(disable=not is_interactive(), transient=True) as progress:
+    with (
+        as_it_is(act.database_url) as rd,
+        Progress(console=console(), disable=not is_interactive(), transient=True) as progress,
+    ):
         task = progress.add_task("copying", total=None)
         report = take_backup(
             rd.store,
@@ -112,7 +123,7 @@ def prune(
             return
         told = ", ".join(f"{count:,} {state}" for state, count in found.jobs.items())
         act.confirm(f"Delete {told} jobs with all that belongs to them, for good?")
-        with Progress(disable=not is_interactive(), transient=True) as progress:
+        with Progress(console=console(), disable=not is_interactive(), transient=True) as progress:
             task = progress.add_task("pruning", total=total)
             deleted = pruning.prune(
                 rd.store,
@@ -157,7 +168,8 @@ def _tell(findings: list[Finding], *, is_well: bool) -> None:
     for finding in findings:
         line = text_of(finding.level.ljust(8))
         line.stylize({"ok": "green", "warn": "yellow", "problem": "bold red"}[finding.level])
-        line.append(f"{finding.about}: ", style="bold").append(finding.sentence, style="not bold default")
+        line.append(f"{finding.about}: ", style="bold")
+        line.append(shown(finding.sentence), style="not bold default")
         console().print(line, soft_wrap=True)
         if finding.advice:
             console().print(f"        -> {finding.advice}", soft_wrap=True, style="dim")

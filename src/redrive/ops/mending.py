@@ -8,7 +8,6 @@ only where it is asked for by name.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,17 +24,17 @@ from redrive.engine.letters import MESSAGE_MAX, literals_in
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
+from redrive.ops.differences import MARK, difference, redacted_json
 from redrive.ops.near import unknown
 from redrive.ops.oversight import By
 from redrive.ops.selecting import known_letters
-from redrive.redaction import redact, redact_mapping
+from redrive.redaction import redact
 from redrive.store.protocol import INLINE_MAX, Step, Store
 
 Part = Literal["payload", "input"]
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
 _LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
 _DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
-_MARK: Final = re.compile(r"<(?:redacted|payload):[^<>\s]{1,256}>")
 _APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
 _TEST_FAILED: Final = "a test of it does not hold: the value there is another one"
 _BESIDE: Final = {"payload": 0, "input": 1}
@@ -62,7 +61,7 @@ class Draft:
     before: bytes | None
     after: bytes
     diff: str
-    """A unified diff of both as indented JSON, redacted."""
+    """A unified diff of both as indented JSON, redacted; its last line says how many changes that hides, and where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +115,7 @@ def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
     if values.present is None:
         return View(redacted="null", raw=b"null", is_edited=False)
     raw = msgspec.json.format(values.present, indent=2)
-    return View(redacted=_shown(values.present), raw=raw, is_edited=values.edited is not None)
+    return View(redacted=redacted_json(values.present), raw=raw, is_edited=values.edited is not None)
 
 
 def draft(
@@ -139,7 +138,11 @@ def draft(
     if pipeline is not None:
         _check_types(values, part, after, pipeline)
     return Draft(
-        letter=letter, part=part, before=values.present, after=after, diff=_diff(values.present, after, part)
+        letter=letter,
+        part=part,
+        before=values.present,
+        after=after,
+        diff=difference(values.present, after, part),
     )
 
 
@@ -257,8 +260,8 @@ def _bad_patch(problem: str) -> ConfigurationError:
 
 def _check_marks(before: bytes | None, after: bytes) -> None:
     """Refuse marks of the redacted view: whoever saves them would replace the real value by its mark."""
-    known = set(_MARK.findall("" if before is None else before.decode()))
-    fresh = [mark for mark in _MARK.findall(after.decode()) if mark not in known]
+    known = set(MARK.findall("" if before is None else before.decode()))
+    fresh = [mark for mark in MARK.findall(after.decode()) if mark not in known]
     if fresh:
         raise ConfigurationError(
             field="value",
@@ -300,19 +303,6 @@ def _compact(what: str, encoded: bytes) -> bytes:
         return msgspec.json.format(encoded, indent=-1)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SerializationError(where=what, kind="JSON", problem=str(error)) from None
-
-
-def _shown(encoded: bytes) -> str:
-    clean = redact_mapping(msgspec.json.decode(encoded))
-    return msgspec.json.format(msgspec.json.encode(clean), indent=2).decode()
-
-
-def _diff(before: bytes | None, after: bytes, part: Part) -> str:
-    old = [] if before is None else _shown(before).splitlines()
-    lines = list(
-        difflib.unified_diff(old, _shown(after).splitlines(), f"{part} before", f"{part} after", lineterm="")
-    )
-    return "\n".join(lines) or "(what changes is redacted)"
 
 
 def _refused(letter: int, problem: str, fix: str) -> ReplayRefusedError:
