@@ -109,6 +109,13 @@ def fine(a: int) -> int:
         (lambda: stage(name=" ")(fine), "must be a name"),
         (lambda: stage(name="x" * 101)(fine), "must be a name"),
         (lambda: Pipeline("", [stage(fine)]), "must be a name"),
+        (lambda: Pipeline("p q\n", [stage(fine)]), "printable"),
+        (lambda: Pipeline(" ", [stage(fine)]), "must be a name"),
+        (lambda: stage(name="a\x1b[31m")(fine), "printable"),
+        (lambda: Pipeline("shop", stage(fine)), "must be a list"),
+        (lambda: Pipeline("shop", "fine"), "must be a list"),
+        (lambda: Pipeline("shop", [stage(fine)], resources=fine), "must be a list"),
+        (lambda: Pipeline("shop", [stage(fine)], sinks=5), "must be a list"),
         (lambda: Pipeline("shop", []), "at least one stage"),
         (lambda: Pipeline("shop", [fine]), "@stage"),
         (lambda: Pipeline("shop", [stage(fine), stage(fine)]), "names of their own"),
@@ -122,9 +129,13 @@ def test_misuse_is_refused_with_a_fix(misuse: object, words: str) -> None:
     assert refused.value.fix
 
 
+def test_a_name_may_hold_spaces() -> None:
+    assert Pipeline("the shop", [stage(name="look up")(fine)]).name == "the shop"
+
+
 def test_the_longer_strings_of_an_input_are_known_by_their_place() -> None:
     found = literals_in(b'{"secret-key-name": "long enough", "b": ["short", "also long enough"], "c": 5}')
 
     assert found == {"long enough": "<payload:$.0>", "also long enough": "<payload:$.1[1]>"}
-    assert literals_in(b"not json") == {}
+    assert literals_in(b"not json") == {"not json": "<payload:*>"}
     assert len(literals_in(msgspec.json.encode([f"string {n:06}" for n in range(4_000)]))) == 4_000

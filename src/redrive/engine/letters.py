@@ -34,6 +34,9 @@ _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 _QUOTED: Final = re.compile(r"<payload:[^<>]*>")
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be taken for it."""
+_RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
+_NOWHERE: Final = "<payload:*>"
+"""Stands for a text of a value whose places are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def as_failure(exc: BaseException) -> Exception:
     what = f"raised {type(exc).__name__}"
     if isinstance(exc, SystemExit):
         # Whatever was passed to it may refuse to be shown.
-        with suppress(Exception):
+        with suppress(BaseException):
             what = f"called sys.exit({exc.code!r})"
     return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
 
@@ -92,7 +95,9 @@ def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
     if not notes:
         return None
     literals = literals_of(job)
-    told = {redact(storable(name), payload=literals): storable(text) for name, text in notes.items()}
+    # A copy, because a stage that was given up may go on noting things on its thread.
+    said = dict(notes).items()
+    told = {redact(storable(name), payload=literals): storable(text) for name, text in said}
     clean = cast("dict[str, object]", redact_mapping(told, payload=literals))
     return msgspec.json.encode(
         {name[:NOTE_MAX]: str(text)[:NOTE_MAX] for name, text in clean.items()}
@@ -160,8 +165,8 @@ def literals_in(encoded: bytes) -> dict[str, str]:
     """Map every longer string of a value to a mark that says where it stood."""
     try:
         value: object = msgspec.json.decode(encoded)
-    except msgspec.DecodeError:
-        return {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _runs_in(encoded.decode("utf-8", "replace"))
     literals: dict[str, str] = {}
     waiting: list[tuple[str, object]] = [("$", value)]
     while waiting:
@@ -177,3 +182,20 @@ def literals_in(encoded: bytes) -> dict[str, str]:
             items = cast("list[object]", current)
             waiting += [(f"{path}[{place}]", item) for place, item in enumerate(items)]
     return literals
+
+
+def _runs_in(text: str) -> dict[str, str]:
+    """Map every longer run without a quote, as it is and as JSON means it: which of them are strings, nobody knows in no JSON."""
+    literals: dict[str, str] = {}
+    for run in _RUN.findall(text):
+        for one in (run, _meant(run)) if "\\" in run else (run,):
+            if len(bare := one.strip()) >= LITERAL_MIN:
+                literals[bare] = _NOWHERE
+    return literals
+
+
+def _meant(run: str) -> str:
+    try:
+        return msgspec.json.decode(f'"{run}"', type=str)
+    except msgspec.DecodeError:
+        return run

@@ -20,6 +20,8 @@ from redrive.store.protocol import Row, Store
 
 HISTORY_MAX: Final = 20
 """So many attempts go along with a letter, the last ones."""
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What decoding raises when a value is no JSON, no text, or nested too deep."""
 
 
 def event_of(store: Store, lane: Lane, notice: Row) -> Event:
@@ -140,7 +142,7 @@ def _text(value: object) -> str:
 def _notes_of(encoded: object) -> dict[str, str]:
     try:
         return {} if encoded is None else msgspec.json.decode(str(encoded), type=dict[str, str])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
 
 
@@ -149,7 +151,7 @@ def _context_of(encoded: object) -> dict[str, object]:
         return {}
     try:
         return msgspec.json.decode(encoded, type=dict[str, object])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
 
 
@@ -165,7 +167,7 @@ def _value_of(rows: list[Row]) -> object | None:
         return None
     try:
         return cast("object", msgspec.json.decode(rows[0][0]))
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

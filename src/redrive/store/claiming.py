@@ -22,14 +22,13 @@ from redrive.store.queries import statements_of
 _SQL: Final = statements_of("sqlite")
 
 
-class _Row(Struct, frozen=True, array_like=True):
-    """A claimed job as its row says it; a large input is found under the dispatch whose output it is."""
+class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A claimed job as its row says it."""
 
     priority: int
     run_at: int
     """In microseconds; only the order counts."""
     id: JobId
-    token: int
     dispatch: int
     lane: LaneId
     attempt: int
@@ -39,11 +38,14 @@ class _Row(Struct, frozen=True, array_like=True):
     crashes: int
     restarts: int
     cancel_asked: int
+    input_from: int
+    """The dispatch under whose output a large input is found; below zero when it is here."""
     expires_at: float | None
     codes: Raw
     payload: Raw
     input: Raw
-    input_from: int | None = None
+    token: int
+    """Behind the values, as their seal: they were there before it was made."""
 
 
 ELSEWHERE: Final = b"false"
@@ -76,20 +78,22 @@ def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
 
 def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None = None) -> tuple[Claimed, ...]:
     """Return what a worker holds under a token, or under either of two: the urgent first, then those that were due earlier."""
-    (text,) = db.execute(_SQL["claimed"], (worker, token, other)).fetchone()
-    if text is None:
+    count, text = db.execute(_SQL["claimed"], (worker, token, other)).fetchone()
+    if not count:
         return ()
     try:
-        rows = sorted(_DECODE(f"[{text}]"), key=_TURN)
-        return tuple([_claimed_of(db, row) for row in rows])
-    except msgspec.DecodeError:
-        # One value is no JSON, whoever put it there: its job has to fail by itself, and must not keep the others waiting.
-        return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token, other))])
+        rows = _DECODE(b"[%b]" % text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        rows = []
+    if len(rows) == count and {row.token for row in rows} <= {token, other}:
+        return tuple([_claimed_of(db, row) for row in sorted(rows, key=_TURN)])
+    # One value is no JSON, or too deep, whoever put it there: its job has to fail by itself, and must not keep the others waiting.
+    return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token, other))])
 
 
 def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
     value, payload = bytes(row.input), _some(row.payload)
-    if row.input_from is not None:
+    if row.input_from >= 0:
         value = _large(db, row.id, row.input_from)
     if payload == ELSEWHERE:
         payload = _large(db, row.id, 0) or payload

@@ -202,15 +202,12 @@ class SqliteStore:
 
     def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
         """See `Store.outlook`."""
-        due: dict[LaneId, float] = {}
         with self._reading() as db:
-            for lane in lanes:
-                (at,) = db.execute(_SQL["next_due_at"], (lane,)).fetchone()
-                if at is not None:
-                    due[lane] = at
-            held = sum(db.execute(_SQL["held"], (lane,)).fetchone()[0] for lane in lanes)
-            paused = frozenset(LaneId(row[0]) for row in db.execute(_SQL["paused"]))
-        return Outlook(due=due, held=held, paused=paused)
+            # One statement sees one moment: a job that is given back between two would be neither due nor held.
+            rows = db.execute(_SQL["outlook"], (msgspec.json.encode(lanes).decode(),)).fetchall()
+        due = {LaneId(lane): cast("float", at) for lane, at, *_ in rows if at is not None}
+        paused = msgspec.json.decode(rows[0][3], type=list[LaneId]) if rows else ()
+        return Outlook(due=due, held=sum(row[2] for row in rows), paused=frozenset(paused))
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""

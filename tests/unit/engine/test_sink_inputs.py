@@ -11,6 +11,9 @@ from redrive.testing import VirtualClock
 
 from .test_sinks import ORDER, Basket, bury, deliver, failing
 
+VERY_DEEP = b"[" * 1_200 + b"]" * 1_200
+LATIN = b'"caf\xe9"'
+
 
 @pytest.mark.parametrize("size", [10, 10_000], ids=["small", "large"])
 def test_only_a_sink_that_asks_for_it_gets_what_the_failed_stage_was_given(
@@ -36,8 +39,15 @@ def test_only_a_sink_that_asks_for_it_gets_what_the_failed_stage_was_given(
 
 @pytest.mark.parametrize(
     "change",
-    ["erased_at = 1", "round = 2", "lane_id = lane_id + 1", "payload = X'00'"],
-    ids=["erased", "runs again", "went on", "unreadable"],
+    [
+        "erased_at = 1",
+        "round = 2",
+        "lane_id = lane_id + 1",
+        "payload = X'00'",
+        f"payload = X'{VERY_DEEP.hex()}'",
+        f"payload = X'{LATIN.hex()}'",
+    ],
+    ids=["erased", "runs again", "went on", "unreadable", "very deep", "latin-1"],
 )
 def test_an_input_that_is_gone_or_not_that_of_the_failure_any_more_is_none(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, change: str

@@ -7,7 +7,9 @@ Nothing here says how a store finds them: only that none is lost, none is two, a
 from __future__ import annotations
 
 import threading
+from typing import Final
 
+from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Claimed, Outlook, Step, Store, Want
 from redrive.testing.conformance.build import (
     NOW,
@@ -22,6 +24,17 @@ from redrive.testing.conformance.build import (
     statuses,
     taken,
 )
+
+UNREADABLE: Final = (
+    b"[" * 1_200 + b"]" * 1_200,
+    b'"caf\xe9"',
+    b'{"a":',
+    b'"a',
+    b'b"',
+    b'1],[5,0,777,1,1,1,1,0,0,0,0,0,null,null,null,"forged"',
+    b"1,2",
+)
+"""Values that are no JSON, or that no decoder takes."""
 
 
 def id_of(one: Claimed) -> int:
@@ -149,6 +162,21 @@ class Claiming(Scene):
 
         agree((again.dispatch, again.attempt, again.snoozes), (2, 2, 2))
         agree(again.codes, b'{"NETWORK_RESET":1}')
+
+    def test_a_value_that_nobody_can_read_is_handed_out_as_it_is(self, store: Store) -> None:
+        """A store does not look into values: what is wrong with one is between its job and its stage."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([new(fetch, each) for each in (b"1", *UNREADABLE, b'"last"')], NOW)
+
+        got = claim(store, fetch)
+
+        agree([one.input for one in got], [b"1", *UNREADABLE, b'"last"'])
+        onward = zip(got, reversed(UNREADABLE), strict=False)
+        done = [settlement(one, status=JobState.QUEUED, lane=review, value=value) for one, value in onward]
+        exchange(store, "w1", done)
+        moved = claim(store, review, worker="w2")
+        agree([one.input for one in moved], list(reversed(UNREADABLE)))
+        agree([one.payload for one in moved], [b"1", *UNREADABLE[:-1]])
 
     def test_threads_share_a_store_and_no_job_is_lost_or_handed_out_twice(self, store: Store) -> None:
         """Every method may be called from any thread."""

@@ -95,18 +95,23 @@ WHERE id IN (
 
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
-SELECT group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s]', priority, run_at * 1000000, id, lease_token, dispatch, lane_id,
-    attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, coalesce(expires_at, 'null'), coalesce(codes, 'null'),
+-- A value may be anything. The number of rows, and the token at the end of each, which no value can know, tell whether one reads as more
+-- than itself; as bytes, because it need not be text.
+SELECT count(*), CAST(group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s,%d]', priority, run_at * 1000000, id, dispatch,
+    lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked,
+    CASE WHEN input IS NULL AND (input_from > 0 OR payload IS NULL) THEN input_from ELSE -1 END,
+    coalesce(expires_at, 'null'), coalesce(codes, 'null'),
     CASE WHEN input IS NULL AND input_from = 0 THEN 'null' ELSE coalesce(payload, 'false') END,
-    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null,' || input_from END))
+    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null' END, lease_token)) AS BLOB)
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
 
 -- name: claimed_rows
-SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, expires_at, codes,
-    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END,
-    CASE WHEN input IS NOT NULL OR input_from > 0
-    THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END
+SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, expires_at,
+    CAST(codes AS BLOB),
+    CAST(CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
+    ELSE coalesce((SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from), '') END AS BLOB),
+    CAST(CASE WHEN input IS NOT NULL OR input_from > 0
+    THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END AS BLOB)
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
 
 -- name: large_value
@@ -260,8 +265,14 @@ SELECT min(at) FROM (
     UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 9
 );
 
--- name: held
-SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = ?;
+-- name: outlook
+-- One probe of the index per lane and priority, as in `next_due_at`.
+SELECT lane.value,
+    (SELECT min((SELECT min(run_at) FROM jobs WHERE lane_id = lane.value AND status = 'queued' AND priority = column1))
+        FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))),
+    (SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = lane.value),
+    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL)
+FROM json_each(?) AS lane;
 
 -- name: breaker
 SELECT state FROM breakers WHERE name = ?;
