@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Generator
+from contextlib import suppress
 
 import pytest
 
@@ -14,6 +15,7 @@ from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.shared_breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker import Worker
+from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import inline_means
@@ -161,6 +163,38 @@ def test_a_probe_is_taken_once_and_ends_by_what_it_found(store: SqliteStore, clo
     other.flush(61.0)
 
     assert other.is_closed(OPEN)
+
+
+@pytest.mark.parametrize("trouble", ["another is dropped", "the store is gone", "others are faster"])
+def test_probes_that_were_dropped_are_all_given_back_whatever_happens_meanwhile(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Probes are dropped on the loop while others are being given back on the store's thread."""
+    web = Breaker("web", consecutive=5, open_for=60)
+    shared = SharedBreakers(store, [OPEN, web])
+    for breaker in (OPEN, web):
+        for _ in range(5):
+            shared.note(breaker, Evidence.DOWN)
+    shared.flush(0.0)
+    assert shared.take_probe(OPEN, 60.0, "a")
+    assert shared.take_probe(web, 60.0, "b")
+    shared.release_later(OPEN, "a")
+    swap, times = store.swap_breaker, list[int]()
+
+    def troubled(name: str, before: bytes | None, after: bytes) -> bool:
+        times.append(1)
+        if len(times) == 1:
+            shared.release_later(web, "b")
+            if trouble == "the store is gone":
+                raise StoreUnavailableError(database="x", cause="gone")
+        return (trouble != "others are faster" or len(times) > SWAPS_MAX) and swap(name, before, after)
+
+    monkeypatch.setattr(store, "swap_breaker", troubled)
+    with suppress(StoreUnavailableError):
+        shared.flush(61.0)
+    shared.flush(62.0)
+
+    assert [shared.standing(breaker).state.probe for breaker in (OPEN, web)] == [None, None]
 
 
 def test_a_change_that_never_gets_through_is_left_to_the_next_time(

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, cast
 
+from redrive.core.classify import message_of
 from redrive.engine.clock import Clock
 from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
@@ -39,6 +40,8 @@ HIDDEN_SECONDS: Final = 60.0
 """How long notices are hidden from others while their recipient is told; what it could not hear in half of that is taken again."""
 LOOK_SECONDS: Final = 30.0
 FLUSH_SECONDS: Final = 5.0
+UNRETURNED_MAX: Final = 4
+"""So many calls of one recipient may be out without having returned; each that hangs keeps a thread."""
 
 Call = Callable[[], Awaitable[None] | None]
 
@@ -60,6 +63,8 @@ class Hooks:
         self._clock = clock
         self._ask_store = ask_store
         self._call = call
+        self._unreturned: dict[Recipient, set[object]] = {each: set() for each in self._recipients}
+        """A mark for each call that has not returned, though nobody may be waiting for it any more."""
 
     def committed(self, done: list[Settlement]) -> None:
         """Take in what was committed."""
@@ -80,6 +85,8 @@ class Hooks:
                     pass
             except StoreError as error:
                 logger.warning("hooks wait: %s", error)
+            except Exception as error:  # noqa: BLE001 - nobody would tell this recipient anything any more.
+                logger.warning("hooks wait: %s", _shown(error))
             wait = max(0.0, recipient.next_at - self._clock.wall())
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, wait)):
@@ -87,10 +94,14 @@ class Hooks:
 
     async def flush(self) -> None:
         """Tell what is left before the worker ends; what cannot be told now is left to other workers."""
-        with suppress(StoreError, TimeoutError):
+        try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 while await self.deliver():
                     pass
+        except (StoreError, TimeoutError):
+            pass
+        except Exception as error:  # noqa: BLE001 - what the worker did is done, however this ends.
+            logger.warning("hooks are left to other workers: %s", _shown(error))
 
     async def deliver(self) -> int:
         """Tell each recipient one batch of notices per lane; return how many there were."""
@@ -106,7 +117,7 @@ class Hooks:
         async with recipient.turn:
             for lane in recipient.lanes:
                 now = self._clock.wall()
-                if recipient.rests_until > now:
+                if self._rests(recipient, now):
                     recipient.next_at = min(recipient.next_at, recipient.rests_until)
                     break
                 due = functools.partial(self._store.query, "notices_for", lane.id, recipient.name, now, BATCH)
@@ -115,6 +126,19 @@ class Hooks:
                     told += len(rows)
                     await self._tell(recipient, lane, rows)
         return told
+
+    def _rests(self, recipient: Recipient, now: float) -> bool:
+        """Say whether a recipient is to be left alone now: it failed too often, or too many of its calls have not returned."""
+        out = len(self._unreturned[recipient])
+        if out >= UNRETURNED_MAX and recipient.rests_until <= now:
+            recipient.rests_until = now + HOOK_SECONDS
+            logger.warning(
+                "%s of pipeline %s is not called now: %d calls have not returned. Give it a timeout of its own.",
+                "the hook" if recipient.sink is None else f"sink {recipient.name}",
+                recipient.lanes[0].pipeline.name,
+                out,
+            )
+        return recipient.rests_until > now
 
     async def _take(self, rows: list[Row], hidden_until: float) -> bool:
         """Hide notices from others; False when somebody else was faster with one of them."""
@@ -128,7 +152,7 @@ class Hooks:
         for row in rows:
             now = self._clock.wall()
             is_late = now - began_at > HIDDEN_SECONDS - HOOK_SECONDS
-            if is_late or recipient.rests_until > now:
+            if is_late or self._rests(recipient, now):
                 due_at = max(now, recipient.rests_until)
                 # Given back as it was taken: it was not tried.
                 after.append(_put_off(row, due_at, tries=cast("int", row[-1])))
@@ -148,16 +172,22 @@ class Hooks:
 
     async def _told(self, recipient: Recipient, lane: Lane, row: Row) -> bool:
         """Tell one notice; say whether it was heard. Whatever a recipient raises changes nothing."""
-        what, call = await self._prepared(recipient, lane, row)
+        try:
+            what, call = await self._prepared(recipient, lane, row)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - those before it in the batch would be told again and again.
+            logger.warning("a notice of job %s cannot be told: %s", row[1], _shown(error))
+            return False
         if call is None:
             return True
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                await self._called(call)
+                await self._called(recipient, call)
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
             # A sink that gets values may quote them; what kind of error it was is enough then.
             is_let_in = recipient.sink is not None and wants_values(recipient.sink)
-            told = type(error).__name__ if is_let_in else redact(repr(error))
+            told = type(error).__name__ if is_let_in else _shown(error)
             logger.warning("%s of job %s raised %s", what, row[1], told)
             return False
         return True
@@ -174,21 +204,31 @@ class Hooks:
         letter = cast("SunkLetter", await self._ask_store(read))
         return f"sink {recipient.name} with the dead letter", functools.partial(sink.deliver, letter)
 
-    async def _called(self, call: Call) -> None:
+    async def _called(self, recipient: Recipient, call: Call) -> None:
         """Call a hook or a sink; whatever it raises, an ending of the program included, comes back as an ordinary error."""
-        answer = await self._call(functools.partial(_caught, call))
-        if isinstance(answer, BaseException):
-            raise as_failure(answer)
-        if not inspect.isawaitable(answer):
-            return
+        mark, unreturned = object(), self._unreturned[recipient]
+        unreturned.add(mark)
         try:
-            await answer
+            asked = self._call(functools.partial(_caught, call, functools.partial(unreturned.discard, mark)))
+        except BaseException:
+            # There is no thread for it.
+            unreturned.discard(mark)
+            raise
+        answer = await asked
+        try:
+            if isinstance(answer, BaseException):
+                raise as_failure(answer)
+            if inspect.isawaitable(answer):
+                await answer
         except asyncio.CancelledError as exc:
             # A task it waited for may have been cancelled by somebody; only a cancellation of this one is meant for us.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             raise as_failure(exc) from None
+        finally:
+            # What is raised here knows this frame: the two would keep each other alive, with whatever the error holds.
+            del answer, asked
 
     async def _ask(self, question: Callable[[], list[Row] | list[list[Row]] | None]) -> list[Row]:
         return cast("list[Row]", await self._ask_store(question))
@@ -199,9 +239,16 @@ def _put_off(row: Row, due_at: float, *, tries: int) -> Step:
     return Step("put_off_notice", (due_at, tries, row[0], cast("int", row[-1]) + 1))
 
 
-def _caught(call: Call) -> object:
+def _caught(call: Call, returned: Callable[[], None]) -> object:
     """Call somebody on a thread. What is raised is returned: some of it, StopIteration for one, cannot cross to the loop."""
     try:
         return call()
     except BaseException as error:  # noqa: BLE001 - a recipient must not change anything.
         return error
+    finally:
+        returned()
+
+
+def _shown(error: BaseException) -> str:
+    """Return an error as a log may show it; one that cannot show itself must not stop whoever tells of it."""
+    return redact(f"{type(error).__name__}: {message_of(error)}")

@@ -34,6 +34,8 @@ FIRST_TOKENS: Final = 1 << 38
 """Tokens begin anywhere below this, so that hardly any two workers hold leases under the same one."""
 LET_GO_SECONDS: Final = 60.0
 """How long a job is kept whose outcome the store cannot take in any form, before it goes back to the queue."""
+NOTHING: Final = Want((), 0)
+"""Asked with its token, a claim brings what it had taken already, and takes nothing more."""
 
 
 class Journal:
@@ -64,6 +66,8 @@ class Journal:
         """How often the store could not take the outcome of a run that is not settled yet."""
         self._let_go: dict[JobId, tuple[float, Claimed]] = {}
         """What goes back to the queue, and when."""
+        self._asked: set[LaneId] = set()
+        """Lanes for whose probe the commit under way has asked: what came of it is not known before all of it is answered."""
 
     def add(self, settled: Settlement) -> None:
         """Remember an outcome for the next commit."""
@@ -88,6 +92,7 @@ class Journal:
         self._done = []
         self._refused = {}
         self._let_go = {}
+        self._asked = set()
 
     def blocked(self) -> set[LaneId]:
         """Return the lanes that are not claimed because their breaker holds them."""
@@ -119,6 +124,9 @@ class Journal:
     def commit(self, worker: str, done: list[Settlement], want: Want, *, now: float, token: int) -> Exchange:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
         self._give_back(now)
+        probed: set[str] = set()
+        held = self._taken_before(worker, probed, now=now, token=token)
+        want = _beside(held, want)
         answer = self._store.exchange(worker, done, want, now=now, token=token)
         if not self._behind:
             return answer
@@ -127,11 +135,38 @@ class Journal:
             breaker = self._lanes[job.lane].stage.breaker
             if breaker is not None:
                 self._breakers.count_start(breaker)
-        probed = self._probe_fast(claimed, worker, now, token)
+        self._probe_fast(claimed, worker, probed, now=now, token=token)
         for lane in self.order:
             if len(claimed) < want.limit and want.limits.get(lane, 1) > 0:
                 claimed += self._probe(worker, self._lanes[lane], probed, now=now, token=token)
-        return msgspec.structs.replace(answer, claimed=tuple(claimed))
+        self._asked.clear()
+        return msgspec.structs.replace(answer, claimed=(*held, *claimed))
+
+    def _taken_before(self, worker: str, probed: set[str], *, now: float, token: int) -> list[Claimed]:
+        """Return the jobs that this commit took as probes when it was made before, and whose answers were lost.
+
+        Since then all places may have been filled, or the breaker closed by somebody: nobody would ask for them again. One that is
+        no probe any more is run, or refused, like every other job. A probe that had taken no job is given back.
+        """
+        found: list[Claimed] = []
+        for lane in sorted(self._asked, reverse=True):
+            breaker, probe = self._lanes[lane].stage.breaker, _probe_name(worker, token, lane)
+            if breaker is None:
+                continue
+            taken = self._store.exchange(
+                worker, [], NOTHING, now=now, token=_probe_token(token, lane)
+            ).claimed
+            if not taken:
+                self._breakers.end_probe(breaker, now, probe, Evidence.NOTHING)
+            for job in taken:
+                found.append(job)
+                # In any case: under its token another probe would find this job again.
+                probed.add(breaker.name)
+                if self._breakers.is_closed(breaker):
+                    self._breakers.count_start(breaker)
+                elif self._breakers.take_probe(breaker, now, probe):
+                    self._runner.expect_probe(job.id, probe)
+        return found
 
     def again(self, broken: Exchange, done: list[Settlement]) -> None:
         """Put back, as failures of their attempts, the outcomes whose rows the store could not take.
@@ -180,21 +215,21 @@ class Journal:
         """A closed breaker lets everything through; so does a fail-fast one, whose jobs are refused one by one."""
         return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
 
-    def _probe_fast(self, claimed: list[Claimed], worker: str, now: float, token: int) -> set[str]:
+    def _probe_fast(
+        self, claimed: list[Claimed], worker: str, probed: set[str], *, now: float, token: int
+    ) -> None:
         """Send one of the claimed jobs as the probe of each fail-fast breaker that is not closed; the others are refused.
 
-        Return the breakers that need no other probe from this commit.
+        Adds to `probed` the breakers that need no other probe from this commit.
         """
-        asked: set[str] = set()
         for job in claimed:
             breaker = self._lanes[job.lane].stage.breaker
-            if breaker is None or breaker.name in asked or self._breakers.is_closed(breaker):
+            if breaker is None or breaker.name in probed or self._breakers.is_closed(breaker):
                 continue
-            asked.add(breaker.name)
+            probed.add(breaker.name)
             probe = f"{worker}:{token}"
             if self._breakers.take_probe(breaker, now, probe):
                 self._runner.expect_probe(job.id, probe)
-        return asked
 
     def _probe(
         self, worker: str, lane: Lane, probed: set[str], *, now: float, token: int
@@ -205,17 +240,14 @@ class Journal:
         and no other lane of the breaker takes it for its own.
         """
         breaker = lane.stage.breaker
-        probe = f"{worker}:{token}:{lane.id}"
-        if breaker is None or breaker.name in probed:
+        if breaker is None or breaker.name in probed or not self._is_time_for(breaker, lane.id, now):
             return ()
-        if not (self._breakers.is_probing(breaker, probe) or self._is_time_for(breaker, lane.id, now)):
-            return ()
+        probe = _probe_name(worker, token, lane.id)
+        self._asked.add(lane.id)
         if not self._breakers.take_probe(breaker, now, probe):
             return ()
         want = Want((lane.id,), 1)
-        claimed = self._store.exchange(
-            worker, [], want, now=now, token=token + (lane.id << LANE_SHIFT)
-        ).claimed
+        claimed = self._store.exchange(worker, [], want, now=now, token=_probe_token(token, lane.id)).claimed
         if not claimed:
             self._breakers.end_probe(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:
@@ -229,3 +261,22 @@ class Journal:
             return False
         outlook = self._store.outlook((lane,))
         return lane not in outlook.paused and outlook.due.get(lane, math.inf) <= now
+
+
+def _probe_name(worker: str, token: int, lane: LaneId) -> str:
+    return f"{worker}:{token}:{lane}"
+
+
+def _probe_token(token: int, lane: LaneId) -> int:
+    return token + (lane << LANE_SHIFT)
+
+
+def _beside(held: list[Claimed], want: Want) -> Want:
+    """Return what can be taken besides jobs that are held already."""
+    if not held:
+        return want
+    limits = dict(want.limits)
+    for job in held:
+        if job.lane in limits:
+            limits[job.lane] = max(0, limits[job.lane] - 1)
+    return Want(want.lanes, max(0, want.limit - len(held)), limits)

@@ -7,6 +7,7 @@ else was faster. An open breaker keeps its lanes from being claimed; when its ti
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -43,7 +44,7 @@ class SharedBreakers:
                 )
         self._states = dict.fromkeys(self._breakers, BreakerState())
         self._tallies: dict[str, list[int]] = {name: [0, 0] for name in self._breakers}
-        self._dropped: list[tuple[Breaker, str]] = []
+        self._dropped: deque[tuple[Breaker, str]] = deque()
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
 
     def standing(self, breaker: Breaker) -> Standing:
@@ -53,11 +54,6 @@ class SharedBreakers:
     def is_closed(self, breaker: Breaker) -> bool:
         """Say whether calls may go out freely."""
         return self._states[breaker.name].phase is Phase.CLOSED
-
-    def is_probing(self, breaker: Breaker, token: str) -> bool:
-        """Say whether this probe is out, so that a commit that is made again goes on with it."""
-        probe = self._states[breaker.name].probe
-        return probe is not None and probe.token == token
 
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
@@ -97,16 +93,26 @@ class SharedBreakers:
 
     def flush(self, now: float) -> None:
         """Write down what was found since the last time, and see what others wrote; what cannot be written waits for the next."""
-        while self._dropped:
-            breaker, token = self._dropped[-1]
-            self.end_probe(breaker, now, token, Evidence.NOTHING)
-            self._dropped.pop()
+        self._release_dropped(now)
         for name, tally in self._tallies.items():
             breaker = self._breakers[name]
             ok, failed = tally
             if self._change(breaker, _recorder(breaker, now, ok, failed)):
                 tally[0] -= ok
                 tally[1] -= failed
+
+    def _release_dropped(self, now: float) -> None:
+        """Give back the probes that were dropped; meanwhile the loop may drop more."""
+        while self._dropped:
+            breaker, token = dropped = self._dropped.popleft()
+            is_released = False
+            try:
+                is_released = self.end_probe(breaker, now, token, Evidence.NOTHING)
+            finally:
+                if not is_released:
+                    self._dropped.appendleft(dropped)
+            if not is_released:
+                return
 
     def take_probe(self, breaker: Breaker, now: float, token: str) -> bool:
         """Try to be the one call that is let through; say whether it worked. Asked again with its token, the answer is the same."""
@@ -123,8 +129,8 @@ class SharedBreakers:
 
         return self._change(breaker, admit) and admitted
 
-    def end_probe(self, breaker: Breaker, now: float, token: str, evidence: Evidence) -> None:
-        """Write down what the probe found; without a finding it is given back."""
+    def end_probe(self, breaker: Breaker, now: float, token: str, evidence: Evidence) -> bool:
+        """Write down what the probe found; without a finding it is given back. Say whether it could be written."""
         ok, failed = int(evidence is Evidence.ALIVE), int(evidence is Evidence.DOWN)
 
         def end(state: BreakerState) -> BreakerState:
@@ -132,7 +138,7 @@ class SharedBreakers:
                 return step.release(state, token)
             return step.record(breaker, state, now, ok=ok, failed=failed, token=token)
 
-        self._change(breaker, end)
+        return self._change(breaker, end)
 
     def _change(self, breaker: Breaker, change: Callable[[BreakerState], BreakerState]) -> bool:
         for _ in range(SWAPS_MAX):

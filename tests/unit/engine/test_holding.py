@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import bisect
 
+import msgspec
 import pytest
 
 from redrive import Backoff, Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core import breaker_state as step
 from redrive.engine.shared_breakers import SharedBreakers
+from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Step
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
@@ -126,8 +128,6 @@ def test_what_was_paused_is_held_and_other_lanes_go_on(
 
 
 def test_an_isolated_breaker_waits_for_somebody(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
-    import msgspec
-
     pipeline = calling(clock, 0.0)
     rd.submit(pipeline, 1)
     store.swap_breaker("api", None, msgspec.json.encode(step.isolated(clock.wall())))
@@ -201,3 +201,85 @@ def test_stages_that_never_fail_leave_their_breaker_alone(
 
     assert rd.counts().keys() == {"complete"}
     assert store.breaker("api") is None
+
+
+def opened(store: SqliteStore, clock: VirtualClock, breaker: Breaker) -> None:
+    """Open a breaker, and let so much time pass that it is time for a probe."""
+    store.swap_breaker(breaker.name, None, msgspec.json.encode(step.opened(clock.wall())))
+    clock.advance(61)
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["all places are taken", "the breaker is closed by hand", "others probe"]
+)
+def test_a_probe_whose_answer_was_lost_is_run_though_the_commit_is_repeated_in_another_world(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    running: set[int] = set()
+    most: list[int] = []
+
+    async def call(number: int) -> int:
+        running.add(number)
+        most.append(len(running))
+        await asyncio.sleep(0)
+        running.remove(number)
+        return number
+
+    probed = one_stage(call, "probed", breaker=API, retry=STEADY)
+    free = one_stage(call, "free", retry=STEADY)
+    probe = rd.submit(probed, 0)
+    opened(store, clock, API)
+    exchange, lost = store.exchange, list[int]()
+
+    def losing(*args: object, **kwargs: object) -> object:
+        answer = exchange(*args, **kwargs)  # type: ignore[arg-type]
+        if not lost and [job.id for job in answer.claimed] == [probe.id]:
+            lost.append(1)
+            rd.submit_many(free, [1, 2, 3])
+            if meanwhile != "all places are taken":
+                after = step.closed(clock.wall()) if "closed" in meanwhile else step.opened(clock.wall())
+                store.swap_breaker("api", store.breaker("api"), msgspec.json.encode(after))
+            raise StoreUnavailableError(database="x", cause="the answer was lost")
+        return answer
+
+    monkeypatch.setattr(store, "exchange", losing)
+    work(store, probed, free, concurrency=1)
+
+    assert lost
+    assert jobs(store) == [("complete",)] * 4
+    assert max(most) == 1
+    assert ("ok",) in store.read("SELECT outcome FROM attempts WHERE job_id = ?", (probe.id,))
+    shared = SharedBreakers(store, [API])
+    shared.flush(clock.wall())
+    assert shared.is_closed(API)
+
+
+def test_a_probe_that_took_no_job_before_its_answer_was_lost_is_given_back(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    def look(number: int) -> int:
+        shared = SharedBreakers(store, [API])
+        shared.flush(clock.wall())
+        seen.append(shared.standing(API).state.probe)
+        return number
+
+    probed, free = one_stage(lambda number: number, "probed", name="p", breaker=API), one_stage(look, "free")
+    rd.submit(probed, 0)
+    opened(store, clock, API)
+    swap, lost = store.swap_breaker, list[int]()
+
+    def losing(name: str, before: bytes | None, after: bytes) -> bool:
+        answer = swap(name, before, after)
+        if not lost:
+            lost.append(1)
+            rd.submit(free, 1)
+            raise StoreUnavailableError(database="x", cause="the answer was lost")
+        return answer
+
+    monkeypatch.setattr(store, "swap_breaker", losing)
+    work(store, probed, free, concurrency=1)
+
+    assert (lost, seen) == ([1], [None])
+    assert jobs(store) == [("complete",)] * 2

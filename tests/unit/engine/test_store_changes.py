@@ -99,6 +99,36 @@ def test_the_stamp_changes_with_commits_of_ones_own_and_of_others_and_only_then(
     other.close()
 
 
+def test_a_job_that_is_given_back_during_a_look_is_in_the_outlook_all_the_same(tmp_path: Path) -> None:
+    """Due or held, whichever it was at that moment; a worker that saw neither would end while a job is queued."""
+    mine, other = SqliteStore(tmp_path / "jobs.db"), SqliteStore(tmp_path / "jobs.db")
+    (lane,) = lanes_of(mine)
+    lanes_of(other)
+    mine.submit([job(lane)], NOW)
+    said: list[str] = []
+    mine._db.set_trace_callback(said.append)
+    mine.outlook([lane])
+
+    for nth in range(len(said)):
+        other.start_worker("w2", NOW, 60)
+        assert claim(other, lane, worker="w2")
+        said.clear()
+
+        def meanwhile(sql: str, nth: int = nth) -> None:
+            if len(said) == nth:
+                other.stop_worker("w2")
+            said.append(sql)
+
+        mine._db.set_trace_callback(meanwhile)
+        seen = mine.outlook([lane])
+        mine._db.set_trace_callback(None)
+
+        assert len(said) > nth
+        assert (lane in seen.due) + seen.held == 1, said[nth]
+    mine.close()
+    other.close()
+
+
 def test_a_change_that_did_not_fit_leaves_the_stamp(store: SqliteStore) -> None:
     before = store.stamp()
     store.apply(Step(CANCEL, (NOW, 99), rows=1))
@@ -132,6 +162,20 @@ def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(
 
     assert answer.claimed == ()
     assert store.stamp() == before
+
+
+def test_what_is_held_under_a_token_is_told_to_a_worker_that_wants_nothing_more(store: SqliteStore) -> None:
+    """When the answer was lost and there is no room any more; what others hold under it is theirs."""
+    (lane,) = lanes_of(store)
+    store.submit([job(lane)] * 2, NOW)
+    store.start_worker("w2", NOW, 60)
+    first = store.exchange("w1", [], Want((lane,), 1), now=NOW, token=79)
+
+    again = store.exchange("w1", [], Want((), 0), now=NOW, token=79)
+    others = store.exchange("w2", [], Want((), 0), now=NOW, token=79)
+
+    assert (len(first.claimed), again.claimed, others.claimed) == (1, first.claimed, ())
+    assert statuses(store) == {"queued": 1, "processing": 1}
 
 
 def test_a_lane_with_a_limit_gives_no_more_and_the_next_lane_the_rest(store: SqliteStore) -> None:

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads for what belongs to others and may never return: hooks, sinks, the source of a run.
+
+The loop has threads of its own for such calls, but only a few, and a process does not end before all of them have: one hook that
+hangs would keep everybody else waiting, and the process for ever. These are made as they are needed, end when nobody has needed
+them for a while, and keep nothing from ending. Whoever calls something that may hang bounds how often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Final
+
+IDLE_SECONDS: Final = 10.0
+"""How long a thread waits for more to do before it ends."""
+
+Answer = asyncio.Future[object]
+Order = tuple[asyncio.AbstractEventLoop, Answer, contextvars.Context, Callable[[], object]]
+
+
+class DaemonThreads:
+    """Runs each function on a thread that is idle, or on a new one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._mutex = threading.Lock()
+        self._idle: list[SimpleQueue[Order]] = []
+
+    def ask(self, question: Callable[[], object]) -> Answer:
+        """Run a function, in the context of the caller; the future brings what it returned or raised."""
+        loop = asyncio.get_running_loop()
+        answer: Answer = loop.create_future()
+        with self._mutex:
+            is_new = not self._idle
+            inbox: SimpleQueue[Order] = SimpleQueue() if is_new else self._idle.pop()
+        inbox.put((loop, answer, contextvars.copy_context(), question))
+        if is_new:
+            threading.Thread(target=self._serve, args=(inbox,), name=self._name, daemon=True).start()
+        return answer
+
+    def _serve(self, inbox: SimpleQueue[Order]) -> None:
+        while self._work_one(inbox):
+            pass
+
+    def _work_one(self, inbox: SimpleQueue[Order]) -> bool:
+        """Do what was handed over; False when nothing was for a while."""
+        try:
+            loop, answer, context, question = inbox.get(timeout=IDLE_SECONDS)
+        except Empty:
+            with self._mutex:
+                # Somebody may have chosen this thread in the very last moment.
+                if inbox not in self._idle:
+                    return True
+                self._idle.remove(inbox)
+            return False
+        outcome = _outcome(context, question)
+        # First at rest, then told: whoever asks next finds this thread.
+        with self._mutex:
+            self._idle.append(inbox)
+        # A loop that has ended no longer wants to know.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_set, answer, *outcome)
+        # What was raised knows this frame by its traceback, and the two would keep each other alive.
+        del loop, answer, context, question, outcome
+        return True
+
+
+def _outcome(
+    context: contextvars.Context, question: Callable[[], object]
+) -> tuple[object, BaseException | None]:
+    """Return what a function returned, or what it raised."""
+    try:
+        return context.run(question), None
+    except StopIteration as error:
+        # No future can bring it.
+        return None, RuntimeError(f"it raised {type(error).__name__}")
+    except BaseException as error:  # noqa: BLE001 - whoever asked is told.
+        return None, error
+
+
+def _set(answer: Answer, result: object, error: BaseException | None) -> None:
+    if answer.done():
+        # Nobody waits for it any more.
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
