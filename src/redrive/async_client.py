@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redrive.client import Redrive, run_options, work_options
+from redrive.client import Redrive, check_run, run_options, work_options
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.feeding import drive_run
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline import Pipeline, check_pipelines
 from redrive.engine.runs import OnProgress, RunReport
 from redrive.engine.service import serve
 from redrive.engine.worker import Ending
@@ -51,12 +51,23 @@ class AsyncRedrive:
         pipeline: Pipeline,
         payloads: Iterable[object],
         *,
+        run: int | None = None,
+        key: Callable[[object], str | None] | None = None,
         run_at: datetime | None = None,
         priority: int = 5,
         owner: str | None = None,
+        expires_at: datetime | None = None,
     ) -> list[int]:
-        """Store many jobs; see `Redrive.submit_many`."""
-        submit = functools.partial(self._inner.submit_many, run_at=run_at, priority=priority, owner=owner)
+        """Store many jobs; see `Redrive.submit_many`. The payloads are read, and their keys made, on a thread."""
+        submit = functools.partial(
+            self._inner.submit_many,
+            run=run,
+            key=key,
+            run_at=run_at,
+            priority=priority,
+            owner=owner,
+            expires_at=expires_at,
+        )
         return await asyncio.to_thread(submit, pipeline, payloads)
 
     async def job(self, job_id: int) -> AsyncJob:
@@ -82,6 +93,7 @@ class AsyncRedrive:
         health: tuple[str, int] | None = None,
     ) -> Ending:
         """Work on the caller's own loop; see `Redrive.work`. Cancel it to stop: what is running is given back."""
+        pipelines = check_pipelines("work(pipelines)", pipelines)
         options = replace(
             work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health),
             takes_signals=False,
@@ -91,17 +103,18 @@ class AsyncRedrive:
     async def run(
         self,
         pipeline: Pipeline,
-        items: Iterable[object] | AsyncIterable[object],
+        items: Iterable[object] | AsyncIterable[object] | None,
         *,
         concurrency: int = 64,
         failure_budget: FailureBudget | float | None = 0.10,
-        thresholds: RunThresholds | None = None,
+        thresholds: RunThresholds | Mapping[str, float] | None = None,
         hold_max: timedelta | float = 3_600.0,
         resume: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunReport:
         """Send every item through a pipeline; see `Redrive.run`."""
         options = run_options(failure_budget, thresholds, hold_max)
+        check_run(pipeline, () if items is None and resume is not None else items)
         how = replace(
             work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None), takes_signals=False
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -18,20 +18,21 @@ from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
 from redrive.engine.codec import storable
 from redrive.engine.feeding import drive_run
+from redrive.engine.health import check_address
 from redrive.engine.jobs import ENDED, Job
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline import Pipeline, check_pipeline, check_pipelines
 from redrive.engine.replay_rules import record_rules
 from redrive.engine.runs import OnProgress, RunBook, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import ScheduleBook
 from redrive.engine.service import Options, serve
-from redrive.engine.submission import new_job
+from redrive.engine.submission import Many, Terms, new_job
 from redrive.engine.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.desk import DeadLetters, Replays
 from redrive.ops.location import path_of
 from redrive.redaction import redact
-from redrive.store.protocol import LaneId, NewJob, Step, Store
+from redrive.store.protocol import LaneId, Step, Store
 from redrive.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -44,15 +45,24 @@ BATCH: Final = 1_000
 def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
     """Open a store: a path, `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
-    Without an address it is `REDRIVE_DATABASE_URL`, or else `redrive.db` in the present folder. Use it in a `with` block, or in an
-    `async with` block for the same methods to await. A file that is not there, or empty, becomes a new database; one of another
+    Without an address it is `REDRIVE_DATABASE_URL`, `database_url` in `redrive.toml` or in `[tool.redrive]` of `pyproject.toml`, or
+    else `redrive.db`, all of the present folder. Use it in a `with` block, or in an `async with` block for the same methods to
+    await. A file that is not there, or empty, becomes a new database; one of another
     schema version is left as it is.
 
     Raises:
         SchemaMismatchError: the database is older (`redrive migrate` brings it up to date) or newer than this redrive.
         StoreRefusedError: the file is another program's database.
     """
-    return Redrive(SqliteStore(path_of(None if url is None else str(url))))
+    address = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if address is not None and not isinstance(address, str):
+        raise ConfigurationError(
+            field="connect(url)",
+            value=url,
+            rule="must be a path or an address",
+            fix='connect("jobs.db"), for example.',
+        )
+    return Redrive(SqliteStore(path_of(address)))
 
 
 class Redrive:
@@ -123,23 +133,30 @@ class Redrive:
         pipeline: Pipeline,
         payloads: Iterable[object],
         *,
+        run: int | None = None,
+        key: Callable[[object], str | None] | None = None,
         run_at: datetime | None = None,
         priority: int = 5,
         owner: str | None = None,
+        expires_at: datetime | None = None,
     ) -> list[int]:
-        """Store many jobs, a thousand per transaction; return their ids in order."""
-        lane = self._first_lane(pipeline)
-        ids: list[int] = []
-        batch: list[NewJob] = []
-        for payload in payloads:
-            batch.append(new_job(pipeline, payload, lane=lane, run_at=run_at, priority=priority, owner=owner))
-            if len(batch) >= BATCH:
-                ids += self._flush(batch)
-        return ids + self._flush(batch)
+        """Store many jobs, a thousand per transaction; return their ids in order.
+
+        `key` makes a job's key of its payload: a job that is there already is not made again, and its id returned instead. With
+        `run`, the jobs are the next items of that run. Each thousand is checked whole before it is stored, and stays stored
+        whatever comes after it.
+
+        Raises:
+            SerializationError: a payload does not fit; `index` is its place and `stored` has the ids of the jobs before it.
+            RunError: the run has ended, is another pipeline's, or its source is not read to its end.
+        """
+        terms = Terms(run_at=run_at, priority=priority, owner=owner, expires_at=expires_at)
+        many = Many(self.store, pipeline, self._first_lane(pipeline), terms, key=key, run=run)
+        return many.submit(payloads, BATCH)
 
     def job(self, job_id: int) -> Job:
         """Return a handle on a job; raises JobNotFoundError."""
-        job = Job(self.store, job_id)
+        job = Job(self.store, _job_id(job_id))
         _ = job.facts
         return job
 
@@ -149,7 +166,7 @@ class Redrive:
         Raises:
             JobNotFoundError: there is no such job.
         """
-        now = self._now()
+        job_id, now = _job_id(job_id), self._now()
         told = None if reason is None else redact(storable(reason))
         log = Step("log", (now, actor, "cancel", f"job {job_id}", told))
         while True:
@@ -186,6 +203,7 @@ class Redrive:
         `until_idle` returns "idle" when nothing is left, and "held" when all that is left has been held for `hold_max` seconds: by
         an open breaker, or because it was paused. `health` is an address for supervisors to ask.
         """
+        pipelines = check_pipelines("work(pipelines)", pipelines)
         options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)
         _refuse_on_a_loop("work", "await rd.work(...) inside `async with redrive.connect(...)`")
         return asyncio.run(serve(self.store, pipelines, options))
@@ -193,11 +211,11 @@ class Redrive:
     def run(
         self,
         pipeline: Pipeline,
-        items: Iterable[object] | AsyncIterable[object],
+        items: Iterable[object] | AsyncIterable[object] | None,
         *,
         concurrency: int = 64,
         failure_budget: FailureBudget | float | None = 0.10,
-        thresholds: RunThresholds | None = None,
+        thresholds: RunThresholds | Mapping[str, float] | None = None,
         hold_max: timedelta | float = 3_600.0,
         resume: int | None = None,
         on_progress: OnProgress | None = None,
@@ -205,7 +223,9 @@ class Redrive:
         """Send every item through a pipeline, in this process, and return the account of it.
 
         A run that fails more than its budget stops itself. One that was interrupted goes on where it was with `resume=` and the
-        same source. `hold_max` ends a run, resumable, whose rest has been held for so long.
+        same source; or with None in its place, if that was read to its end. `hold_max` ends a run, resumable, whose rest has been
+        held for so long. `thresholds` are the success rates from which it counts as `completed` (0.95) and as `partial_success`
+        (0.50), by these names.
 
         Raises:
             FailureBudgetExceededError: too much failed; its `report` accounts for every item.
@@ -213,6 +233,7 @@ class Redrive:
         """
         _refuse_on_a_loop("run", "await rd.run(...) inside `async with redrive.connect(...)`")
         options = run_options(failure_budget, thresholds, hold_max)
+        check_run(pipeline, () if items is None and resume is not None else items)
         how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
         driving = drive_run(
             self.store,
@@ -245,13 +266,8 @@ class Redrive:
         """The way back for what failed: one job, or many in a campaign."""
         return Replays(self.store)
 
-    def _flush(self, batch: list[NewJob]) -> list[int]:
-        made = [int(one.id) for one in self.store.submit(batch, self._now())] if batch else []
-        batch.clear()
-        return made
-
     def _first_lane(self, pipeline: Pipeline) -> LaneId:
-        names = tuple(stage.name for stage in pipeline.stages)
+        names = tuple(stage.name for stage in check_pipeline("pipeline", pipeline).stages)
         if (pipeline.name, names) not in self._lanes:
             record_rules(self.store, [pipeline], is_served=False)
             self._lanes[pipeline.name, names] = self.store.lanes(pipeline.name, names)[0]
@@ -275,21 +291,43 @@ def work_options(
         lease=seconds("work(lease)", lease, above=True),
         until_idle=until_idle,
         hold_max=seconds("work(hold_max)", hold_max),
-        health=health,
+        health=None if health is None else check_address("health", health),
     )
 
 
 def run_options(
-    budget: FailureBudget | float | None, thresholds: RunThresholds | None, hold_max: timedelta | float
+    budget: FailureBudget | float | None,
+    thresholds: RunThresholds | Mapping[str, float] | None,
+    hold_max: timedelta | float,
 ) -> RunOptions:
     """Return how a run is to be judged, or refuse what is wrong by name."""
     if budget is not None and not isinstance(budget, FailureBudget):
         budget = FailureBudget(max_rate=budget)
     return RunOptions(
         budget=budget,
-        thresholds=thresholds or RunThresholds(),
+        thresholds=RunThresholds.of("thresholds", thresholds),
         hold_max=seconds("run(hold_max)", hold_max),
     )
+
+
+def check_run(pipeline: object, items: object) -> None:
+    """Refuse what cannot be run, before anything of it is stored."""
+    check_pipeline("run(pipeline)", pipeline)
+    if not isinstance(items, Iterable | AsyncIterable):
+        raise ConfigurationError(
+            field="run(items)",
+            value=items,
+            rule="must be something to iterate over",
+            fix="Pass a list, a generator or an async generator of payloads.",
+        )
+
+
+def _job_id(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ConfigurationError(
+            field="job_id", value=given, rule="must be a whole number", fix="rd.submit(...).id is one."
+        )
+    return given
 
 
 def _refuse_on_a_loop(method: str, instead: str) -> None:

@@ -300,18 +300,18 @@ class CampaignNotFoundError(RedriveError, LookupError):
 
 
 class SerializationError(RedriveError, ValueError):
-    """A value cannot become JSON, or JSON does not fit the type it is for; the problem names the field."""
+    """A value cannot become JSON, or JSON does not fit its type. Of many, `index` is its place, `stored` the jobs before it."""
 
     code = "serialization"
+    index: int | None = None
+    stored: tuple[int, ...] = ()
 
     def __init__(self, *, where: str, kind: str, problem: str) -> None:
         self.where = where
         self.kind = kind
         self.problem = problem
-        super().__init__(
-            f"{where}: {kind} does not fit: {problem}",
-            hint="Correct the value, or the annotation that says what it must be.",
-        )
+        hint = "Correct the value, or the annotation that says what it must be."
+        super().__init__(f"{where}: {kind} does not fit: {problem}", hint=hint)
 
 
 class StoreError(RedriveError):

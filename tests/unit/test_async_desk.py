@@ -21,7 +21,7 @@ from redrive.ops.desk import DeadLetters, Replays
 from redrive.store.sqlite import SqliteStore
 
 T = TypeVar("T")
-DRIVING = {"add", "reopen", "end", "pause_items", "cancel_items", "fed"}
+DRIVING = {"reopen", "unended", "next_place", "end", "pause_items", "cancel_items", "fed"}
 """Methods of the sync run book by which a run is driven; nobody but its driver needs them."""
 
 

@@ -42,6 +42,20 @@ def test_thresholds_are_configurable() -> None:
     assert strict.status_of(Tally(total=10, succeeded=9, dead=1)) is RunStatus.PARTIAL_SUCCESS
 
 
+@pytest.mark.parametrize(
+    ("given_as", "meant"),
+    [
+        (None, RunThresholds()),
+        (RunThresholds(completed=0.8), RunThresholds(completed=0.8)),
+        ({"completed": 0.9, "partial_success": 0.4}, RunThresholds(completed=0.9, partial_success=0.4)),
+        ({"completed": 0.99}, RunThresholds(completed=0.99)),
+        ({}, RunThresholds()),
+    ],
+)
+def test_thresholds_are_given_by_name(given_as: object, meant: RunThresholds) -> None:
+    assert RunThresholds.of("thresholds", given_as) == meant
+
+
 @given(counts, counts, counts, counts)
 def test_every_job_is_accounted_for(succeeded: int, dead: int, cancelled: int, still_open: int) -> None:
     total = succeeded + dead + cancelled + still_open
@@ -101,6 +115,10 @@ def test_one_more_failure_never_heals_a_budget(succeeded: int, dead: int) -> Non
         lambda: Tally(total=1, succeeded=2),
         lambda: RunThresholds(completed=0),
         lambda: RunThresholds(completed=0.4, partial_success=0.5),
+        lambda: RunThresholds.of("thresholds", (0.9, 0.4)),
+        lambda: RunThresholds.of("thresholds", 0.9),
+        lambda: RunThresholds.of("thresholds", {"complete": 0.9}),
+        lambda: RunThresholds.of("thresholds", {"completed": "0.9"}),
         lambda: FailureBudget(max_rate=-0.1),
         lambda: FailureBudget(max_rate=1.1),
         lambda: FailureBudget(max_rate="0.1"),

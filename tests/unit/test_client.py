@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,19 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
         ),
         (lambda rd: rd.work([SHOP], concurrency=0), "concurrency"),
         (lambda rd: rd.work([SHOP], lease=0), "lease"),
+        (lambda rd: rd.work([SHOP], until_idle=True, health=("127.0.0.1", 99_999)), "health"),
+        (lambda rd: rd.work([SHOP], until_idle=True, health=("127.0.0.1", True)), "health"),
+        (lambda rd: rd.work([SHOP], until_idle=True, health=8080), "health"),
+        (lambda rd: rd.work([SHOP], until_idle=True, health=("", 8080)), "health"),
+        (lambda rd: rd.work(["shop"], until_idle=True), "pipelines"),
+        (lambda rd: rd.submit("shop", 1), "pipeline"),
+        (lambda rd: rd.run("shop", [1]), "pipeline"),
+        (lambda rd: rd.run(SHOP, 5), "items"),
+        (lambda rd: rd.job("x"), "job_id"),
+        (lambda rd: rd.cancel("x"), "job_id"),
+        (lambda rd: rd.cancel(True), "job_id"),
+        (lambda _rd: connect(5), "url"),
+        (lambda _rd: connect(b"jobs.db"), "url"),
         (lambda _rd: connect("postgresql://u:secret@host/db"), "url"),
         (lambda _rd: connect("sqlite://"), "url"),
     ],
@@ -110,6 +124,37 @@ def test_misuse_is_refused_by_name(rd: Redrive, misuse: object, field: str) -> N
 
     assert field in refused.value.field
     assert "secret" not in str(refused.value)
+    assert rd.counts() == {}
+    assert rd.runs.latest() == []
+
+
+@pytest.mark.parametrize("given", [SHOP, "shop", None, 5])
+def test_work_asks_for_a_list_of_pipelines(rd: Redrive, given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="must be a list of pipelines"):
+        rd.work(given, until_idle=True)
+
+
+def test_misuse_is_refused_in_async_code_as_well(rd: Redrive, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with connect(tmp_path / "jobs.db") as here:
+            for misuse in (
+                lambda: here.work(SHOP, until_idle=True),  # type: ignore[arg-type]
+                lambda: here.run("shop", [1]),  # type: ignore[arg-type]
+                lambda: here.run(SHOP, [1], thresholds=(0.4, 0.1)),  # type: ignore[arg-type]
+            ):
+                with pytest.raises(ConfigurationError):
+                    await misuse()
+
+    asyncio.run(scene())
+
+    assert rd.runs.latest() == []
+
+
+def test_several_pipelines_may_come_from_anything_that_yields_them(rd: Redrive) -> None:
+    rd.submit(SHOP, 1)
+
+    assert rd.work((each for each in [SHOP]), until_idle=True) == "idle"  # type: ignore[arg-type]
+    assert rd.counts() == {"complete": 1}
 
 
 def test_work_says_how_to_call_it_from_async_code(rd: Redrive) -> None:

@@ -52,11 +52,9 @@ def items_in(source: str, option: str) -> Iterator[tuple[int, object]]:
         ) from error
 
 
-def check_items(source: str, option: str) -> int | None:
-    """Look through a file before it is used and count its items; None when it cannot be read twice."""
-    if source == STANDARD_INPUT or (Path(source).exists() and not Path(source).is_file()):
-        return None
-    return sum(1 for _ in items_in(source, option))
+def is_read_once(source: str) -> bool:
+    """Say whether a source cannot be looked through before it is used."""
+    return source == STANDARD_INPUT or (Path(source).exists() and not Path(source).is_file())
 
 
 def length_of_time(field: str, text: str) -> float:

@@ -24,8 +24,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from redrive.cli.answers import answer_facts, answer_rows, is_interactive, say
-from redrive.cli.items import STANDARD_INPUT, check_items, items_in
+from redrive.cli.answers import answer_facts, answer_rows, console, is_interactive, say
+from redrive.cli.items import STANDARD_INPUT, is_read_once, items_in
 from redrive.cli.options import Database, Format, Limit, Output, Target, existing
 from redrive.cli.refusals import DONE, FAILED, HELD, explain
 from redrive.cli.targets import pipeline_named
@@ -34,7 +34,13 @@ from redrive.core.budget import FailureBudget
 from redrive.engine.feeding import drive_run
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runs import OnProgress, RunOptions, RunReport
-from redrive.errors import ConfigurationError, FailureBudgetExceededError
+from redrive.engine.submission import check_size
+from redrive.errors import (
+    ConfigurationError,
+    FailureBudgetExceededError,
+    RedriveError,
+    SerializationError,
+)
 
 app = typer.Typer(help="Send many items through a pipeline and account for each.", no_args_is_help=True)
 
@@ -65,6 +71,14 @@ def start(
     check_every: Annotated[
         int, typer.Option("--check-every", help="Look at the budget each time so many have ended.")
     ] = 1_000,
+    min_finished: Annotated[
+        int | None,
+        typer.Option(
+            "--min-finished",
+            help="Do not judge before so many have ended; one --check-every unless given.",
+            show_default=False,
+        ),
+    ] = None,
     on_budget: Annotated[
         Literal["abort", "pause"], typer.Option("--on-budget", help="What to do when the budget is spent.")
     ] = "abort",
@@ -76,8 +90,9 @@ def start(
 ) -> None:
     """Start a run and drive it to its end."""
     pipeline = pipeline_named(target)
-    check_items(items, "--items")
-    budget = FailureBudget(max_rate=failure_budget, check_every=check_every, on_exceeded=on_budget)
+    budget = FailureBudget(
+        max_rate=failure_budget, check_every=check_every, min_finished=min_finished, on_exceeded=on_budget
+    )
     judged = run_options(budget, None, hold_max)
     options = RunOptions(
         budget=judged.budget,
@@ -86,6 +101,7 @@ def start(
         target=target,
         source=None if items == STANDARD_INPUT else str(Path(items).absolute()),
     )
+    _look_through(pipeline, items)
     with connect(database_url) as rd:
         code = _drive(rd, pipeline, source=items, options=options, concurrency=concurrency, output=output)
     raise typer.Exit(code)
@@ -96,7 +112,12 @@ def resume(
     run: RunId,
     *,
     items: Annotated[
-        str | None, typer.Option("--items", metavar="FILE", help="Its source, if it is elsewhere by now.")
+        str | None,
+        typer.Option(
+            "--items",
+            metavar="FILE",
+            help="Its source, if it is elsewhere by now; what was read before is compared.",
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -109,9 +130,9 @@ def resume(
     """Let a run go on that was interrupted, paused or held."""
     with existing(database_url) as rd:
         options = rd.runs.options(run)
-        where, source = target or options.target, items or options.source
-        # A run that has read its source to the end needs it no more.
+        # A run that has read its source to the end needs it no more; one that is given is compared all the same.
         is_fed = rd.runs.is_fed(run)
+        where, source = target or options.target, items or (None if is_fed else options.source)
         for field, given in (("--target", where), ("--items", "" if is_fed else source)):
             if given is None:
                 raise ConfigurationError(
@@ -120,13 +141,13 @@ def resume(
                     rule=f"is needed to resume run {run}",
                     fix="The run was not started from a file with `redrive run start`.",
                 )
-        if not is_fed:
-            check_items(source or "", "--items")
         pipeline = pipeline_named(where or "")
+        if source is not None:
+            _look_through(pipeline, source)
         code = _drive(
             rd,
             pipeline,
-            source=source or "",
+            source=source,
             options=options,
             concurrency=concurrency,
             output=output,
@@ -161,7 +182,7 @@ def _drive(
     rd: Redrive,
     pipeline: Pipeline,
     *,
-    source: str,
+    source: str | None,
     options: RunOptions,
     concurrency: int,
     output: Format,
@@ -173,7 +194,7 @@ def _drive(
         driving = drive_run(
             rd.store,
             pipeline,
-            items=_values(source),
+            items=None if source is None else _values(pipeline, source),
             options=options,
             how=how,
             resume=resume,
@@ -183,14 +204,34 @@ def _drive(
             report = asyncio.run(driving)
         except FailureBudgetExceededError as error:
             code, report = explain(error), cast("RunReport", error.report)
+        except RedriveError as error:
+            for note in getattr(error, "__notes__", ()):
+                say(str(note))
+            raise
     answer_facts(_facts_of(report), output)
     if report.status in {"running", "paused"}:
         say(f"run {report.id} is not done: redrive run resume {report.id}")
     return _ENDS[report.status] if code is None else code
 
 
-def _values(source: str) -> Iterator[object]:
-    for _, value in items_in(source, "--items"):
+def _look_through(pipeline: Pipeline, source: str) -> None:
+    """Refuse a file with a line that cannot be an item, before anything of it is stored; what is read once is read later."""
+    if not is_read_once(source):
+        for _ in _values(pipeline, source):
+            pass
+
+
+def _values(pipeline: Pipeline, source: str) -> Iterator[object]:
+    """Yield the items of a file; one that cannot be stored is refused by its line. A wrong type fails by itself, later."""
+    for number, value in items_in(source, "--items"):
+        try:
+            check_size(pipeline.stages[0].name, pipeline.stages[0].input.encode(value))
+        except SerializationError as error:
+            told = SerializationError(
+                where=f"{source}, line {number}: {error.where}", kind=error.kind, problem=error.problem
+            )
+            told.hint = "Change this line, then start or resume the run."
+            raise told from error
         yield value
 
 
@@ -202,13 +243,13 @@ def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("[red]{task.fields[dead]} dead[/]"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, transient=True) as progress:
+    with Progress(*columns, console=console(), transient=True) as progress:
         task = progress.add_task(name, total=None, dead=0)
 
         def look(report: RunReport) -> None:

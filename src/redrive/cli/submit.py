@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli.answers import answer_facts
-from redrive.cli.items import check_items, decoded, items_in, point_in_time
+from redrive.cli.items import decoded, is_read_once, items_in, point_in_time
 from redrive.cli.options import Database, Output, Target
 from redrive.cli.targets import pipeline_named
 from redrive.client import connect
@@ -80,7 +80,7 @@ def _submit_file(
     pipeline: Pipeline, file: str, terms: _Terms, database_url: str | None, output: Output
 ) -> None:
     # Looked through first: a wrong line near the end must not leave the lines before it submitted.
-    if check_items(file, "--file") is not None:
+    if not is_read_once(file):
         for _ in _payloads(pipeline, file):
             pass
     with connect(database_url) as rd:

@@ -9,9 +9,10 @@ Pure: counting and acting on the answer belong to whoever drives the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, cast
 
 from redrive.core.checks import share, whole
 from redrive.errors import ConfigurationError
@@ -77,6 +78,23 @@ class RunThresholds:
                 fix="Lower it.",
             )
 
+    @classmethod
+    def of(cls, field: str, given: object) -> RunThresholds:
+        """Return what was given as thresholds: themselves, or a mapping with one or both of the rates; None means the defaults."""
+        if given is None:
+            return cls()
+        if isinstance(given, RunThresholds):
+            return given
+        rates = _by_name(given)
+        if rates is None or not rates.keys() <= {"completed", "partial_success"}:
+            raise ConfigurationError(
+                field=field,
+                value=given,
+                rule="must name the rates completed and partial_success, or one of them",
+                fix=f'{field}={{"completed": 0.95, "partial_success": 0.50}} are the defaults.',
+            )
+        return cls(**cast("dict[str, float]", dict(rates)))
+
     def status_of(self, tally: Tally) -> RunStatus:
         """Return the status of a run that was not stopped; it is running while jobs are open."""
         if tally.open:
@@ -85,6 +103,10 @@ class RunThresholds:
         if rate >= self.completed:
             return RunStatus.COMPLETED
         return RunStatus.PARTIAL_SUCCESS if rate >= self.partial_success else RunStatus.FAILED
+
+
+def _by_name(given: object) -> Mapping[object, object] | None:
+    return cast("Mapping[object, object]", given) if isinstance(given, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from redrive.core.budget import BudgetExceeded, FailureBudget, RunStatus, RunThresholds, Tally
+from redrive.core.budget import FailureBudget, RunStatus, RunThresholds, Tally
 from redrive.errors import RunError
 from redrive.store.protocol import Row, RunId, Step, Store
 
@@ -96,6 +96,25 @@ class RunBook:
 
     def reopen(self, run: RunId, pipeline: str) -> None:
         """Let a run go on; raises RunError when it has ended or is another pipeline's."""
+        self.unended(run, pipeline)
+        self._store.apply(Step("restart_run", (run,)), Step("unpause_run", (run,)))
+
+    def next_place(self, run: RunId, pipeline: str) -> int:
+        """Return the ordinal of the next item that may be added to a run by hand.
+
+        Raises RunError when it has ended, is another pipeline's, or when its source is yet to give items for the same places.
+        """
+        report = self.unended(run, pipeline)
+        if report.total and not self.is_fed(run):
+            raise RunError(
+                run=run,
+                problem=f"its source was not read to its end after {report.total} items",
+                fix="Resume it with its source first.",
+            )
+        return report.total
+
+    def unended(self, run: RunId, pipeline: str) -> RunReport:
+        """Return how a run stands that may go on; raises RunError when it has ended or is another pipeline's."""
         report = self.report(run)
         if report.pipeline != pipeline:
             raise RunError(
@@ -105,7 +124,7 @@ class RunBook:
             )
         if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED}:
             raise RunError(run=run, problem=f"has ended as {report.status}", fix="Start a new run.")
-        self._store.apply(Step("restart_run", (run,)), Step("unpause_run", (run,)))
+        return report
 
     def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
         """Write down how a run ended; a paused one keeps its items from being claimed."""
@@ -142,11 +161,3 @@ OnProgress = Callable[[RunReport], None]
 def judge(options: RunOptions, report: RunReport) -> RunStatus:
     """Return the status of a run whose items have all ended."""
     return options.thresholds.status_of(report.tally)
-
-
-def overspent(options: RunOptions, before: Tally | None, now: Tally) -> BudgetExceeded | None:
-    """Say why a run has to stop, if another interval of its budget is full and too much of it failed."""
-    budget = options.budget
-    if budget is None or not budget.is_due(0 if before is None else before.finished, now.finished):
-        return None
-    return budget.check(now)

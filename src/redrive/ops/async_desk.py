@@ -50,6 +50,7 @@ def awaited(
 class AsyncRuns(AsyncDesk[RunBook]):
     """What is known about runs; see `RunBook`. What moves a run is the matter of whoever drives it, and not here."""
 
+    add = awaited(RunBook.add)
     report = awaited(RunBook.report)
     options = awaited(RunBook.options)
     is_fed = awaited(RunBook.is_fed)

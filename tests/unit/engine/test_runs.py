@@ -70,6 +70,21 @@ def test_thresholds_can_be_ones_own(filed: Redrive) -> None:
     assert report.status == "failed"
 
 
+def test_thresholds_are_named_and_kept_with_the_run(filed: Redrive) -> None:
+    report = filed.run(COURT, [1] * 8 + [-1] * 2, failure_budget=None, thresholds={"completed": 0.8})
+
+    assert report.status == "completed"
+    assert filed.runs.options(report.id).thresholds == RunThresholds(completed=0.8)
+
+
+def test_thresholds_that_are_none_are_refused_before_anything_starts(filed: Redrive) -> None:
+    with pytest.raises(ConfigurationError, match="completed and partial_success"):
+        filed.run(COURT, [1] * 10, thresholds=(0.4, 0.1))  # type: ignore[arg-type]
+
+    assert filed.runs.latest() == []
+    assert filed.counts() == {}
+
+
 def test_cancelled_items_are_accounted_for(filed: Redrive) -> None:
     @stage
     def pick(number: int, ctx: Context) -> int:
@@ -97,7 +112,10 @@ def test_an_item_that_is_no_json_stops_the_run_by_name_and_it_can_be_resumed_wit
         filed.run(COURT, [1, object(), 3])
 
     (report,) = filed.runs.latest()
-    assert (report.status, report.reason) == ("paused", "it was interrupted by SerializationError")
+    assert (report.status, report.reason) == (
+        "paused",
+        "it was interrupted by SerializationError at item 1",
+    )
     assert filed.run(COURT, [1, 2, 3], resume=report.id).status == "completed"
 
 

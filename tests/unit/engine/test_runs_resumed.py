@@ -235,9 +235,15 @@ class Scene:
             self.book.reopen(run, self.pipeline.name)
 
         async def scene() -> None:
-            worker = worker_on(self.store, self.pipeline, means=watching_means(), concurrency=concurrency)
             driver = Driver(
                 self.store, self.pipeline, run, self.options, clock=self.clock, concurrency=concurrency
+            )
+            worker = worker_on(
+                self.store,
+                self.pipeline,
+                means=watching_means(),
+                concurrency=concurrency,
+                on_commit=driver.spending.committed,
             )
             working = asyncio.ensure_future(worker.run())
             try:
