@@ -164,7 +164,7 @@ def test_a_lease_is_extended_while_its_worker_lives_and_passes_on_when_it_is_dea
     store.start_worker("alive", clock.wall(), 30)
     lane = store.lanes("flow", ["call"])[0]
     store.exchange("alive", [], Want((lane,), 1), now=clock.wall(), token=1)
-    leases = Leases(store, clock, lease=30, on_dead=lambda: None)
+    leases = Leases(store, clock, lease=30, on_dead=lambda _name: None)
     for _ in range(9):
         clock.advance(10)
         leases.beat("alive")

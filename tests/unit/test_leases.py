@@ -23,7 +23,7 @@ class Scene:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = SqliteStore(":memory:")
-        self.deaths = 0
+        self.deaths: list[str] = []
         (lane,) = self.store.lanes("shop", ["fetch"])
         self.store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0)], 0.0)
         for name in ("dead", "alive"):
@@ -31,8 +31,8 @@ class Scene:
         self.store.exchange("dead", [], Want((lane,), 1), now=self.clock.wall(), token=1)
         self.leases = Leases(self.store, self.clock, lease=LEASE, on_dead=self.die)
 
-    def die(self) -> None:
-        self.deaths += 1
+    def die(self, name: str) -> None:
+        self.deaths.append(name)
 
     def beat(self, times: int, *, seconds: float = 10.0) -> None:
         for _ in range(times):
@@ -82,7 +82,7 @@ def test_a_worker_that_was_reaped_is_told_so(scene: Scene) -> None:
     scene.store.reap(scene.clock.wall() + 1_000)
     scene.beat(1)
 
-    assert scene.deaths == 1
+    assert scene.deaths == ["alive"]
 
 
 def test_the_heart_beats_on_a_thread_of_its_own_until_it_is_stopped() -> None:
@@ -96,7 +96,9 @@ def test_the_heart_beats_on_a_thread_of_its_own_until_it_is_stopped() -> None:
                 enough.set()
 
     store = SqliteStore(":memory:")
-    heart = Heart(Counting(store, SYSTEM_CLOCK, lease=0.03, on_dead=lambda: None), lambda: "w1", lease=0.03)
+    heart = Heart(
+        Counting(store, SYSTEM_CLOCK, lease=0.03, on_dead=lambda _name: None), lambda: "w1", lease=0.03
+    )
     heart.start()
     assert enough.wait(20)
     heart.stop()

@@ -355,7 +355,7 @@ def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
             runs.append(worker.name)
             if len(runs) == 1:
                 store.reap(clock.wall() + 1_000)
-                worker.declared_dead()
+                worker.declared_dead(worker.name)
                 await asyncio.Event().wait()
             return number
 

@@ -35,7 +35,7 @@ class Leases:
         clock: Clock,
         *,
         lease: float,
-        on_dead: Callable[[], None],
+        on_dead: Callable[[str], None],
         on_lost_store: Callable[[StoreError], None] = lambda _: None,
         on_cancel: Callable[[Sequence[JobId]], None] = lambda _: None,
         progress: Callable[[], Sequence[Progress]] = tuple,
@@ -63,7 +63,7 @@ class Leases:
             renewal = self._renewed(worker, wall, monotonic)
             if not renewal.is_known:
                 self._contact_since = None
-                self._on_dead()
+                self._on_dead(worker)
                 return
             answered_at = self._clock.monotonic()
             is_gap = answered_at - self._seen_at > GAP_MAX * self._lease

@@ -7,6 +7,7 @@ stages and committing settlements is the worker's part.
 
 from __future__ import annotations
 
+from asyncio import TimerHandle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,9 +15,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, RetryAt, Standing, decide
-from redrive.core.failure import Asked
+from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
+from redrive.core.failure import Asked, Failure
+from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
+from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.context import Context
 from redrive.engine.letters import Trouble, letter_of, safe_message, safe_notes
 from redrive.engine.pipeline import Pipeline
@@ -28,6 +31,7 @@ _COMPLETE: Final = JobState.COMPLETE
 _QUEUED: Final = JobState.QUEUED
 
 REFUSED: Final = "the store refused to take what the stage returned or raised"
+UNTOLD: Final = "its failure could not be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Dispatch(Struct, eq=False, gc=False):
     """True when its task did not end although it was cancelled; it holds its place until it does."""
     is_settled: bool = False
     """True when its outcome is on its way to the store; what the function still does then counts no more."""
+    overrun: TimerHandle | None = None
+    """What will settle it if it overruns. It knows this run in turn, so whoever is done with it takes it from here."""
 
     @property
     def overran(self) -> bool:
@@ -137,6 +143,44 @@ def settle_cut_off(dispatch: Dispatch) -> Settlement:
     return msgspec.structs.replace(plain, burned=False, reason="the worker was stopped while it ran")
 
 
+def settle_untold(dispatch: Dispatch) -> Settlement:
+    """Return the settlement of a run whose failure can not even be told: given up, in fixed texts, asking nobody anything."""
+    job, lane, code = dispatch.job, dispatch.lane, BUG_UNKNOWN
+    failure = Failure(
+        code=code.name,
+        category=code.category,
+        retryable=False,
+        severity=code.severity,
+        message=UNTOLD,
+        error_class="Exception",
+        rule=UNTOLD,
+        canonical=code.name,
+    )
+    return msgspec.structs.replace(
+        _plain(dispatch, outcome="dead"),
+        status=JobState.FAILED,
+        code=failure.code,
+        error_class=failure.error_class,
+        message=UNTOLD,
+        reason=Reason.PERMANENT,
+        sentence=f"{UNTOLD}, and is not retried",
+        letter=Letter(
+            code=failure.code,
+            category=failure.category,
+            is_retryable=False,
+            message=UNTOLD,
+            error_class=failure.error_class,
+            stack="",
+            fingerprint=fingerprint(failure, lane.stage.name, ()),
+            context=msgspec.json.encode(
+                {"attempt": job.attempt, "dispatch": job.dispatch, "round": job.round}
+            ),
+            reason=Reason.PERMANENT,
+        ),
+        recipients=_recipients(lane.pipeline, "dead"),
+    )
+
+
 def settled_alone(settled: Settlement) -> Settlement:
     """Return a settlement without all that is written beside its job, in texts that fit anywhere: the last that can be tried."""
     letter = settled.letter
@@ -166,7 +210,8 @@ def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: di
     job, lane, failure = dispatch.job, dispatch.lane, trouble.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
-    notes = safe_notes(dispatch.context.notes, job)
+    # A copy: a thread that was abandoned may go on to add to them.
+    notes = safe_notes(dispatch.context.notes.copy(), job)
     status, outcome = _FATES[type(decision)]
     is_snooze = isinstance(decision, Hold) and failure.asked is Asked.SNOOZE
     # Built in one go: it has many fields, and every copy of it would copy them all.

@@ -19,7 +19,7 @@ from redrive.core.signals import Signal
 from redrive.engine.classifier import Classifier
 from redrive.engine.context import Context
 from redrive.engine.joblog import CURRENT_JOB
-from redrive.engine.letters import Trouble, as_failure
+from redrive.engine.letters import StageEndingError, Trouble, as_failure
 from redrive.engine.outcomes import (
     Dispatch,
     Lane,
@@ -27,6 +27,7 @@ from redrive.engine.outcomes import (
     settle_crash,
     settle_failure,
     settle_success,
+    settle_untold,
 )
 from redrive.engine.runtime import Runtime
 from redrive.engine.shared_breakers import SharedBreakers
@@ -99,7 +100,12 @@ class Runner:
         return self._refused_by(breaker)
 
     def call(self, dispatch: Dispatch) -> bytes | Exception:
-        """Run a sync stage, on whatever thread this is; return its encoded output or what it raised."""
+        """Run a sync stage, on whatever thread this is; return its encoded output or what it raised.
+
+        What was let go or abandoned before there was a thread for it is not run: the job may be elsewhere by now.
+        """
+        if dispatch.is_settled or dispatch.is_abandoned:
+            return b""
         stage = dispatch.lane.stage
         token = CURRENT_JOB.set(dispatch.context)
         try:
@@ -107,9 +113,9 @@ class Runner:
             result = stage.fn(value, **extras) if extras else stage.fn(value)
             if isinstance(result, Signal):
                 return result
-            return stage.output.encode(result)
+            return stage.output.seal(result)
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return as_failure(exc)
+            return failure_of(exc)
         finally:
             CURRENT_JOB.reset(token)
             if not dispatch.is_abandoned:
@@ -126,17 +132,17 @@ class Runner:
             result = await (call if stage.timeout is None else _limited(stage.name, stage.timeout, call))
             if isinstance(result, Signal):
                 return result
-            return stage.output.encode(result)
+            return stage.output.seal(result)
         except asyncio.CancelledError as exc:
             # A task the stage waited for may have been cancelled by somebody; only a cancellation of this one is meant for us.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return as_failure(exc)
+            return failure_of(exc)
         except GeneratorExit:
             raise
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return as_failure(exc)
+            return failure_of(exc)
 
     def settled_at_once(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
         """Return the settlement of what needs no question to the store, because no breaker has to hear of it."""
@@ -183,10 +189,13 @@ class Runner:
         self.drop_probe(dispatch.job, dispatch.lane)
         if dispatch.context.is_cancelled:
             return settle_cancelled(dispatch, "cancelled on request")
-        exc = as_failure(error or asyncio.CancelledError())
-        # The user's own rules may be what broke.
-        failure = Classifier().classify(exc, stage=dispatch.lane.stage.name)
-        return settle_failure(dispatch, Trouble(failure, exc), self._runtime.chance.random())
+        try:
+            exc = failure_of(error or asyncio.CancelledError())
+            # The user's own rules may be what broke.
+            failure = Classifier().classify(exc, stage=dispatch.lane.stage.name)
+            return settle_failure(dispatch, Trouble(failure, exc), self._runtime.chance.random())
+        except BaseException as worse:  # noqa: BLE001 - a failure may raise anything when it is asked what it is.
+            return _untold(dispatch, worse)
 
     def drop_probe(self, job: Claimed, lane: Lane) -> None:
         """Give back, with the next commit, the probe of a job that will not be run."""
@@ -226,7 +235,10 @@ class Runner:
         error = SerializationError(where=where, kind="row", problem="the store refused it")
         dispatch = self.begin(settled.job, lane)
         dispatch.started_at, dispatch.ended_at = settled.started_at, settled.ended_at
-        return settle_failure(dispatch, self._trouble(dispatch, error), self._runtime.chance.random())
+        try:
+            return settle_failure(dispatch, self._trouble(dispatch, error), self._runtime.chance.random())
+        except Exception as worse:  # noqa: BLE001 - without an outcome the job would stay here for good.
+            return _untold(dispatch, worse)
 
     async def _tell_breaker(self, dispatch: Dispatch, evidence: Evidence) -> None:
         """Tell the stage's breaker what a run found; a failure at once, so that it may open before the next claim."""
@@ -248,6 +260,24 @@ class Runner:
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
         retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
         return BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
+
+
+def failure_of(exc: BaseException) -> Exception:
+    """Return what a stage raised as an ordinary failure, whatever comes out when it is asked what it is."""
+    try:
+        return as_failure(exc)
+    except BaseException:  # noqa: BLE001 - what it was given to say may raise anything.
+        return StageEndingError("the stage raised what cannot be shown", exc)
+
+
+def _untold(dispatch: Dispatch, worse: BaseException) -> Settlement:
+    """Settle a run whose failure cannot be told; what came out instead is not shown, because nothing redacts it."""
+    logger.error(
+        "job %s: its failure could not be told, because of %s; it is given up",
+        dispatch.job.id,
+        type(worse).__name__,
+    )
+    return settle_untold(dispatch)
 
 
 def _extras(dispatch: Dispatch) -> dict[str, object]:

@@ -19,6 +19,7 @@ from typing import Final
 
 from redrive.engine.campaigns import Campaigns
 from redrive.engine.clock import fresh_name
+from redrive.engine.daemons import DaemonThreads
 from redrive.engine.health import Health, health_port
 from redrive.engine.hooks import Hooks
 from redrive.engine.joblog import jobs_in_log_records
@@ -93,7 +94,9 @@ async def serve(
             on_commit=tell,
         )
         await _keep_alive(stack, store, worker, options)
-        hooks = Hooks(store, worker.lanes, clock, ask_store=means.ask_store, call=asyncio.to_thread)
+        hooks = Hooks(
+            store, worker.lanes, clock, ask_store=means.ask_store, call=DaemonThreads("redrive-hook").ask
+        )
         told.append(hooks.committed)
         ticker = Ticker(store, clock, ask_store=means.ask_store)
         campaigns = Campaigns(
@@ -178,7 +181,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
     """Run a worker for as long as something runs beside it; what that raises is raised here."""
     driver = asyncio.ensure_future(beside)
-    driver.add_done_callback(lambda _: worker.stop())
+    driver.add_done_callback(lambda _: worker.stop("run"))
     try:
         ending = await worker.run()
     finally:

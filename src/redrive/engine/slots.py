@@ -9,15 +9,16 @@ alone in a process of its own.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Final, Protocol
 
-from redrive.engine.letters import Trouble, as_failure, safe_text
+from redrive.engine.letters import Trouble, safe_text
 from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.runner import GRACE_SECONDS, Runner
+from redrive.engine.runner import GRACE_SECONDS, Runner, failure_of
 from redrive.engine.threads import Hands
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Progress, Settlement
@@ -74,6 +75,8 @@ class Slots:
         self._concurrency = concurrency
         self._on_settled = on_settled
         self._on_room = on_room
+        # Runs begin in copies of this: one begins where another ends, and must not see what that one has set.
+        self._context = contextvars.copy_context()
         self._ready: deque[Claimed] = deque()
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
@@ -106,6 +109,11 @@ class Slots:
     def in_use(self, lane: LaneId) -> int:
         """Return how many jobs of a lane are here, waiting ones included."""
         return self._in_use[lane]
+
+    @property
+    def first_waiting(self) -> Claimed | None:
+        """The job that takes the next free place; None when none waits."""
+        return self._ready[0] if self._ready else None
 
     def put(self, jobs: Iterable[Claimed]) -> None:
         """Take claimed jobs; `fill` starts them."""
@@ -148,8 +156,15 @@ class Slots:
         told: list[Progress] = []
         for dispatch in list(self._running.values()):
             shown = dispatch.context.shown
-            if shown is not None:
-                told.append(Progress(dispatch.job.id, dispatch.job.dispatch, safe_text(shown, dispatch.job)))
+            if shown is None:
+                continue
+            try:
+                text = safe_text(shown, dispatch.job)
+            except Exception as error:  # noqa: BLE001 - the lease of all the others depends on this beat.
+                name = type(error).__name__
+                logger.warning("job %s: its progress could not be told, because of %s", dispatch.job.id, name)
+            else:
+                told.append(Progress(dispatch.job.id, dispatch.job.dispatch, text))
         return told
 
     async def let_go(self) -> list[Dispatch]:
@@ -179,8 +194,7 @@ class Slots:
             dispatch.is_left_behind = dispatch.job.id in self._tasks
             self._orphans += 1
             self._runner.drop_probe(dispatch.job, dispatch.lane)
-            if not dispatch.is_abandoned:
-                self._in_use[dispatch.job.lane] -= 1
+            _forget_overrun(dispatch)
         self._running.clear()
         self._tasks.clear()
         return [dispatch for dispatch in cut_off if not dispatch.is_ending]
@@ -206,16 +220,20 @@ class Slots:
         else:
             self._hands.start(self._runner.call, dispatch, self._returned)
             if lane.stage.is_abandoned and lane.stage.timeout is not None:
-                asyncio.get_running_loop().call_later(lane.stage.timeout, self._abandon, dispatch)
+                loop = asyncio.get_running_loop()
+                dispatch.overrun = loop.call_later(
+                    lane.stage.timeout, self._abandon, dispatch, context=self._context.copy()
+                )
 
     def _begin(self, dispatch: Dispatch, body: Coroutine[object, object, None]) -> None:
         # A callback for its end would be a step of the loop more for each job; the task itself sees to it.
-        loop = asyncio.get_running_loop()
+        loop, context = asyncio.get_running_loop(), self._context.copy()
         if loop.get_task_factory() is None:
             # With the stage's name: another one, such as `Task-1024`, would be put together for each of them.
-            task = asyncio.Task(body, loop=loop, name=dispatch.lane.stage.name)
+            task = asyncio.Task(body, loop=loop, name=dispatch.lane.stage.name, context=context)
         else:
-            task = loop.create_task(body)
+            # Not every factory knows that a task can be given a context.
+            task = context.run(loop.create_task, body)
         self._tasks[dispatch.job.id] = task
 
     async def _run(self, dispatch: Dispatch) -> None:
@@ -234,7 +252,7 @@ class Slots:
         except BaseException as error:  # noqa: BLE001 - told apart there.
             self._broke(dispatch, error)
         if dispatch.is_left_behind:
-            self._leave()
+            self._leave(dispatch)
 
     async def _see_through(
         self, dispatch: Dispatch, work: Callable[[Dispatch], Coroutine[object, object, None]]
@@ -246,17 +264,20 @@ class Slots:
         except BaseException as error:  # noqa: BLE001 - told apart there.
             self._broke(dispatch, error)
         if dispatch.is_left_behind:
-            self._leave()
+            self._leave(dispatch)
 
-    def _leave(self) -> None:
-        """Give up the place of a run that had been left behind."""
+    def _leave(self, dispatch: Dispatch) -> None:
+        """Give up the place of a run that had been left behind; what was abandoned has its thread left in the lane."""
         self._orphans -= 1
+        if not dispatch.is_abandoned:
+            self._in_use[dispatch.job.lane] -= 1
         self._on_room()
 
     def _broke(self, dispatch: Dispatch, error: BaseException) -> None:
-        """Settle a job whose task broke off, or let go of it when everything is; what is meant for the loop goes through."""
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise error
+        """Settle a job whose task broke off, or let go of it when everything is.
+
+        Whatever came out of it is a failure of this run: a stage ends no worker, by what it raises or by what that says.
+        """
         if isinstance(error, GeneratorExit) and not _is_stepped():
             raise error
         if dispatch.is_settled:
@@ -298,17 +319,17 @@ class Slots:
 
     def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
         """Take in what a thread brought back."""
+        _forget_overrun(dispatch)
         if dispatch.is_settled or dispatch.is_abandoned:
             self._orphans -= 1
-            if dispatch.is_abandoned:
-                self._in_use[dispatch.job.lane] -= 1
+            self._in_use[dispatch.job.lane] -= 1
             self.fill()
             self._on_room()
             return
         try:
             at_once = self._runner.settled_at_once(dispatch, ended)
         except BaseException as exc:  # noqa: BLE001 - what cannot be told of a stage must not keep the others waiting.
-            at_once, ended = None, as_failure(exc)
+            at_once, ended = None, failure_of(exc)
         if at_once is not None:
             self._settled(dispatch, at_once)
             return
@@ -317,7 +338,7 @@ class Slots:
 
     def _abandon(self, dispatch: Dispatch) -> None:
         """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
-        timeout = dispatch.lane.stage.timeout
+        timeout, dispatch.overrun = dispatch.lane.stage.timeout, None
         if dispatch.is_settled or dispatch.is_ending or dispatch.ended_at or timeout is None:
             # It may have ended in time on its thread, and be about to be told.
             return
@@ -341,6 +362,13 @@ class Slots:
         except Exception as exc:  # noqa: BLE001 - a process that could not even be started is a failure of the attempt.
             ended = exc
         await self._settle(dispatch, ended)
+
+
+def _forget_overrun(dispatch: Dispatch) -> None:
+    """Cancel what would settle a run that overruns: until its time it would keep the run, with input and payload, alive."""
+    if dispatch.overrun is not None:
+        dispatch.overrun.cancel()
+        dispatch.overrun = None
 
 
 def _is_stepped() -> bool:

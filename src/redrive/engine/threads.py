@@ -2,7 +2,8 @@
 """The threads of a worker: one that talks to the store, and as many for sync stages as may run at once.
 
 They are kept apart so that stages which block cannot keep outcomes from being committed. The context of the caller goes along, so
-that what it holds (a request id for logs, a virtual clock) is there on the thread as well.
+that what it holds (a request id for logs, a virtual clock) is there on the thread as well; each function has a copy of its own, so
+that what one sets there is not there for the next.
 
 Stages are handed over without a future each. Functions that block get as many threads as there are functions waiting; those that
 return at once stay on one, instead of waking a crowd that would fight for the interpreter. Which kind they are shows when they have
@@ -153,7 +154,7 @@ class StageThreads:
             return False
         began = _now()
         # The outcome gets no name here: a failure knows this frame by its traceback, and the two would keep each other alive.
-        self._ended.append((done, of, work(of), _now() - began))
+        self._ended.append((done, of, self._context.copy().run(work, of), _now() - began))
         # While there is more to do and the loop comes to look by itself, it is left alone.
         if not self._is_telling and not (self._waiting and self._is_looked_after):
             self._is_telling = True

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
+from redrive.engine.ahead import Ahead
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.journal import COMMIT_MAX, Journal
 from redrive.engine.outcomes import Dispatch, settle_cut_off
@@ -26,6 +27,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Apart, Slots
 from redrive.engine.threads import Hands
+from redrive.engine.waiting import doze, due_in
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import (
     About,
@@ -52,8 +54,6 @@ RAMP_SECONDS: Final = 0.05
 """How often it looks while a breaker lets calls go gradually."""
 RESEND_SECONDS: Final = 1.0
 """How long to wait before a batch that the store did not take is sent again."""
-PAUSED_FROM: Final = 1e12
-"""Jobs of a paused run are due this late; they wait for somebody, not for a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,6 @@ class Worker:
         self._store = store
         self._names = names
         self._name = next(names)
-        self._concurrency = concurrency
         self._lease = lease
         self._means = means
         self._about = about or About(pipelines=tuple(each.name for each in pipelines))
@@ -109,19 +108,23 @@ class Worker:
             on_settled=self._settled,
             on_room=self._wake.set,
         )
-        self._ahead = 0
-        self._ended = 0
+        self._ahead = Ahead(self.slots, concurrency)
         self._stamp: object = None
         self._is_sated = False
         self._stops = 0
+        self._stopped_by: dict[str, int] = {}
         self._unstarted: list[Claimed] = []
         self._is_dead = False
         self._error: StoreError | None = None
         self._held_since: float | None = None
 
-    def stop(self) -> None:
-        """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go."""
-        self._stops += 1
+    def stop(self, by: str = "owner") -> None:
+        """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go.
+
+        Each of those who may stop it counts alone: the first signal is none the second because a run happens to be over.
+        """
+        self._stopped_by[by] = self._stopped_by.get(by, 0) + 1
+        self._stops = max(self._stopped_by.values())
         self._unstarted += self.slots.drop_waiting()
         self._wake.set()
 
@@ -177,14 +180,14 @@ class Worker:
         self._held_since = now if self._held_since is None else self._held_since
         return now - self._held_since
 
-    def declared_dead(self) -> None:
-        """Take in, from any thread, that the store no longer knows this worker."""
-        self._loop.call_soon_threadsafe(self._die)
+    def declared_dead(self, name: str) -> None:
+        """Take in, from any thread, that the store no longer knows a worker of this name."""
+        self._loop.call_soon_threadsafe(self._die, name)
 
     def lost_store(self, error: StoreError) -> None:
         """Take in, from any thread, that the store cannot be worked with any more: the worker ends with this error."""
         self._error = error
-        self._loop.call_soon_threadsafe(self.stop)
+        self._loop.call_soon_threadsafe(self.stop, "store")
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
         """Take in, from any thread, that somebody asked to cancel these jobs."""
@@ -198,9 +201,11 @@ class Worker:
         self._journal.add(settled)
         self._wake.set()
 
-    def _die(self) -> None:
-        self._is_dead = True
-        self._wake.set()
+    def _die(self, name: str) -> None:
+        # Whoever asked under a name of an earlier life may be answered in this one.
+        if name == self._name:
+            self._is_dead = True
+            self._wake.set()
 
     async def _rise(self) -> None:
         """Drop whatever was going on under the old name, and go on under a new one."""
@@ -239,7 +244,7 @@ class Worker:
         """Commit what is done and start what comes next; say whether there was anything."""
         if self._unstarted:
             await self._give_back()
-        room = 0 if self._stops else min(max(0, self.slots.room(self._ahead)), COMMIT_MAX)
+        room = 0 if self._stops else min(max(0, self.slots.room(self._ahead.count)), COMMIT_MAX)
         if self._journal.is_empty and not room:
             self.slots.fill()
             return False
@@ -253,22 +258,17 @@ class Worker:
             if not self._is_dead:
                 self._journal.put_back(done)
             return True
-        # As many stages as ended from one commit to the next may wait here, so that places are refilled while a commit goes on;
-        # a short commit in between must not make it forget how many that can be.
-        ended = max(self.slots.ended - self._ended, self._ahead * 3 // 4)
-        self._ahead = min(self._concurrency, ended)
-        self._ended = self.slots.ended
+        self._ahead.committed()
         if not answer.is_known:
-            self._die()
+            self._die(self._name)
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         self._journal.again(answer, done)
         self._is_sated = 0 < room <= len(answer.claimed)
+        self.slots.put(answer.claimed)
         if self._stops:
             # It was told to stop while this commit was on its way.
-            self._unstarted += answer.claimed
-        else:
-            self.slots.put(answer.claimed)
+            self._unstarted += self.slots.drop_waiting()
         if any(settled.outcome != "hold" for settled in done):
             self._held_since = None
         if self._on_commit is not None and done:
@@ -276,10 +276,15 @@ class Worker:
         return bool(done or answer.claimed)
 
     async def _give_back(self) -> None:
-        """Give back what was claimed and will not be started, at once: others may have room for it."""
+        """Give back what was claimed and will not be started, at once and with its probes: others may have room for it."""
         jobs, self._unstarted = self._unstarted, []
         steps = [Step("give_back_one", (job.id, job.token, job.dispatch)) for job in jobs]
-        await self._insist(functools.partial(self._store.apply, *steps))
+
+        def give_back() -> None:
+            self._store.apply(*steps)
+            self.breakers.flush(self._now())
+
+        await self._insist(give_back)
 
     def _commit(self, done: list[Settlement], room: int, token: int) -> Exchange:
         """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
@@ -333,37 +338,26 @@ class Worker:
         return any(row[1] in self._about.pipelines for row in rows or ())
 
     async def _doze(self, seconds: float) -> None:
-        """Sleep, but wake when there is something to do; in the real world others may submit jobs at any time."""
+        """Sleep, or less: in the real world others may submit jobs at any time."""
         if self._means.watch is not None:
             seconds = min(seconds, POLL_SECONDS)
-        nap = asyncio.ensure_future(self._runtime.clock.asleep(seconds))
-        wake = asyncio.ensure_future(self._wake.wait())
-        await asyncio.wait((nap, wake), return_when=asyncio.FIRST_COMPLETED)
-        nap.cancel()
-        wake.cancel()
-        await asyncio.gather(nap, wake, return_exceptions=True)
+        await doze(self._runtime.clock, seconds, self._wake)
 
     def _next_look(self, outlook: Outlook, now: float) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
         if outlook.held:
             # What another worker holds may come back at any moment.
             return POLL_SECONDS
-        due_in = self._due_in(outlook, now)
+        wait = due_in(outlook, self._journal.blocked(), now)
         # What is due and was not claimed is let go gradually.
-        return None if due_in is None else max(due_in, RAMP_SECONDS)
-
-    def _due_in(self, outlook: Outlook, now: float) -> float | None:
-        """Return in how many seconds the next job is due that is neither held nor paused; None without one."""
-        blocked = self._journal.blocked() | outlook.paused
-        due = [at for lane, at in outlook.due.items() if lane not in blocked and at < PAUSED_FROM]
-        return min(due) - now if due else None
+        return None if wait is None else max(wait, RAMP_SECONDS)
 
     async def _pause(self) -> None:
         """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
         if not self._journal.is_empty:
             return
         if self._stops or self.slots.room(0) <= 0:
-            await self._wake.wait()
+            self._unstarted += await self._ahead.stand_by(self._wake)
             return
         wait = await self._until_due()
         watch = min(self._means.watch or wait, wait)
@@ -384,8 +378,8 @@ class Worker:
         if self._means.watch is None:
             return POLL_SECONDS
         outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
-        due_in = None if outlook is None else self._due_in(outlook, now)
-        return POLL_SECONDS if due_in is None else min(max(due_in, self._means.watch), POLL_SECONDS)
+        wait = None if outlook is None else due_in(outlook, self._journal.blocked(), now)
+        return POLL_SECONDS if wait is None else min(max(wait, self._means.watch), POLL_SECONDS)
 
     async def _is_changed(self) -> bool:
         """Say whether anybody has changed the store since the last claim; a store that does not answer will be asked later."""

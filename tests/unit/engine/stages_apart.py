@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -41,6 +42,8 @@ def crunch(wish: str, ctx: Context) -> object:
     ctx.note("wish", wish)
     ctx.note("process", os.getpid())
     ctx.submit(CHILDREN, wish)
+    if wish == "log":
+        logging.getLogger("apart").warning("wish %s", wish)
     if wish == "fail":
         raise PermissionError(13, "denied for a long wish of the customer")
     if wish == "cancel":

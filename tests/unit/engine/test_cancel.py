@@ -202,7 +202,7 @@ def test_a_job_that_waits_for_a_place_when_it_is_cancelled_never_runs(
         pipeline = one_stage(slow)
         first, second = rd.submit(pipeline, 1), rd.submit(pipeline, 2)
         worker = worker_on(store, pipeline, concurrency=1)
-        worker._ahead = 1
+        worker._ahead.count = 1
         async with working(worker):
             await going.wait()
             assert rd.cancel(second.id) == "processing"

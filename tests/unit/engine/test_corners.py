@@ -121,7 +121,7 @@ def test_jobs_that_wait_for_a_place_when_their_worker_stops_are_given_back_unrun
         pipeline = one_stage(endless)
         rd.submit_many(pipeline, [1, 2, 3])
         worker = worker_on(store, pipeline, concurrency=1)
-        worker._ahead = 2
+        worker._ahead.count = 2
         task = asyncio.ensure_future(worker.run())
         await going.wait()
         assert jobs(store) == [("processing",)] * 3
@@ -235,7 +235,7 @@ def test_a_worker_that_dies_during_an_outage_goes_on_under_a_new_name(
         def dying(*args: object, **options: object) -> object:
             if worker.name == "w1":
                 store.reap(clock.wall() + 1_000)
-                worker.declared_dead()
+                worker.declared_dead(worker.name)
                 raise GONE
             return answer(*args, **options)
 
@@ -295,7 +295,7 @@ def test_a_heartbeat_that_had_to_wait_is_repeated_with_the_time_it_is_now(
         return renew(worker, now, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "renew", slow)
-    leases = Leases(store, clock, lease=30, on_dead=lambda: None)
+    leases = Leases(store, clock, lease=30, on_dead=lambda _name: None)
     leases.beat("w1")
 
     assert asked[1] - asked[0] == pytest.approx(20)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -15,7 +16,20 @@ from redrive.store.protocol import Exchange, JobId, Settlement, Want
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 
-from .build import attempts, bounded, jobs, leases_of, one_stage, until, worker_on, working
+from .build import (
+    ONCE,
+    STUCK_SECONDS,
+    attempts,
+    bounded,
+    jobs,
+    leases_of,
+    one_stage,
+    threaded_means,
+    turns,
+    until,
+    worker_on,
+    working,
+)
 
 PLACES = 4
 
@@ -53,7 +67,7 @@ async def live_again(worker: Worker, store: SqliteStore, clock: VirtualClock) ->
     """Let a worker be declared dead by others, and go on under its next name."""
     before = worker.name
     store.reap(clock.wall() + 1_000)
-    worker.declared_dead()
+    worker.declared_dead(worker.name)
     await until(lambda: worker.name != before)
 
 
@@ -203,7 +217,7 @@ def test_runs_that_have_not_begun_when_they_are_let_go_keep_no_place(
             fill()
             if worker.name == "w1" and worker.slots.running:
                 store.reap(clock.wall() + 1_000)
-                worker._die()
+                worker._die(worker.name)
 
         monkeypatch.setattr(worker.slots, "fill", fill_and_die)
         async with working(worker):
@@ -213,3 +227,74 @@ def test_runs_that_have_not_begun_when_they_are_let_go_keep_no_place(
 
     bounded(scene())
     assert attempts(store) == [("crashed",)] * PLACES + [("ok",)] * PLACES
+
+
+@pytest.mark.parametrize("is_abandoned", [True, False])
+def test_what_is_let_go_or_abandoned_before_there_is_a_thread_for_it_never_runs(
+    store: SqliteStore, rd: Redrive, is_abandoned: bool
+) -> None:
+    """Its job is back in the queue, or settled; another worker may run it by now."""
+    ran: list[int] = []
+    may_end = threading.Event()
+
+    def wait(number: int) -> int:
+        ran.append(number)
+        assert may_end.wait(STUCK_SECONDS)
+        return number
+
+    options = {"timeout": 0.01, "idempotent": True, "on_overrun": "abandon"} if is_abandoned else {}
+    pipeline = one_stage(wait, retry=ONCE, **options)  # type: ignore[arg-type]
+    rd.submit_many(pipeline, range(PLACES))
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, means=threaded_means(1), concurrency=PLACES)
+        async with working(worker):
+            await until(lambda: ran)
+            if is_abandoned:
+                await until(lambda: rd.counts() == {"failed": PLACES})
+        may_end.set()
+        await until(lambda: worker.slots.room(0) == PLACES)
+        assert not any(worker.slots._in_use.values())
+
+    bounded(scene())
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_run_that_outlives_its_workers_death_still_counts_for_the_limit_of_its_stage(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, is_async: bool
+) -> None:
+    gates: list[asyncio.Event] = []
+    begun: list[int] = []
+    may_end = threading.Event()
+
+    def block_once(number: int) -> int:
+        begun.append(number)
+        assert len(begun) > 1 or may_end.wait(STUCK_SECONDS)
+        return number
+
+    function = stubborn_once(gates) if is_async else block_once
+    pipeline = one_stage(function, concurrency=1)
+    rd.submit(pipeline, 7)
+
+    async def scene() -> None:
+        means = threaded_means(PLACES, watch=0.001)
+        worker = worker_on(store, pipeline, means=means, concurrency=PLACES)
+        async with working(worker):
+            await until(lambda: gates or begun)
+            try:
+                await live_again(worker, store, clock)
+                await turns(300)
+                assert len(gates) + len(begun) == 1
+            finally:
+                may_end.set()
+                for gate in gates:
+                    gate.set()
+            await until(lambda: len(gates) + len(begun) == 2)
+            for gate in gates:
+                gate.set()
+            await until(lambda: rd.counts() == {"complete": 1})
+            assert not any(worker.slots._in_use.values())
+
+    bounded(scene())
+    assert attempts(store) == [("crashed",), ("ok",)]

@@ -19,6 +19,7 @@ from redrive import Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.failure import Asked
 from redrive.engine import processes as module
 from redrive.engine.classifier import DEFAULT
+from redrive.engine.joblog import CURRENT_JOB, jobs_in_log_records, present_setup
 from redrive.engine.letters import Trouble
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.processes import Order, Processes, Report, work_off
@@ -207,11 +208,25 @@ def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_
     monkeypatch.setattr(module.signal, "signal", lambda number, _how: ignored.append(number))
     monkeypatch.setattr(module.sys, "path", list(sys.path))
 
-    module._settle_in([*sys.path, "/somewhere/else"])
+    logs: list[object] = []
+    monkeypatch.setattr(module, "log_as", logs.append)
+
+    module._settle_in([*sys.path, "/somewhere/else"], present_setup())
 
     assert ended.wait(10)
+    assert logs == [present_setup()]
     assert sys.path[-1] == "/somewhere/else"
     assert ignored == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_in_the_other_process_log_records_name_their_job(caplog: pytest.LogCaptureFixture) -> None:
+    with jobs_in_log_records():
+        report("crunch", "log")
+        report("crunch", "fail")
+
+    (record,) = (each for each in caplog.records if each.message == "wish log")
+    assert vars(record).items() >= {"job_id": 7, "stage": "crunch", "attempt": 1}.items()
+    assert CURRENT_JOB.get() is None
 
 
 def test_in_the_other_process_a_signal_is_told_as_a_wish() -> None:

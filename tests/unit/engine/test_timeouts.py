@@ -272,7 +272,7 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
             worker.slots._abandon(next(iter(worker.slots._running.values())))
             await until(lambda: rd.counts().get("failed"))
             store.reap(clock.wall() + 1_000)
-            worker.declared_dead()
+            worker.declared_dead(worker.name)
             await until(lambda: worker.name == "w2")
             go_on.set()
             await until(lambda: worker.slots.room(0) == 8)
@@ -299,6 +299,45 @@ def test_a_stage_in_time_is_not_abandoned(store: SqliteStore, rd: Redrive) -> No
 
     bounded(scene())
     assert attempts(store) == [("ok",)]
+
+
+@pytest.mark.parametrize("is_let_go", [True, False])
+def test_what_would_abandon_a_stage_goes_with_its_run(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch, is_let_go: bool
+) -> None:
+    """Otherwise every run, with its input, would be kept for as long as its stage might have taken."""
+    timers: list[asyncio.TimerHandle] = []
+    may_end, going = threading.Event(), threading.Event()
+
+    def fetch(number: int) -> int:
+        going.set()
+        assert may_end.wait(15)
+        return number
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def spy(delay: float, *args: object, **options: object) -> asyncio.TimerHandle:
+            timer = call_later(delay, *args, **options)  # type: ignore[arg-type]
+            if delay == 3_600:
+                timers.append(timer)
+            return timer
+
+        monkeypatch.setattr(loop, "call_later", spy)
+        pipeline = one_stage(fetch, timeout=3_600, idempotent=True, on_overrun="abandon")
+        rd.submit_many(pipeline, range(5))
+        worker = worker_on(store, pipeline, means=threaded_means())
+        async with working(worker):
+            await until(going.is_set)
+            if not is_let_go:
+                may_end.set()
+                await until(lambda: rd.counts() == {"complete": 5})
+        may_end.set()
+
+    bounded(scene())
+    assert len(timers) == 5
+    assert all(timer.cancelled() for timer in timers)
 
 
 @pytest.mark.parametrize("is_deaf", [True, False])

@@ -9,9 +9,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from redrive import Breaker, Redrive
+from redrive import Breaker, Context, Redrive
+from redrive.engine import letters as told
+from redrive.engine import slots
+from redrive.engine.outcomes import UNTOLD
 from redrive.engine.threads import StageThreads
+from redrive.store.protocol import Claimed
 from redrive.store.sqlite import SqliteStore
+from redrive.testing import VirtualClock
 
 from .build import (
     ONCE,
@@ -19,6 +24,7 @@ from .build import (
     attempts,
     bounded,
     jobs,
+    leases_of,
     letters,
     one_stage,
     threaded_means,
@@ -73,7 +79,7 @@ def test_an_async_stage_out_of_which_a_generator_exit_comes_has_failed_and_other
     assert "GeneratorExit" in str(letters(store, "message"))
 
 
-@pytest.mark.parametrize("raised", [Panic, GeneratorExit])
+@pytest.mark.parametrize("raised", [Panic, GeneratorExit, SystemExit, KeyboardInterrupt])
 @pytest.mark.parametrize("is_guarded", [True, False])
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_failure_that_panics_when_it_is_asked_for_its_text_is_settled_and_others_go_on(
@@ -94,7 +100,151 @@ def test_a_failure_that_panics_when_it_is_asked_for_its_text_is_settled_and_othe
 
     assert jobs(store) == [("failed",), ("complete",), ("complete",)]
     assert attempts(store) == [("dead",), ("ok",), ("ok",)]
-    assert raised.__name__ in str(letters(store, "message"))
+    said = "sys.exit" if raised is SystemExit else raised.__name__
+    assert said in str(letters(store, "message"))
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_failure_whose_attributes_end_the_program_ends_no_worker(
+    store: SqliteStore, rd: Redrive, is_async: bool, raised: type[BaseException]
+) -> None:
+    class Touchy(Exception):
+        def __getattr__(self, name: str) -> object:
+            raise raised
+
+    def fail(number: int) -> int:
+        if number:
+            raise Touchy
+        return number
+
+    async def fail_async(number: int) -> int:
+        return fail(number)
+
+    pipeline = one_stage(fail_async if is_async else fail, retry=ONCE)
+    rd.submit_many(pipeline, [1, 0])
+    work(store, pipeline)
+
+    assert jobs(store) == [("failed",), ("complete",)]
+
+
+@pytest.mark.parametrize("raised", [RecursionError, Panic, KeyboardInterrupt])
+@pytest.mark.parametrize("is_guarded", [True, False])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_job_whose_failure_can_not_even_be_told_is_given_up_in_fixed_texts(
+    store: SqliteStore,
+    rd: Redrive,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    is_async: bool,
+    is_guarded: bool,
+    raised: type[BaseException],
+) -> None:
+    def broken(text: str, **_options: object) -> str:
+        raise raised(text)
+
+    def fail(secret: str) -> str:
+        if secret:
+            raise ValueError(secret)
+        return secret
+
+    async def fail_async(secret: str) -> str:
+        return fail(secret)
+
+    monkeypatch.setattr(told, "redact", broken)
+    breaker = Breaker("api", consecutive=5) if is_guarded else None
+    pipeline = one_stage(fail_async if is_async else fail, retry=ONCE, breaker=breaker)
+    rd.submit_many(pipeline, ["my hidden words", "", ""])
+    work(store, pipeline, concurrency=1)
+
+    assert jobs(store, "status, error_code, error_message") == [
+        ("failed", "BUG_UNKNOWN", UNTOLD),
+        ("complete", None, None),
+        ("complete", None, None),
+    ]
+    assert attempts(store) == [("dead",), ("ok",), ("ok",)]
+    assert letters(store, "state, code, message, stack") == [("open", "BUG_UNKNOWN", UNTOLD, "")]
+    assert "hidden words" not in str(letters(store, "*")) + str(attempts(store, "*")) + caplog.text
+    assert f"job 1: {UNTOLD}, because of {raised.__name__}" in caplog.text
+
+
+def test_an_outcome_that_neither_fits_nor_can_be_told_is_given_up_in_fixed_texts(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: object, **_options: object) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr(told, "redact", broken)
+    store._db.execute(
+        "CREATE TRIGGER refused BEFORE INSERT ON attempts WHEN NEW.outcome = 'ok' AND NEW.job_id = 1"
+        " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    )
+    pipeline = one_stage(lambda number: number, name="plain")
+    rd.submit_many(pipeline, [1, 2])
+    work(store, pipeline)
+
+    assert jobs(store, "status, error_message") == [("failed", UNTOLD), ("complete", None)]
+
+
+def test_progress_that_can_not_be_told_of_one_job_keeps_no_lease_from_being_renewed(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going: list[int] = []
+    safe_text = told.safe_text
+
+    def broken(text: str, job: Claimed) -> str:
+        if job.id == 1:
+            raise RecursionError
+        return safe_text(text, job)
+
+    async def count(number: int, ctx: Context) -> None:
+        ctx.progress(number, 4)
+        going.append(number)
+        await asyncio.Event().wait()
+
+    pipeline = one_stage(count)
+    rd.submit_many(pipeline, [1, 2])
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+        async with working(worker):
+            await until(lambda: len(going) == 2)
+            clock.advance(20)
+            leases_of(store, clock, worker).beat(worker.name)
+            assert store.read("SELECT expires_at FROM workers") == [(clock.wall() + 30,)]
+            assert jobs(store, "progress") == [(None,), ("2 of 4",)]
+
+    monkeypatch.setattr(slots, "safe_text", broken)
+    bounded(scene())
+
+
+def test_a_thread_that_was_abandoned_may_add_notes_while_those_before_are_written_down(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts: list[Context] = []
+    storable, may_end = told.storable, threading.Event()
+
+    def adding(text: str) -> str:
+        contexts[0].note(f"page {len(contexts[0].notes)}", "more")
+        return storable(text)
+
+    def fetch(number: int, ctx: Context) -> int:
+        ctx.note("page", "first")
+        contexts.append(ctx)
+        assert may_end.wait(STUCK_SECONDS)
+        return number
+
+    pipeline = one_stage(fetch, timeout=0.01, retry=ONCE, idempotent=True, on_overrun="abandon")
+    rd.submit(pipeline, 1)
+
+    async def scene() -> None:
+        async with working(worker_on(store, pipeline, means=threaded_means())):
+            await until(lambda: rd.counts() == {"failed": 1})
+        may_end.set()
+
+    monkeypatch.setattr(told, "storable", adding)
+    bounded(scene())
+    assert jobs(store, "error_code") == [("TIMEOUT",)]
 
 
 def test_an_outcome_that_cannot_be_told_keeps_no_other_thread_waiting(

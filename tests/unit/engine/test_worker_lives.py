@@ -10,12 +10,15 @@ from collections.abc import Callable
 
 import pytest
 
-from redrive import Context, Pipeline, Redrive, stage
+from redrive import Breaker, Context, Pipeline, Redrive, stage
+from redrive.core.breaker import Evidence
+from redrive.engine import service
+from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.worker import Means
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses, at_once
+from tests.inline import InlineHands, NoProcesses, at_once, inline_means
 
 from .build import (
     attempts,
@@ -155,6 +158,37 @@ def test_a_heartbeat_tells_a_worker_that_it_was_declared_dead(
     assert jobs(store) == [("complete",)]
 
 
+def test_a_heartbeat_of_an_earlier_life_that_is_answered_late_ends_no_later_one(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        begun: list[str] = []
+        go_on = asyncio.Event()
+
+        async def wait(number: int) -> int:
+            begun.append(worker.name)
+            await go_on.wait()
+            return number
+
+        pipeline = one_stage(wait)
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        leases = leases_of(store, clock, worker)
+        async with working(worker):
+            await until(lambda: begun == ["w1"])
+            store.reap(clock.wall() + 1_000)
+            leases.beat("w1")
+            await until(lambda: begun == ["w1", "w2"])
+            leases.beat("w1")
+            await turns(50)
+            assert worker.name == "w2"
+            go_on.set()
+            await until(lambda: jobs(store) == [("complete",)])
+
+    bounded(scene())
+    assert attempts(store) == [("crashed",), ("ok",)]
+
+
 def test_what_runs_on_a_thread_when_its_worker_dies_keeps_the_place_and_does_not_count(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
@@ -175,7 +209,7 @@ def test_what_runs_on_a_thread_when_its_worker_dies_keeps_the_place_and_does_not
         async with working(worker):
             await until(lambda: runs)
             store.reap(clock.wall() + 1_000)
-            worker.declared_dead()
+            worker.declared_dead(worker.name)
             await until(lambda: worker.name == "w2")
             await turns(100)
             assert runs == [7]
@@ -211,6 +245,103 @@ def test_the_second_stop_lets_go_of_what_runs(store: SqliteStore, rd: Redrive, c
         attempts(store, "outcome, burned, reason")
         == [("crashed", 0, "the worker was stopped while it ran")] * 2
     )
+
+
+@pytest.mark.parametrize("is_run_over_first", [True, False])
+def test_a_run_that_is_over_and_one_signal_do_not_cut_off_what_runs(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, is_run_over_first: bool
+) -> None:
+    async def scene() -> None:
+        going, go_on, run_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def wait(number: int) -> int:
+            going.set()
+            await go_on.wait()
+            return number
+
+        async def drive() -> None:
+            await run_over.wait()
+
+        pipeline = one_stage(wait)
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        task = asyncio.ensure_future(service._run_with(worker, drive()))
+        await going.wait()
+        for end in (run_over.set, worker.stop) if is_run_over_first else (worker.stop, run_over.set):
+            end()
+            await turns()
+        assert not task.done()
+        go_on.set()
+        assert await task == "stopped"
+
+    bounded(scene())
+    assert attempts(store) == [("ok",)]
+
+
+def test_after_a_run_is_over_the_second_signal_lets_go_of_what_runs(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        going = asyncio.Event()
+
+        async def endless(_number: int) -> None:
+            going.set()
+            await asyncio.Event().wait()
+
+        pipeline = one_stage(endless)
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        task = asyncio.ensure_future(service._run_with(worker, going.wait()))  # type: ignore[arg-type]
+        await going.wait()
+        await turns()
+        worker.stop()
+        worker.stop()
+        assert await task == "stopped"
+
+    bounded(scene())
+    assert jobs(store) == [("queued",)]
+
+
+def test_a_probe_that_was_claimed_while_its_worker_was_stopped_is_given_back_at_once(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    breaker = Breaker("api", consecutive=1, open_for=5, probe_timeout=600)
+    others = SharedBreakers(store, [breaker])
+    others.note(breaker, Evidence.DOWN)
+    others.flush(clock.wall())
+
+    async def scene() -> None:
+        going, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(number: int) -> int:
+            going.set()
+            await go_on.wait()
+            return number
+
+        async def ask(question: Callable[[], object]) -> object:
+            answer = question()
+            if jobs(store, "status") == [("processing",)] * 2:
+                worker.stop()
+            return answer
+
+        guarded = one_stage(lambda number: number, "guarded", name="call", breaker=breaker)
+        plain = one_stage(slow)
+        rd.submit(plain, 1)
+        worker = worker_on(store, guarded, plain, means=inline_means(ask))
+        task = asyncio.ensure_future(worker.run())
+        await going.wait()
+        clock.advance(10)
+        rd.submit(guarded, 2)
+        worker.look()
+        await until(lambda: worker._stops)
+        await turns(50)
+        assert jobs(store) == [("processing",), ("queued",)]
+        assert others.take_probe(breaker, clock.wall(), "another worker's")
+        assert not task.done()
+        go_on.set()
+        assert await task == "stopped"
+
+    bounded(scene())
 
 
 def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
