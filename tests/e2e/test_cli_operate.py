@@ -51,6 +51,21 @@ def test_an_unknown_pipeline_names_those_that_are_near(shell: Shell) -> None:
     assert "Known here: orders." in far.err
 
 
+@pytest.mark.parametrize(
+    ("typed", "is_told"), [("", True), ("n\n", False)], ids=["nobody answers", "somebody says no"]
+)
+def test_without_anybody_to_answer_the_way_without_asking_is_named(
+    shell: Shell, typed: str, is_told: bool
+) -> None:
+    shell("migrate")
+
+    ended = shell("breaker", "isolate", "model", "--new", stdin=typed)
+
+    assert ended.code == 1
+    assert ("--yes does it without asking" in ended.err) is is_told
+    assert shell.json("breaker", "list") == []
+
+
 def test_breakers_are_moved_by_hand_after_asking(shell: Shell) -> None:
     shell("migrate")
 

@@ -95,6 +95,44 @@ def test_log_lines_name_their_job(shell: Shell) -> None:
     assert quiet == ""
 
 
+def test_log_lines_of_a_process_name_their_job_and_follow_the_level(shell: Shell) -> None:
+    (shell.folder / "talking.py").write_text(
+        "import logging\n"
+        + RENAMED.replace("    return", "    logging.getLogger('shop').info('hello')\n    return").replace(
+            "@stage", "@stage(process=True)"
+        ),
+        encoding="utf-8",
+    )
+    ended = []
+    for level in ("info", "warning"):
+        shell("submit", "talking:orders", "5")
+        worker = shell.start("worker", "talking:orders", "--until-idle", "--log-level", level)
+        ended.append((*worker.communicate(timeout=60), worker.returncode))
+
+    (_, told, code), (_, quiet, _) = ended
+    assert code == 0, told
+    assert "shop: [job 1 orders.halved attempt 1] hello" in told
+    assert quiet == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--health-port", "99999"],
+        ["--health-port=-1"],
+        ["--health-port", "0"],
+        ["--health-port", "65535", "--processes", "2"],
+        ["--health-port", "8081", "--health-host", " "],
+        ["--health-port", "8081", "--health-host", "a" * 70],
+    ],
+)
+def test_a_port_or_address_that_is_none_is_refused(shell: Shell, options: list[str]) -> None:
+    ended = shell("worker", "flows:orders", "--until-idle", *options)
+
+    assert ended.code == 2
+    assert "error: --health-port must be" in ended.err or "error: health " in ended.err
+
+
 def test_somebody_who_watches_is_told_what_is_served(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.cli.worker.is_interactive", lambda: True)
 

@@ -246,3 +246,20 @@ def test_a_job_that_has_ended_cannot_be_cancelled(shell: Shell) -> None:
 
     assert ended.code == 1
     assert "has ended as complete" in ended.err
+
+
+@pytest.mark.parametrize("command", [("job", "list"), ("events",)])
+def test_a_pipeline_that_is_not_known_is_answered_with_those_that_are_near(
+    shell: Shell, command: tuple[str, ...]
+) -> None:
+    shell("submit", "flows:orders", "1")
+
+    near = shell(*command, "-p", "order")
+    far = shell(*command, "-p", "nope", "-o", "json")
+    known = shell(*command, "-p", "orders")
+
+    assert (near.code, far.code, known.code) == (0, 0, 0)
+    assert "Did you mean orders?" in near.err
+    assert "Known here: orders." in far.err
+    assert far.json == []
+    assert "not known here" not in known.err

@@ -39,8 +39,12 @@ COMMANDS = [
     ["breaker", "list"],
     ["dlq", "list"],
     ["dlq", "groups"],
+    ["dlq", "export"],
     ["doctor"],
 ]
+
+ABOUT_ONE = {"job": ("show", "explain", "timeline"), "dlq": ("show",)}
+"""Asked about some jobs, and about some letters."""
 
 
 @dataclass(frozen=True)
@@ -106,16 +110,18 @@ def leaks_in_columns(scene: Scene, planted: Planted) -> set[str]:
 
 
 def leaks_in_answers(scene: Scene, planted: Planted) -> set[str]:
-    """Ask the command line; commands that do not exist yet answer nothing."""
+    """Ask the command line."""
     runner = CliRunner()
     # One job per place is enough here: the columns they are made from were searched for all.
     jobs = [str(row[0]) for row in scene.read("SELECT id FROM jobs WHERE pipeline = 'leaky'")][
         :: len(SOURCES) + 1
     ]
+    letters = [str(row[0]) for row in scene.read("SELECT id FROM dead_letters")][:: len(SOURCES) + 1]
     commands = [[*command, *form] for command in COMMANDS for form in ([], ["-o", "json"])]
-    commands += [["job", "show", job, "-o", "json"] for job in jobs] + [
-        ["job", "show", job] for job in jobs[:4]
-    ]
+    for kind, ids in (("job", jobs), ("dlq", letters)):
+        for verb in ABOUT_ONE[kind]:
+            commands += [[kind, verb, each, "-o", "json"] for each in ids]
+            commands += [[kind, verb, each] for each in ids[:4]]
     answered, leaks = set(), set()
     for words in commands:
         said = runner.invoke(
@@ -124,9 +130,11 @@ def leaks_in_answers(scene: Scene, planted: Planted) -> set[str]:
             env={"COLUMNS": "500", "NO_COLOR": "1"},
         )
         if said.exit_code == 0 and said.output:
-            answered.add(" ".join(words[:2] if words[0] == "job" else words[:1]))
+            answered.add(" ".join(words[:2] if words[0] in {"job", "dlq"} else words[:1]))
         leaks.update(f"redrive {' '.join(words)}: {source}" for source in planted.found_in(said.output))
-    assert {"stats", "job show"} <= answered
+    asked = {" ".join(command[:2]) for command in COMMANDS if command[0] in {"job", "dlq"}}
+    asked |= {f"{kind} {verb}" for kind, verbs in ABOUT_ONE.items() for verb in verbs}
+    assert asked | {"stats", "events"} <= answered
     return leaks
 
 

@@ -16,7 +16,7 @@ from redrive.cli.answers import answer_facts, answer_json, answer_rows, console,
 from redrive.cli.explain import explain, timeline
 from redrive.cli.job_erase import erase
 from redrive.cli.options import Database, FromStart, Limit, OfPipeline, Output, Targets, existing
-from redrive.cli.targets import pipelines_named
+from redrive.cli.targets import pipelines_named, say_if_unknown
 from redrive.engine.releasing import by_name
 from redrive.ops import inspect
 from redrive.ops.inspect import JobFilter, JobStory
@@ -47,6 +47,8 @@ def list_(
     which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
     with existing(database_url) as rd:
         found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
+        if not found:
+            say_if_unknown(rd.store, pipeline)
     columns = ("id", "pipeline", "stage", "status", "attempt", "waiting", "error_code", "run_at")
     answer_rows(found, columns, output, empty="no job is like that")
     if output == "table" and len(found) == limit:

@@ -6,12 +6,14 @@ A command that only looks never makes a database: an address with a slip in it i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Annotated, Literal
 
 import typer
 
+from redrive.cli.screen import shown
 from redrive.client import Redrive, connect
 from redrive.errors import RedriveError
 from redrive.ops import location
@@ -73,10 +75,18 @@ def by(actor: str | None, reason: str | None) -> By:
     return By(actor or present_user(), reason)
 
 
-def confirm(question: str, *, is_sure: bool) -> None:
-    """Ask before something that cannot be taken back; a no ends the command with exit code 1."""
-    if not is_sure:
-        typer.confirm(question, abort=True, err=True)
+def confirm(question: str, *, is_sure: bool, instead: str = ": --yes does it without asking") -> None:
+    """Ask before something that cannot be taken back; a no, or nobody to answer, ends the command with exit code 1."""
+    if is_sure:
+        return
+    try:
+        is_wanted = typer.confirm(shown(question), err=True)
+    except typer.Abort:
+        if not sys.stdin.isatty():
+            typer.echo(f"\nnobody is here to say yes{instead}", err=True)
+        raise
+    if not is_wanted:
+        raise typer.Abort
 
 
 def _pipelines(ctx: typer.Context) -> list[str]:

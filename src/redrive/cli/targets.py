@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From `package.module:name` to the pipeline it names; the present folder is searched as well, as `python -m` does.
 
-Whatever a module raises while it is imported ends as a message that names the file and line, not as a stack trace.
+Whatever a module raises while it is imported ends as a message that names the file and line, not as a stack trace. A name by which
+the database knows no pipeline is answered with those that are near.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
+from redrive.cli.answers import say
 from redrive.engine.pipeline import Pipeline
 from redrive.errors import ConfigurationError
+from redrive.ops.pausing import unknown_pipeline
+from redrive.redaction import redact
+from redrive.store.protocol import Store
 
-_FIELD = "MODULE:PIPELINE"
+_FIELD: Final = "MODULE:PIPELINE"
+_OURS: Final = str(Path(__file__).parents[1])
 
 
 def pipeline_named(target: str) -> Pipeline:
@@ -56,6 +63,13 @@ def pipelines_named(targets: list[str]) -> list[Pipeline]:
     return found
 
 
+def say_if_unknown(store: Store, pipeline: str | None) -> None:
+    """Say so when the database knows no pipeline of this name, because nothing was found."""
+    error = None if pipeline is None else unknown_pipeline(store, pipeline)
+    if error is not None:
+        say(str(error))
+
+
 def _imported(name: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -65,6 +79,9 @@ def _imported(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _refused(name, f"There is no module {error.name}.{_near(error.name)}") from error
         raise _refused(name, _said(error)) from error
+    except SystemExit as error:
+        said = f"{_where(error)}The module ended the program while it was imported: sys.exit({error.code!r})"
+        raise _refused(name, f"{redact(said)}.") from error
     except Exception as error:
         raise _refused(name, _said(error)) from error
 
@@ -81,14 +98,19 @@ def _near(name: str) -> str:
 
 
 def _said(error: Exception) -> str:
-    """Return what Python says about an import that failed, and where."""
+    """Return what Python says about an import that failed, and where; a module may well name a secret in what it raises."""
     if isinstance(error, SyntaxError):
-        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}."
+        said = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    else:
+        said = f"{_where(error)}{type(error).__name__}: {error}"
+    return f"{redact(said).rstrip('.')}."
+
+
+def _where(error: BaseException) -> str:
+    """Return the last place in code that is not redrive's: what redrive refused is wrong where it was asked for."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen") and frame.filename != __file__
+        if not frame.filename.startswith(("<frozen", _OURS)) and "importlib" not in frame.filename
     ]
-    own = [frame for frame in frames if "importlib" not in frame.filename]
-    where = f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
-    return f"{where}{type(error).__name__}: {error}."
+    return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""

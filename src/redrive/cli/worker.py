@@ -19,10 +19,12 @@ import typer
 from redrive.cli.answers import is_interactive, say
 from redrive.cli.options import Database
 from redrive.cli.refusals import DONE, HELD
+from redrive.cli.screen import LineFormatter
 from redrive.cli.supervisor import Supervisor
 from redrive.cli.targets import pipelines_named
 from redrive.client import Redrive, connect
 from redrive.core.checks import whole
+from redrive.engine.health import check_port
 from redrive.engine.pipeline import Pipeline
 from redrive.ops.pausing import stale_lanes
 
@@ -62,6 +64,8 @@ def worker(
     log_to_standard_error(log_level)
     pipelines = pipelines_named(targets)
     whole("--processes", processes, minimum=1, fix="1 is the default.")
+    if health_port is not None:
+        check_port("--health-port", health_port, further=processes - 1)
     if processes > 1:
         given = {
             "--concurrency": concurrency,
@@ -121,7 +125,7 @@ def log_to_standard_error(level: str) -> None:
     """Log what happens, each line with the job it is about."""
     writer = logging.StreamHandler()
     # Records made before the worker starts do not know about jobs.
-    writer.setFormatter(logging.Formatter(LOG_FORMAT, defaults={"job": ""}))
+    writer.setFormatter(LineFormatter(LOG_FORMAT, defaults={"job": ""}))
     logging.basicConfig(level=level.upper(), handlers=[writer], force=True)
 
 

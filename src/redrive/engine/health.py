@@ -7,10 +7,10 @@ Plain HTTP/1.0, any path, one JSON object; it listens on loopback unless another
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from redrive.errors import ConfigurationError
 
 READ_SECONDS: Final = 5.0
 HEAD_MAX: Final = 8_192
+PORT_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,36 @@ class Health:
 
     is_well: bool
     facts: dict[str, object]
+
+
+def check_port(field: str, port: object, *, further: int = 0) -> int:
+    """Return a port, or refuse what is none; so many further ones after it must be there, too."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= PORT_MAX - further:
+        least = f", with {further} more after it" if further else ""
+        raise ConfigurationError(
+            field=field,
+            value=port,
+            rule=f"must be a whole number from 1 to {PORT_MAX}{least}",
+            fix="8081, for example.",
+        )
+    return port
+
+
+def check_address(field: str, address: object) -> tuple[str, int]:
+    """Return an address to listen on, or refuse what is none."""
+    pair = _parts(address)
+    if len(pair) != 2 or not isinstance(pair[0], str) or not pair[0].strip():
+        raise ConfigurationError(
+            field=field,
+            value=address,
+            rule="must be an address and a port",
+            fix=f'{field}=("127.0.0.1", 8081), for example.',
+        )
+    return pair[0], check_port(f"{field} (the port)", pair[1])
+
+
+def _parts(address: object) -> Sequence[object]:
+    return cast("Sequence[object]", address) if isinstance(address, tuple | list) else ()
 
 
 @asynccontextmanager
@@ -48,9 +79,11 @@ async def health_port(host: str, port: int, ask: Callable[[], Health]) -> AsyncG
 
     try:
         server = await asyncio.start_server(answer, host, port, limit=HEAD_MAX)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # A host that cannot be a name, by its length or its characters, is a ValueError.
+        said = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
-            field="health", value=f"{host}:{port}", rule="cannot be listened on", fix=f"{error.strerror}."
+            field="health", value=f"{host}:{port}", rule="cannot be listened on", fix=f"{said}."
         ) from error
     async with server:
         yield

@@ -6,11 +6,11 @@ Declarations only: nothing here runs, opens or stores anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from redrive.core.checks import whole
 from redrive.core.codeset import CodeSet
@@ -97,12 +97,12 @@ class Pipeline:
     ) -> None:
         hooks = {"retry": on_retry, "hold": on_hold, "dead": on_dead}
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "stages", tuple(stages))
-        object.__setattr__(self, "resources", tuple(resources))
+        object.__setattr__(self, "stages", _listed(name, "stages", stages))
+        object.__setattr__(self, "resources", _listed(name, "resources", resources))
         object.__setattr__(self, "hooks", {kind: hook for kind, hook in hooks.items() if hook is not None})
         object.__setattr__(self, "crash_max", crash_max)
         object.__setattr__(self, "replay", replay or ReplayRules())
-        object.__setattr__(self, "sinks", tuple(sinks))
+        object.__setattr__(self, "sinks", _listed(name, "sinks", sinks))
         object.__setattr__(self, "codes", codes)
         check_name("Pipeline.name", name)
         whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
@@ -117,7 +117,7 @@ class Pipeline:
         _check_sinks(name, self.sinks)
         for option, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
-            *(("resources", each) for each in resources),
+            *(("resources", each) for each in self.resources),
         ):
             if not callable(given):
                 raise ConfigurationError(
@@ -126,6 +126,33 @@ class Pipeline:
                     rule="must be a function",
                     fix="Pass the function itself.",
                 )
+
+
+def check_pipeline(field: str, value: object) -> Pipeline:
+    """Return a pipeline, or refuse what is none."""
+    if not isinstance(value, Pipeline):
+        raise ConfigurationError(
+            field=field, value=value, rule="must be a pipeline", fix="Pass the Pipeline object itself."
+        )
+    return value
+
+
+def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
+    """Return several pipelines, or refuse what is no list of them."""
+    if isinstance(value, Pipeline | str) or not isinstance(value, Iterable):
+        given = value.name if isinstance(value, Pipeline) else value
+        raise ConfigurationError(
+            field=field, value=given, rule="must be a list of pipelines", fix="Put it in brackets: [orders]."
+        )
+    return tuple(check_pipeline(field, each) for each in cast("Iterable[object]", value))
+
+
+def _listed(name: object, option: str, given: object) -> tuple[object, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            field=f"Pipeline({name}).{option}", value=given, rule="must be a list", fix="Put it in brackets."
+        )
+    return tuple(cast("Iterable[object]", given))
 
 
 def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:

@@ -31,6 +31,7 @@ from redrive.core.fingerprint import Frame
 from redrive.core.signals import Signal
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.context import Context
+from redrive.engine.joblog import CURRENT_JOB, LogSetup, log_as, present_setup
 from redrive.engine.letters import Trouble, as_failure
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.pipeline import Pipeline
@@ -131,7 +132,7 @@ def _pool(size: int) -> ProcessPoolExecutor:
         size,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_settle_in,
-        initargs=(list(sys.path),),
+        initargs=(list(sys.path), present_setup()),
     )
 
 
@@ -171,8 +172,9 @@ def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
 # From here on in the other process.
 
 
-def _settle_in(path: list[str]) -> None:
+def _settle_in(path: list[str], logs: LogSetup) -> None:
     sys.path[:] = path
+    log_as(logs)
     # Signals to the whole group are the worker's business; this process ends with it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -199,15 +201,18 @@ def work_off(encoded: bytes) -> bytes:
         restarts=order.restarts,
         deadline=order.deadline,
     )
+    token = CURRENT_JOB.set(context)
     try:
         value = stage.input.check(order.input)
         result = asyncio.run(_call(stage, value, context, order))
-        report = Report(output=stage.output.encode(result), notes=context.notes, children=context.children)
+        report = Report(output=stage.output.seal(result), notes=context.notes, children=context.children)
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
         exc = as_failure(raised)
         failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
         stack, frames = Trouble(failure, exc).told()
         report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
+    finally:
+        CURRENT_JOB.reset(token)
     return _ENCODE(report)
 
 

@@ -240,10 +240,10 @@ def _check_options(made: Stage[P, R], on_overrun: object) -> None:
 
 def check_name(field: str, name: object) -> None:
     """Refuse what cannot name a stage or a pipeline."""
-    if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX:
+    if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX or not name.isprintable():
         raise ConfigurationError(
             field=field,
             value=name,
-            rule=f"must be a name of at most {NAME_MAX} characters",
+            rule=f"must be a name of at most {NAME_MAX} printable characters",
             fix='"fetch", for example.',
         )

@@ -15,6 +15,7 @@ import msgspec
 
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
 from redrive.ops.inspect import instant
 from redrive.ops.near import unknown
 from redrive.ops.oversight import By
@@ -131,9 +132,17 @@ def resume(store: Store, pipeline: str, by: By) -> bool:
 
 def known_pipeline(store: Store, name: str) -> None:
     """Refuse the name of a pipeline nobody has submitted to or worked on."""
+    error = unknown_pipeline(store, name)
+    if error is not None:
+        raise error
+
+
+def unknown_pipeline(store: Store, name: str) -> ConfigurationError | None:
+    """Return the error about the name of a pipeline nobody has submitted to or worked on, with those that are near."""
     known = {lane.pipeline for lane in lanes(store)}
-    if name not in known:
-        raise unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
+    if name in known:
+        return None
+    return unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
 
 
 def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
