@@ -88,7 +88,7 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"), [({"pipline": "shop"}, "Did you mean pipeline"), ({"whatever": 1}, "Known here: ")]
+    ("wrong", "told"), [({"pipeline_": "shop"}, "Did you mean pipeline"), ({"whatever": 1}, "Known here: ")]
 )
 def test_a_filter_that_is_mistyped_never_means_all_letters(
     rd: Redrive, wrong: dict[str, object], told: str

@@ -26,7 +26,7 @@ NO_JSON = {
     "not ended": b'{"a":',
     "nothing": b"",
     "no JSON": b"NaN",
-    "latin-1": b'"caf\xe9"',
+    "latin-1": b'"tea\xe9"',
     "half of a pair": b'"\xed\xa0\x80"',
     "very deep": b"[" * 5_000 + b"]" * 5_000,
 }
@@ -142,7 +142,7 @@ def test_brackets_in_texts_do_not_hide_depth() -> None:
 def test_what_cannot_be_read_is_told_in_words_of_ours(encoded: bytes, told: str) -> None:
     with pytest.raises(SerializationError, match=told) as refused:
         CODEC.check(encoded)
-    assert "caf" not in str(refused.value)
+    assert "tea" not in str(refused.value)
 
 
 def test_other_errors_of_a_codec_are_told_by_their_names() -> None:

@@ -12,7 +12,7 @@ from redrive.testing import VirtualClock
 from .test_sinks import ORDER, Basket, bury, deliver, failing
 
 VERY_DEEP = b"[" * 1_200 + b"]" * 1_200
-LATIN = b'"caf\xe9"'
+LATIN = b'"tea\xe9"'
 
 
 @pytest.mark.parametrize("size", [10, 10_000], ids=["small", "large"])

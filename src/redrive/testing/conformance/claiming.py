@@ -27,7 +27,7 @@ from redrive.testing.conformance.build import (
 
 UNREADABLE: Final = (
     b"[" * 1_200 + b"]" * 1_200,
-    b'"caf\xe9"',
+    b'"tea\xe9"',
     b'{"a":',
     b'"a',
     b'b"',
