@@ -151,7 +151,7 @@ def test_a_canary_that_does_not_rise_is_refused(canary: tuple[int, ...]) -> None
         plan_of(canary)
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan"), True, "10/s"])
 def test_a_rate_of_nothing_is_refused(rate: float) -> None:
     with pytest.raises(ConfigurationError, match="rate"):
         plan_of((), rate)

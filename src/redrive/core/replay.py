@@ -132,11 +132,12 @@ def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from
         raise ConfigurationError(
             field="canary", value=canary, rule="must rise from step to step", fix="1,5,20,100 is usual."
         )
-    if rate is not None and not (math.isfinite(rate) and rate > 0):
+    is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if rate is not None and not (is_number and math.isfinite(rate) and rate > 0):
         raise ConfigurationError(
             field="rate",
             value=rate,
-            rule="must be more than nothing",
+            rule="must be a number of releases per second, more than nothing",
             fix="Leave it out for no limit, or pause the campaign to release nothing.",
         )
     return Plan(canary=canary, rate=rate, from_start=from_start)
