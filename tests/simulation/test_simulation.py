@@ -7,20 +7,18 @@ from collections.abc import Awaitable, Callable
 from sqlite3 import Connection
 
 import pytest
-from msgspec.structs import replace
 
 from redrive.core.decide import Hold
-from redrive.core.lifecycle import JobState
-from redrive.engine import letters, outcomes, runner
+from redrive.engine import leases, letters, outcomes
 from redrive.engine.journal import Journal
 from redrive.engine.leases import Leases
-from redrive.engine.outcomes import Dispatch
 from redrive.engine.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store import rows, settling, sqlite
+from redrive.store import claiming, rows, settling, sqlite
 from redrive.store.protocol import Settlement, Want
 
-from .world import CALM, LEASE, Faults, World, breaches
+from .watch import LEASE
+from .world import CALM, Faults, World, breaches
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -40,11 +38,11 @@ def test_without_faults_every_effect_happens_once() -> None:
 
 
 ATTEMPTS = ("insert_good_attempt", "insert_attempt", "insert_crowd")
+"""The statements that put attempts on record."""
 FENCES = {
     "go_on_crowd": "AND jobs.lease_token = ?4 AND jobs.dispatch = ?5",
     "complete_crowd": "AND jobs.lease_token = ?1 AND jobs.dispatch = ?2",
 }
-"""The statements that put attempts on record."""
 
 
 def test_a_seed_tells_the_same_story_every_time() -> None:
@@ -121,6 +119,31 @@ def a_crash_forgets_the_stage(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_reaper_does_not_wait_for_contact(patch: pytest.MonkeyPatch) -> None:
+    always = property(lambda _self: float("-inf"), lambda _self, _since: None)
+    patch.setattr(Leases, "_contact_since", always, raising=False)
+    # A gap without an answer is how it knows that there was no contact; it has to go as well.
+    patch.setattr(leases, "GAP_MAX", float("inf"))
+
+
+def the_reaper_ignores_jumps_of_the_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leases, "DRIFT_MAX", float("inf"))
+
+
+def the_reaper_suspects_nobody(patch: pytest.MonkeyPatch) -> None:
+    plain = sqlite._SQL["reclaim"]
+    trusting = plain.replace("suspect_count = suspect_count + 1", "suspect_count = suspect_count")
+    assert trusting != plain
+    patch.setitem(sqlite._SQL, "reclaim", trusting)
+
+
+def jobs_are_claimed_that_are_running(patch: pytest.MonkeyPatch) -> None:
+    plain = claiming._SQL["claim"]
+    greedy = plain.replace("status = 'queued'", "status IN ('queued', 'processing')")
+    assert greedy != plain
+    patch.setitem(claiming._SQL, "claim", greedy)
+
+
+def leases_are_reaped_before_they_end(patch: pytest.MonkeyPatch) -> None:
     def hasty(self: Leases, worker: str) -> None:
         self._store.reap(self._clock.wall() + LEASE)
         self._store.renew(worker, self._clock.wall(), LEASE)
@@ -146,12 +169,14 @@ def settled_in_two_steps(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_cancel_of_a_running_job_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    plain = outcomes.settle_cancelled
+    plain = sqlite._SQL["ask_to_cancel"]
+    forgetful = plain.replace("cancel_asked = 1", "cancel_asked = 0")
+    assert forgetful != plain
+    patch.setitem(sqlite._SQL, "ask_to_cancel", forgetful)
 
-    def forgetful(dispatch: Dispatch, reason: str) -> Settlement:
-        return replace(plain(dispatch, reason), status=JobState.PROCESSING)
 
-    patch.setattr(runner, "settle_cancelled", forgetful)
+def a_cancel_does_not_reach_the_stage(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Worker, "cancel", lambda _self, _jobs: None)
 
 
 def payloads_are_told(patch: pytest.MonkeyPatch) -> None:
@@ -162,14 +187,20 @@ BUGS = [
     (settled_in_two_steps, Faults()),
     (payloads_are_told, CALM),
     (no_fencing, Faults(freeze=0.02)),
-    (answered_before_the_commit, Faults(die=0, freeze=0)),
+    (answered_before_the_commit, Faults(die=0, freeze=0, outage=0)),
     (holds_burn, Faults()),
     (claims_of_a_lost_answer_are_forgotten, Faults(lose_answer=0.1, die=0, freeze=0)),
     (leases_are_not_renewed, CALM),
     (attempts_are_not_recorded, Faults()),
     (dead_letters_are_not_written, Faults()),
     (a_crash_forgets_the_stage, Faults()),
-    (the_reaper_does_not_wait_for_contact, CALM),
+    (leases_are_reaped_before_they_end, CALM),
+    (the_reaper_does_not_wait_for_contact, Faults()),
+    (the_reaper_ignores_jumps_of_the_clock, Faults()),
+    (the_reaper_suspects_nobody, Faults()),
+    (jobs_are_claimed_that_are_running, CALM),
+    (a_cancel_of_a_running_job_is_forgotten, CALM),
+    (a_cancel_does_not_reach_the_stage, CALM),
 ]
 
 

@@ -3,7 +3,9 @@
 
 Nothing here models the engine: the workers, leases and breakers are the real ones, on the real SQLite store in memory. A fault is a
 store call that fails before it does anything, one whose answer is lost after it was committed, a worker that dies between two store
-calls and never touches the store again, or one that freezes for longer than its lease and then goes on as if nothing had happened. The ledger of effects stands outside the store and is what the store is judged by.
+calls and never touches the store again, or one that freezes for longer than its lease and then goes on as if nothing had happened; and
+for all of them, an outage of the store that is longer than a lease, or a jump of the clock. At a moment from the seed all faults stop,
+and everything has to settle. The ledger of effects stands outside the store and is what the store is judged by.
 """
 
 from __future__ import annotations
@@ -13,21 +15,30 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from unittest import mock
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.leases import Leases
+from redrive.engine.runtime import CURRENT
 from redrive.engine.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store import alike
-from redrive.store.protocol import NewJob
+from redrive.store.protocol import JobId, NewJob, Renewal
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from redrive.testing.clock import MONOTONIC_START, WALL_START
 from tests.inline import inline_means
 
-LEASE = 30.0
-ATTEMPTS_MAX = 4
+from .watch import ATTEMPTS_MAX, LEASE, LIVE_LETTER, Process, Watch
+
+JUMP_MAX = 300.0
+"""So far from the right time clocks are at most."""
+SETTLE_MAX = 1_800.0
+"""Virtual seconds after the last fault within which everything has settled."""
+PROCESS: ContextVar[Process] = ContextVar("process")
+"""The process in which a stage runs."""
 SECRET = "a value that belongs to nobody else"
 """Stands in every payload, and in what stages raise and note; it may stand nowhere else."""
 
@@ -38,29 +49,69 @@ class Died(BaseException):
 
 @dataclass
 class Faults:
-    """How often what goes wrong, per store call."""
+    """How often what goes wrong: per store call, and for all at once whenever the weather changes."""
 
     refuse: float = 0.02
     lose_answer: float = 0.02
     die: float = 0.004
     freeze: float = 0.004
+    outage: float = 0.3
+    jump: float = 0.5
+
+    def stop(self) -> None:
+        """Let nothing go wrong any more."""
+        vars(self).update(vars(CALM))
 
 
-CALM = Faults(0, 0, 0, 0)
+CALM = Faults(0, 0, 0, 0, 0, 0)
+
+
+class JumpingClock(VirtualClock):
+    """The clock of the machine; somebody may set it."""
+
+    is_off = False
+    """True while it is wrong."""
+
+    def set_off(self, by: float) -> None:
+        """Make wall time wrong by so many seconds, as compared with the start."""
+        self._offset = WALL_START - MONOTONIC_START + by
+        self.is_off = by != 0
+
+
+class OwnClock(VirtualClock):
+    """The clock of the machine as one process sees it, which may be wrong for a while."""
+
+    def __init__(self, machine: VirtualClock, process: Process) -> None:
+        super().__init__()
+        self._process = process
+        self._machine = machine
+        self.monotonic = machine.monotonic  # type: ignore[method-assign]
+        self.sleep = machine.sleep  # type: ignore[method-assign]
+        self.asleep = machine.asleep  # type: ignore[method-assign]
+
+    def wall(self) -> float:
+        """Return what this process takes for the time."""
+        return self._machine.wall() + self._process.skew
 
 
 class FaultyStore:
     """One worker's way to the store. Once dead, it never reaches it again."""
 
     def __init__(
-        self, store: SqliteStore, chance: random.Random, faults: Faults, clock: VirtualClock
+        self,
+        store: SqliteStore,
+        chance: random.Random,
+        faults: Faults,
+        clock: VirtualClock,
+        watch: Watch | None = None,
     ) -> None:
         self._store = store
         self._chance = chance
         self._faults = faults
         self._clock = clock
         self._frozen_until = 0.0
-        self.is_dead = False
+        self._watch = watch
+        self.process = Process()
 
     async def thaw(self) -> None:
         """Wait until the process is no longer frozen; now and then, freeze it."""
@@ -79,20 +130,32 @@ class FaultyStore:
         method = getattr(self._store, name)
 
         def call(*args: object, **kwargs: object) -> object:
-            if self.is_dead:
+            # With a broken promise the story is over, and what follows from it need not come to any end.
+            if self.process.is_dead or (self._watch is not None and self._watch.broken):
                 raise Died
             draw = self._chance.random()
             if draw < self._faults.refuse:
                 raise StoreUnavailableError(database="sim", cause="refused")
             if draw < self._faults.refuse + self._faults.die:
-                self.is_dead = True
+                self.process.is_dead = True
                 raise Died
-            answer = method(*args, **kwargs)
+            answer = self._called(name, args, lambda: method(*args, **kwargs))
             if self._chance.random() < self._faults.lose_answer:
                 raise StoreUnavailableError(database="sim", cause="the answer was lost")
+            if self._watch is not None and isinstance(answer, Renewal):
+                self._watch.heard(self.process, answer)
             return answer
 
         return call
+
+    def _called(self, name: str, args: tuple[object, ...], method: Callable[[], object]) -> object:
+        """Call the store under the eyes of the watch."""
+        if self._watch is None:
+            return method()
+        answer = self._watch.call(name, method)
+        if name == "start_worker" or (isinstance(answer, Renewal) and answer.is_known):
+            self._watch.met(self.process, str(args[0]))
+        return answer
 
 
 @dataclass
@@ -107,33 +170,46 @@ class World:
     ledger: list[tuple[int, str]] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
     """Jobs somebody asked to cancel before they had ended."""
+    last_runs: dict[int, int] = field(default_factory=dict)
+    """The dispatch in which a job was when it was cancelled; none may follow it."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
+        self.is_calm = self.faults == CALM
+        # A copy, because they stop some day.
+        self.faults = replace(self.faults)
+        self.clock = JumpingClock()
+        self.processes: list[Process] = []
+        self.is_overdue = False
         self.store = SqliteStore(":memory:")
         self.breaker = Breaker("api", consecutive=4, open_for=60)
         self.names = (f"w{n}" for n in itertools.count(1))
+        self.watch = Watch(self.store, self.jobs, self.clock.monotonic)
         self.is_over = False
 
     def pipeline(self, clock: VirtualClock) -> Pipeline:
         """Build three stages that fail in every way, the second of them behind a breaker."""
         policy = RetryPolicy(ATTEMPTS_MAX, Backoff.exponential(1, cap=20, jitter=Jitter.full()))
-        outage = (clock.wall() + 50, clock.wall() + 400)
+        outage = (clock.monotonic() + 50, clock.monotonic() + 400)
 
         def made(name: str, breaker: Breaker | None) -> object:
             async def run(text: str, ctx: Context) -> str:
-                await clock.asleep(self.chance.random() * 5)
-                if ctx.job_id % 2:
-                    ctx.note("seen", text)
-                if breaker is not None and outage[0] < clock.wall() < outage[1]:
-                    raise ConnectionRefusedError(111, "refused")
-                draw = self.chance.random()
-                if draw < 0.15:
-                    raise ConnectionResetError(104, "reset")
-                if draw < 0.18:
-                    raise KeyError(f"bug with {text}")
-                self.ledger.append((ctx.job_id, name))
-                return text
+                job = JobId(ctx.job_id)
+                with self.watch.running(PROCESS.get(), job) as going:
+                    # Some are slow enough to hear, while they run, that nobody wants them any more.
+                    await clock.asleep(self.chance.random() * (5 if job % 4 else 25))
+                    if job % 2:
+                        ctx.note("seen", text)
+                    if breaker is not None and outage[0] < clock.monotonic() < outage[1]:
+                        raise ConnectionRefusedError(111, "refused")
+                    draw = self.chance.random()
+                    if draw < 0.15:
+                        raise ConnectionResetError(104, "reset")
+                    if draw < 0.18:
+                        raise KeyError(f"bug with {text}")
+                    self.watch.acts(going, job)
+                    self.ledger.append((job, name))
+                    return text
 
             return stage(retry=policy, breaker=breaker, name=name)(run)
 
@@ -143,7 +219,10 @@ class World:
         """Submit the jobs, let workers come, die and be replaced, and end when every job has."""
         # So few jobs make no crowd; in every other world, one is a crowd already.
         crowd = 1 if self.seed % 2 else alike.CROWD_MIN
-        with virtual_time(seed=self.seed) as clock, mock.patch.object(alike, "CROWD_MIN", crowd):
+        with (
+            virtual_time(seed=self.seed, clock=self.clock) as clock,
+            mock.patch.object(alike, "CROWD_MIN", crowd),
+        ):
             pipeline = self.pipeline(clock)
             lane = self.store.lanes("flow", [each.name for each in pipeline.stages])[0]
             payload = f'"{SECRET}"'.encode()
@@ -153,31 +232,81 @@ class World:
     async def _live(self, pipeline: Pipeline, clock: VirtualClock, workers: int) -> None:
         positions = [asyncio.ensure_future(self._position(pipeline, clock)) for _ in range(workers)]
         end = asyncio.ensure_future(self._give_up(clock))
-        operator = asyncio.ensure_future(self.operate(clock))
+        others = [asyncio.ensure_future(each) for each in (self.operate(clock), self._weather(clock))]
         everybody = asyncio.gather(*positions)
         await asyncio.wait([everybody, end], return_when=asyncio.FIRST_COMPLETED)
         self.is_over = True
-        for task in (*positions, end, operator):
+        for task in (*positions, end, *others):
             task.cancel()
-        await asyncio.gather(*positions, end, operator, everybody, return_exceptions=True)
+        await asyncio.gather(*positions, end, *others, everybody, return_exceptions=True)
 
     async def operate(self, clock: VirtualClock) -> None:
-        """Do what people do: cancel a few jobs at random, whatever they are doing."""
+        """Do what people do: cancel a few jobs at random, whatever they are doing, and rather those that run."""
         for _ in range(self.jobs // 10):
             await clock.asleep(self.chance.random() * 60)
+            running = self.store.read("SELECT id FROM jobs WHERE status = 'processing' ORDER BY id")
             job = self.chance.randrange(self.jobs) + 1
+            if running and self.chance.random() < 0.5:
+                job = int(str(self.chance.choice(running)[0]))
             if Redrive(self.store).cancel(job) in {"processing", "cancelled"}:
                 self.cancelled.add(job)
+                dispatch = self.store.read("SELECT dispatch FROM jobs WHERE id = ?", (job,))[0][0]
+                self.last_runs.setdefault(job, int(str(dispatch)))
+
+    async def _weather(self, clock: VirtualClock) -> None:
+        """Let happen what happens to all at once, until the faults stop."""
+        stop_at = clock.monotonic() + 100 + self.chance.random() * 900
+        while not self.is_calm and clock.monotonic() < stop_at:
+            # Two jumps within one beat could undo each other unseen.
+            await clock.asleep(LEASE + self.chance.random() * 150)
+            draw = self.chance.random()
+            if draw < self.faults.outage:
+                await self._outage(clock)
+            elif draw < self.faults.outage + self.faults.jump:
+                await self._jump(clock)
+        self.faults.stop()
+
+    async def _outage(self, clock: VirtualClock) -> None:
+        """Keep everybody from the store until every lease has ended."""
+        refuse, self.faults.refuse = self.faults.refuse, 1.0
+        await clock.asleep(LEASE * (1.2 + 2 * self.chance.random()))
+        self.faults.refuse = refuse
+        self.watch.steady_since = clock.monotonic()
+
+    async def _jump(self, clock: VirtualClock) -> None:
+        """Set the clock of the machine, or for a while that of one process."""
+        # Never by less than a lease: a few seconds are within what a lease has to spare, and nobody minds them.
+        by = self.chance.uniform(LEASE, JUMP_MAX) * self.chance.choice([1, -1])
+        if self.chance.random() < 0.7:
+            # Somebody sets it right again, or else wrong.
+            self.clock.set_off(0.0 if self.clock.is_off else by)
+            self.watch.steady_since = clock.monotonic()
+            return
+        process = self.chance.choice(self.processes)
+        process.skew = by
+        # One that stays wrong for a whole lease takes the right ones for dead; that is not promised away.
+        await clock.asleep(self.chance.random() * LEASE * 0.8)
+        process.skew = 0.0
 
     async def _give_up(self, clock: VirtualClock) -> None:
-        end_at = clock.monotonic() + self.patience
-        while clock.monotonic() < end_at:
+        """Wait until a promise was broken, or so long that nothing more will come."""
+        end_at, settled_by = clock.monotonic() + self.patience, None
+        while clock.monotonic() < end_at and not self.watch.broken:
             await clock.asleep(60)
+            if settled_by is None and self.faults == CALM and self.may_end():
+                settled_by = clock.monotonic() + SETTLE_MAX
+            if settled_by is not None and clock.monotonic() > settled_by:
+                self.is_overdue = True
+                return
 
     async def _position(self, pipeline: Pipeline, clock: VirtualClock) -> None:
         """Keep one worker running; when it dies, a new one takes its place after a while."""
         while not self.is_over:
-            store = FaultyStore(self.store, self.chance, self.faults, clock)
+            store = FaultyStore(self.store, self.chance, self.faults, clock, self.watch)
+            self.processes = [each for each in self.processes if not each.is_dead] + [store.process]
+            own = OwnClock(clock, store.process)
+            PROCESS.set(store.process)
+            CURRENT.set(replace(CURRENT.get(), clock=own))
             try:
                 worker = Worker(
                     store,  # type: ignore[arg-type]
@@ -188,10 +317,12 @@ class World:
                     concurrency=5,
                 )
             except (StoreUnavailableError, Died):
+                store.process.is_dead = True
+                await clock.asleep(1)
                 continue
             leases = Leases(
                 store,  # type: ignore[arg-type]
-                clock,
+                own,
                 lease=LEASE,
                 on_dead=worker.declared_dead,
                 on_cancel=worker.cancel,
@@ -203,8 +334,8 @@ class World:
                 *(asyncio.ensure_future(each) for each in self.beside(store, worker, pipeline, clock)),
             ]
             done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            is_over = not store.is_dead and not any(task.exception() for task in done)
-            store.is_dead = True
+            is_over = not store.process.is_dead and not any(task.exception() for task in done)
+            store.process.is_dead = True
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -223,7 +354,7 @@ class World:
         return []
 
     async def _beat(self, store: FaultyStore, worker: Worker, leases: Leases, clock: VirtualClock) -> None:
-        while not store.is_dead:
+        while not store.process.is_dead:
             await clock.asleep(LEASE / 3)
             await store.thaw()
             leases.beat(worker.name)
@@ -231,7 +362,9 @@ class World:
 
 def breaches(world: World) -> list[str]:
     """Say what the store and the ledger disagree about, and which promise was broken."""
-    store, found = world.store, []
+    store, found = world.store, list(world.watch.broken)
+    if world.is_overdue:
+        found.append(f"not settled {SETTLE_MAX:g} s after the faults had stopped")
     statuses = Counter(row[0] for row in store.read("SELECT status FROM jobs"))
     if sum(statuses.values()) != world.jobs or set(statuses) - {"complete", "failed", "cancelled"}:
         found.append(f"not every job has ended: {dict(statuses)}")
@@ -268,14 +401,22 @@ def breaches(world: World) -> list[str]:
     held = store.read("SELECT job_id FROM attempts WHERE outcome IN ('hold', 'crashed') AND burned")
     if held:
         found.append(f"a hold or a crash burned an attempt: {held}")
-    is_calm = world.faults == CALM
-    if is_calm and store.read("SELECT 1 FROM attempts WHERE outcome = 'crashed'"):
+    if world.is_calm and store.read("SELECT 1 FROM attempts WHERE outcome = 'crashed'"):
         found.append("the lease of a living worker changed hands")
-    live = "state IN ('open', 'triaged', 'ready', 'discarded')"
-    letters = store.read(f"SELECT count(*) FROM dead_letters WHERE {live}")[0][0]
+    letters = store.read(f"SELECT count(*) FROM dead_letters WHERE {LIVE_LETTER}")[0][0]
     if letters != statuses["failed"]:
         found.append(f"{letters} open dead letters for {statuses['failed']} failed jobs")
-    return found + _ledger_breaches(world)
+    return found + _cancel_breaches(world) + _ledger_breaches(world)
+
+
+def _cancel_breaches(world: World) -> list[str]:
+    """Say which jobs went on after they had been cancelled; a stage that was running may end, and the job with its last one."""
+    ran = "SELECT dispatch, outcome FROM attempts WHERE job_id = ? AND dispatch > ? AND outcome NOT IN ('crashed', 'cancelled')"
+    return [
+        f"job {job} was cancelled, and ran again: {later}"
+        for job, last in world.last_runs.items()
+        if (later := world.store.read(ran, (job, last)))
+    ]
 
 
 def _ledger_breaches(world: World) -> list[str]:
