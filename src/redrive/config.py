@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final, cast
 from urllib.parse import unquote
 
+from redrive.core.redact import redact_value
 from redrive.core.redact.names import Telling, telling, words_of
 from redrive.core.redact.values import is_guarded, is_inert, is_random
 from redrive.errors import ConfigurationError
@@ -123,9 +124,18 @@ def database_url() -> str | None:
     The files are `redrive.toml`, and the table `[tool.redrive]` of `pyproject.toml`; a path in them starts at the present folder.
 
     Raises:
-        ConfigurationError: a file that is no TOML, or says something that nobody understands.
+        ConfigurationError: an address that is blank or no text, a file that is no TOML, or says something that nobody understands.
     """
-    return os.environ.get("REDRIVE_DATABASE_URL") or _from_files()
+    told = os.environ.get("REDRIVE_DATABASE_URL")
+    return _address("REDRIVE_DATABASE_URL", told) if told else _from_files()
+
+
+def _address(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(
+            field=field, value=redact_value(value), rule="must be an address", fix='"jobs.db", say.'
+        )
+    return value
 
 
 def _from_files() -> str | None:
@@ -135,22 +145,21 @@ def _from_files() -> str | None:
             near = get_close_matches(name, KNOWN, 1, cutoff=0.5)
             meant = f"Did you mean {near[0]}?" if near else f"There is {', '.join(KNOWN)}."
             raise ConfigurationError(field=where, value=name, rule="has a setting nobody knows", fix=meant)
-    url = said.get("database_url")
-    if url is not None and (not isinstance(url, str) or not url.strip()):
-        raise ConfigurationError(
-            field=f"database_url in {where}", value=url, rule="must be an address", fix='"jobs.db", say.'
-        )
-    return url
+    return _address(f"database_url in {where}", said["database_url"]) if "database_url" in said else None
 
 
 def _said_in_files() -> tuple[str, dict[str, object]]:
     """Return what the first file says that says anything, and its name."""
-    said = _table_in("redrive.toml")
-    if said is not None:
-        return "redrive.toml", said
+    own = _table_in("redrive.toml")
+    if own:
+        return "redrive.toml", own
+    where = "[tool.redrive] of pyproject.toml"
     tools = (_table_in("pyproject.toml") or {}).get("tool")
-    table = cast("dict[str, object]", tools).get("redrive") if isinstance(tools, dict) else None
-    return "[tool.redrive]", cast("dict[str, object]", table) if isinstance(table, dict) else {}
+    table: object = cast("dict[str, object]", tools).get("redrive", {}) if isinstance(tools, dict) else {}
+    if not isinstance(table, dict):
+        fix = 'Write [tool.redrive] on a line of its own, and database_url = "jobs.db", say, below it.'
+        raise ConfigurationError(field=where, value=redact_value(table), rule="must be a table", fix=fix)
+    return where, cast("dict[str, object]", table)
 
 
 def _table_in(file: str) -> dict[str, object] | None:

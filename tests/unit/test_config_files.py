@@ -51,7 +51,8 @@ def test_a_connection_without_an_address_is_to_what_the_file_says(folder: Path) 
     [
         ('database-url = "postgresql://u:hunter22@h/x"', "Did you mean database_url"),
         ("colour = 1", "There is database_url"),
-        ("database_url = 5", "must be an address"),
+        ("database_url = 5", "database_url in redrive.toml must be an address, got 5"),
+        ('database_url = ["postgresql://u:hunter22@h/x"]', "must be an address, got .*postgresql"),
         ('database_url = " "', "must be an address"),
         ("database_url = ", "cannot be read"),
     ],
@@ -69,4 +70,50 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
     (folder / "pyproject.toml").write_bytes(b"\xff\xfe")
 
     with pytest.raises(ConfigurationError, match="cannot be read"):
+        database_url()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tool]\nredrive = 5\n", r"must be a table, got 5\. Write \[tool\.redrive\] .*database_url = "),
+        ('[tool]\nredrive = "postgresql://u:hunter22@h/x"\n', "must be a table, got 'postgresql:"),
+        (
+            '[[tool.redrive]]\ndatabase_url = "jobs.db"\n',
+            r"must be a table, got \[\{'database_url': 'jobs.db'",
+        ),
+        ("[tool.redrive]\ncolour = 1\n", "has a setting nobody knows, got 'colour'"),
+        ("[tool.redrive]\ndatabase_url = true\n", "must be an address, got True"),
+    ],
+)
+def test_what_the_file_of_the_project_says_wrongly_is_refused_naming_it(
+    folder: Path, text: str, told: str
+) -> None:
+    (folder / "pyproject.toml").write_text(text)
+
+    with pytest.raises(ConfigurationError, match=told) as refused:
+        database_url()
+
+    assert r"[tool.redrive] of pyproject.toml" in str(refused.value)
+    assert "hunter22" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n"])
+def test_a_file_of_its_own_that_says_nothing_leaves_it_to_that_of_the_project(
+    folder: Path, text: str
+) -> None:
+    (folder / "redrive.toml").write_text(text)
+    (folder / "pyproject.toml").write_text('[tool.redrive]\ndatabase_url = "project.db"\n')
+
+    assert database_url() == "project.db"
+
+
+def test_a_blank_address_in_the_environment_is_refused_and_an_empty_one_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", "")
+    assert database_url() is None
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", " ")
+
+    with pytest.raises(ConfigurationError, match="REDRIVE_DATABASE_URL must be an address, got ' '"):
         database_url()

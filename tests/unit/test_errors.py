@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -47,8 +49,10 @@ ERRORS: list[RedriveError] = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-def test_every_error_survives_copying_and_pickling(error: RedriveError, way: object) -> None:
-    again = way(error)  # type: ignore[operator]
+def test_every_error_survives_copying_and_pickling(
+    error: RedriveError, way: Callable[[RedriveError], RedriveError]
+) -> None:
+    again = way(error)
 
     assert type(again) is type(error)
     assert str(again) == str(error)
@@ -62,6 +66,42 @@ def test_the_list_above_is_the_whole_tree() -> None:
 
     branches = {RedriveError, errors.StoreError}
     assert below(RedriveError) - branches == {type(error) for error in ERRORS}
+
+
+@pytest.mark.parametrize("kind", [RedriveError, errors.StoreError, *map(type, ERRORS)])
+def test_every_error_is_named_and_found_where_it_is_imported_from(kind: type[RedriveError]) -> None:
+    """The name is stored with the failure, and rules match it: the file behind it may change, the name may not."""
+    assert kind.__module__ == "redrive.errors"
+    assert getattr(errors, kind.__name__) is kind
+    assert kind.__name__ in errors.__all__
+
+
+def test_an_error_that_others_derive_keeps_the_name_of_its_own_home() -> None:
+    class Tagged:
+        tag = ""
+
+        def __init_subclass__(cls, *, tag: str) -> None:
+            cls.tag = tag
+
+    class OwnError(errors.StoreError, Tagged, tag="own"):
+        code = "own"
+
+    assert OwnError.__module__ == __name__
+    assert OwnError.tag == "own"
+    assert type("HomelessError", (RedriveError,), {"__module__": None}).__module__ is None
+
+
+def test_the_tree_that_is_drawn_is_the_tree_there_is() -> None:
+    drawn = re.findall(r"^ {4}([|` -]*)(\w+Error)\b", errors.__doc__ or "", re.MULTILINE)
+    above: list[str] = []
+    parents = {}
+    for branch, name in drawn:
+        depth = len(branch) // 4
+        above[depth:] = [name]
+        parents[name] = above[depth - 1] if depth else "Exception"
+
+    kinds = {RedriveError, errors.StoreError, *map(type, ERRORS)}
+    assert parents == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

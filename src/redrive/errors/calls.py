@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guarded call raises of its own; what the function itself raised goes through as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redrive.errors.root import RedriveError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class BreakerOpenError(RedriveError):
+    """A breaker refused the call without making it.
+
+    `retry_at` is the aware UTC instant from which a call may be let through, or None while an operator isolates the breaker.
+    """
+
+    code = "breaker-open"
+
+    def __init__(self, *, breaker: str, retry_at: datetime | None, reason: str) -> None:
+        self.breaker = breaker
+        self.retry_at = retry_at
+        self.reason = reason
+        when = (
+            f"try again at {retry_at.isoformat(timespec='seconds')}"
+            if retry_at
+            else "it stays so until it is closed by hand"
+        )
+        super().__init__(
+            f"breaker {breaker!r} refused the call: {reason}; {when}",
+            hint=f"Check the dependency behind {breaker!r}.",
+        )
+
+
+class AttemptTimeoutError(RedriveError, TimeoutError):
+    """One attempt ran longer than its `timeout` and was cancelled."""
+
+    code = "attempt-timeout"
+
+    def __init__(self, *, timeout: float) -> None:
+        self.timeout = timeout
+        super().__init__(
+            f"the attempt took longer than its timeout of {timeout:g} s",
+            hint="Raise timeout=, or find out why the dependency is slow.",
+        )
+
+
+class AttemptsSpentError(RedriveError):
+    """A function asked for another run by a signal, and the policy has none left; the signal is its cause."""
+
+    code = "attempts-spent"
+
+    def __init__(self, *, name: str, sentence: str) -> None:
+        self.name = name
+        self.sentence = sentence
+        super().__init__(
+            f"{name}: {sentence}", hint="Raise max_attempts= or snooze_max=, or find out what it waits for."
+        )
+
+
+class DeadlineExceededError(RedriveError, TimeoutError):
+    """The total deadline over all attempts ended while an attempt was running."""
+
+    code = "deadline"
+
+    def __init__(self, *, deadline: float) -> None:
+        self.deadline = deadline
+        super().__init__(
+            f"the call did not finish within its deadline of {deadline:g} s",
+            hint="Raise deadline=, or lower timeout= so that more attempts fit into it.",
+        )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors about jobs and the runs they belong to: what became of one, and what cannot be asked of it.
+
+Two of them, JobExpiredError and WorkerCrashError, are not raised to callers: they are what a dead letter is written about.
+"""
+
+from __future__ import annotations
+
+from redrive.errors.root import RedriveError
+
+
+class JobNotFoundError(RedriveError, LookupError):
+    """There is no job with this id."""
+
+    code = "job-not-found"
+
+    def __init__(self, *, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"there is no job {job_id}", hint="Check the id, and that this is the right database."
+        )
+
+
+class JobFailedError(RedriveError):
+    """The job whose result was asked for failed; its dead letter says why."""
+
+    code = "job-failed"
+
+    def __init__(self, *, job_id: int, error_code: str, message: str) -> None:
+        self.job_id = job_id
+        self.error_code = error_code
+        super().__init__(
+            f"job {job_id} failed with {error_code}: {message}",
+            hint=f"redrive job show {job_id} tells its whole story.",
+        )
+
+
+class JobErasedError(RedriveError):
+    """The result that was asked for was erased; the record of its job is still there."""
+
+    code = "job-erased"
+
+    def __init__(self, *, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"the values of job {job_id} were erased",
+            hint=f"Its record is still there: redrive job show {job_id}.",
+        )
+
+
+class JobCancelledError(RedriveError):
+    """The job whose result was asked for was cancelled."""
+
+    code = "job-cancelled"
+
+    def __init__(self, *, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id} was cancelled", hint="Submit it again if it is still wanted.")
+
+
+class WaitTimeoutError(RedriveError, TimeoutError):
+    """The job did not end while it was waited for; it goes on."""
+
+    code = "wait-timeout"
+
+    def __init__(self, *, job_id: int, status: str, timeout: float) -> None:
+        self.job_id = job_id
+        self.status = status
+        super().__init__(
+            f"job {job_id} is still {status} after {timeout:g} s",
+            hint="Wait longer, and check that a worker serves its pipeline.",
+        )
+
+
+class JobExpiredError(RedriveError):
+    """The job was not started before its `expires_at`."""
+
+    code = "job-expired"
+
+    def __init__(self, *, late: float) -> None:
+        self.late = late
+        super().__init__(
+            f"the job came to its turn {late:.0f} s after it had expired",
+            hint="Add workers, or give such jobs more time.",
+        )
+
+
+class WorkerCrashError(RedriveError):
+    """The process that ran the stage, and nothing else, died."""
+
+    code = "worker-crash"
+
+    def __init__(self, *, stage: str, exit_code: int | None, crashes: int) -> None:
+        self.stage = stage
+        self.exit_code = exit_code
+        self.crashes = crashes
+        how = "died" if exit_code is None else f"died with exit code {exit_code}"
+        super().__init__(
+            f"the process that ran {stage} alone {how} ({crashes} so far)",
+            hint="Look for os._exit, memory limits and crashes of native libraries in this stage.",
+        )
+
+
+class RunError(RedriveError):
+    """A run cannot be started, found or resumed as asked; nothing was changed."""
+
+    code = "run"
+
+    def __init__(self, *, run: int, problem: str, fix: str) -> None:
+        self.run = run
+        super().__init__(f"run {run}: {problem}", hint=fix)
+
+
+class FailureBudgetExceededError(RedriveError):
+    """So much of a run failed that it stopped itself; `report` accounts for every item."""
+
+    code = "failure-budget-exceeded"
+
+    def __init__(self, *, run: int, sentence: str, rate: float, report: object) -> None:
+        self.run = run
+        self.rate = rate
+        self.report = report
+        super().__init__(
+            f"run {run} was aborted: {sentence}",
+            hint="What is done stays done; the rest was cancelled. Fix the cause, then start a new run.",
+        )

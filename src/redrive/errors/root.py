@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root of the tree, and the errors that any part of redrive may raise.
+
+It imports nothing of redrive, so that everything else may import it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+SHOWN_MAX: Final = 120
+
+# The class of an error is stored with its failure, so it must not depend on which file of the package holds it.
+_HOME: Final = "redrive.errors"
+
+
+def shown(value: object) -> str:
+    """Return `repr(value)`, cut to a length that fits in a message, even when `repr` itself raises."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the error being reported.
+        text = f"<{type(value).__name__} whose repr fails>"
+    return text if len(text) <= SHOWN_MAX else text[: SHOWN_MAX - 3] + "..."
+
+
+def _rebuild(cls: type[RedriveError], args: tuple[object, ...], state: dict[str, object]) -> RedriveError:
+    error = cls.__new__(cls, *args)
+    error.args = args  # OSError, and so TimeoutError, leaves this to the constructor that is not called here.
+    error.__dict__.update(state)
+    return error
+
+
+class RedriveError(Exception):
+    """The root: catch this to catch everything redrive itself raises."""
+
+    __module__ = _HOME
+    code: ClassVar[str] = "redrive"
+    hint: str
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Give the errors of this package the name they are imported by; what others derive keeps its own."""
+        super().__init_subclass__(**options)
+        if str(cls.__module__).startswith(f"{_HOME}."):  # A class made by hand may have no module at all.
+            cls.__module__ = _HOME
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Rebuild from state, because the keyword-only constructors cannot be called with `args`."""
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+class ConfigurationError(RedriveError, ValueError):
+    """Something was configured in a way that cannot work; names the field, the rule, the value and the fix."""
+
+    code = "configuration"
+
+    def __init__(self, *, field: str, value: object, rule: str, fix: str) -> None:
+        self.field = field
+        self.got = shown(value)
+        self.rule = rule
+        self.fix = fix
+        super().__init__(f"{field} {rule}, got {self.got}. {fix}", hint=fix)
+
+
+class SerializationError(RedriveError, ValueError):
+    """A value cannot become JSON, or JSON does not fit its type. Of many, `index` is its place, `stored` the jobs before it."""
+
+    code = "serialization"
+    index: int | None = None
+    stored: tuple[int, ...] = ()
+
+    def __init__(self, *, where: str, kind: str, problem: str) -> None:
+        self.where = where
+        self.kind = kind
+        self.problem = problem
+        hint = "Correct the value, or the annotation that says what it must be."
+        super().__init__(f"{where}: {kind} does not fit: {problem}", hint=hint)
+
+
+class IllegalTransitionError(RedriveError):
+    """A state machine was asked for a move that its table does not contain."""
+
+    code = "illegal-transition"
+
+    def __init__(self, *, subject: str, source: str, verb: str, allowed: tuple[str, ...]) -> None:
+        self.subject = subject
+        self.source = source
+        self.verb = verb
+        self.allowed = allowed
+        choices = ", ".join(allowed) or "nothing"
+        super().__init__(
+            f"a {subject} in state {source!r} cannot {verb}",
+            hint=f"From {source!r} a {subject} can: {choices}.",
+        )
