@@ -55,15 +55,17 @@ SELECT 'bench', (SELECT min(id) FROM lanes), 'failed', 5, 1.5e9 + n, CASE WHEN ?
 FROM old
 """
 OLD_LETTERS = """
-INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, code, category, is_retryable, message, error_class,
-    fingerprint, context, reason, owner, key, first_failure_at, last_failure_at)
-SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, CASE WHEN jobs.id % 10 = 3 THEN 'triaged' ELSE 'open' END, code, category, 0, 'refused',
-    error_class, fingerprint, x'7B7D', 'permanent', owner, key, run_at, run_at
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, CASE WHEN jobs.id % 10 = 3 THEN 'triaged' ELSE 'open' END, owner, key, run_at, run_at
 FROM jobs JOIN letter_groups ON letter_groups.id = 1 + jobs.id % ?1
 """
-OLD_STACKS = (
-    "INSERT INTO letter_stacks (letter_id, stack) SELECT id, printf('%.*c', 1500, 's') FROM dead_letters"
-)
+# As long as those of an ordinary failure.
+OLD_FACTS = """
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
+SELECT dead_letters.id, code, category, 0, error_class, 'permanent', printf('%.*c', 90, 'm'),
+    CAST(printf('{"notes":"%.*c"}', 145, 'c') AS BLOB), printf('%.*c', 1500, 's')
+FROM dead_letters JOIN letter_groups ON letter_groups.id = group_id
+"""
 
 
 def run() -> list[Figure]:
@@ -239,7 +241,7 @@ def _filled(folder: Path, count: int, *, groups: int, is_named: bool) -> Path:
     db.execute(OLD_GROUPS, (groups,))
     db.execute(OLD_JOBS, (count, payload, is_named))
     db.execute(OLD_LETTERS, (groups,))
-    db.execute(OLD_STACKS)
+    db.execute(OLD_FACTS)
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -43,15 +43,15 @@ INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, fi
 SELECT printf('%016x', n), (SELECT min(id) FROM lanes), 'NETWORK_ERROR', 'network', 'builtins.ConnectionError', 1.5e9, 1.6e9 FROM old
 """
 OLD_LETTERS = """
-INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, code, category, is_retryable, message, error_class, fingerprint,
-    context, reason, first_failure_at, last_failure_at)
-SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', error_code, category, 1, error_message, error_class, fingerprint,
-    zeroblob(50), 'exhausted', run_at, run_at
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', run_at, run_at
 FROM jobs JOIN letter_groups ON letter_groups.id = 1 + jobs.id % 1000 WHERE status = 'failed'
 """
-OLD_STACKS = (
-    "INSERT INTO letter_stacks (letter_id, stack) SELECT id, printf('%.*c', 500, 's') FROM dead_letters"
-)
+OLD_FACTS = """
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
+SELECT dead_letters.id, code, category, 1, error_class, 'exhausted', 'refused', zeroblob(50), printf('%.*c', 500, 's')
+FROM dead_letters JOIN letter_groups ON letter_groups.id = group_id
+"""
 PLAIN = "INSERT INTO plain (payload, result) VALUES (?, ?)"
 
 
@@ -148,7 +148,7 @@ def _fill(path: Path, old: int) -> None:
     db.execute(OLD_ATTEMPTS)
     db.execute(OLD_GROUPS)
     db.execute(OLD_LETTERS)
-    db.execute(OLD_STACKS)
+    db.execute(OLD_FACTS)
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -87,7 +87,7 @@ def test_one_job_that_ends_its_process_among_ten_thousand_is_the_only_one_buried
 
     assert scene.breaches() == []
     assert scene.count("status = 'complete'") == jobs - 1
-    assert scene.read("SELECT job_id, code FROM dead_letters") == [(ids[poison], "WORKER_CRASH")]
+    assert scene.read("SELECT job_id, code FROM letters") == [(ids[poison], "WORKER_CRASH")]
     assert herd.ends() == [7, 7, 0]
 
 
@@ -114,7 +114,11 @@ def test_workers_that_come_and_go_by_sigterm_repeat_nothing(scene: Scene) -> Non
     for _ in range(2):
         before = len(scene.effects())
         with Herd(scene, lease=30) as herd:
-            until(lambda before=before: len(scene.effects()) > before)
+
+            def is_on(before: int = before) -> bool:
+                return len(scene.effects()) > before
+
+            until(is_on)
             herd.terminate()
             assert herd.wait() == 0
         assert scene.outcomes("crashed") == 0

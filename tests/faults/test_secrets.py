@@ -100,7 +100,7 @@ def columns(db: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def leaks_in_columns(scene: Scene, planted: Planted) -> set[str]:
-    leaks = set()
+    leaks: set[str] = set()
     with scene.reading() as db:
         for table, column in columns(db):
             for (value,) in db.execute(f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'):
@@ -122,7 +122,8 @@ def leaks_in_answers(scene: Scene, planted: Planted) -> set[str]:
         for verb in ABOUT_ONE[kind]:
             commands += [[kind, verb, each, "-o", "json"] for each in ids]
             commands += [[kind, verb, each] for each in ids[:4]]
-    answered, leaks = set(), set()
+    answered: set[str] = set()
+    leaks: set[str] = set()
     for words in commands:
         said = runner.invoke(
             app,
@@ -153,7 +154,7 @@ def test_a_secret_said_anywhere_is_written_down_nowhere(
     # First, that there was something to find.
     outcomes = {row[0] for row in scene.read("SELECT DISTINCT outcome FROM attempts")}
     assert {"ok", "retry", "hold", "dead", "cancelled"} <= outcomes
-    assert scene.read("SELECT count(*) FROM dead_letters WHERE message LIKE '%<payload:%'") != [(0,)]
+    assert scene.read("SELECT count(*) FROM letters WHERE message LIKE '%<payload:%'") != [(0,)]
     assert scene.read("SELECT count(*) FROM attempts WHERE notes IS NOT NULL") != [(0,)]
     assert scene.count("progress IS NOT NULL") == len(SOURCES)
     assert "hook on_dead of job" in log

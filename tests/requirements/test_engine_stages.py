@@ -70,7 +70,7 @@ def test_a_refusal_by_policy_is_never_retried_and_is_put_before_an_operator(
     work(store, flow)
 
     assert [one["outcome"] for one in job.attempts()] == ["dead"]
-    ((state, code),) = rows(store, "SELECT state, code FROM dead_letters WHERE job_id = ?", job.id)
+    ((state, code),) = rows(store, "SELECT state, code FROM letters WHERE job_id = ?", job.id)
     assert (state, code) == ("open", "POLICY_REFUSED")
 
 
@@ -105,7 +105,7 @@ def test_what_is_out_of_attempts_is_a_dead_letter_and_a_bug_is_one_at_once(
 
     assert [one["outcome"] for one in first.attempts()] == ["retry", "retry", "dead"]
     assert [one["outcome"] for one in second.attempts()] == ["dead"]
-    letters = rows(store, "SELECT job_id, reason FROM dead_letters WHERE state = 'open' ORDER BY job_id")
+    letters = rows(store, "SELECT job_id, reason FROM letters WHERE state = 'open' ORDER BY job_id")
     assert letters == [(first.id, "exhausted"), (second.id, "permanent")]
 
 

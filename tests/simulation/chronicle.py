@@ -133,7 +133,7 @@ class Judge:
         self._needs_evidence = needs_evidence
         self._events = events(store)
         self._now: dict[int, tuple[str, int | None]] = {}
-        of_letter = store.read("SELECT id, fingerprint FROM dead_letters")
+        of_letter = store.read("SELECT id, fingerprint FROM letters")
         self._groups = {cast("int", letter): str(group) for letter, group in of_letter}
         self._skips = set(store.read("SELECT campaign_id, letter_id FROM campaign_skips WHERE reason <> ''"))
         rows = store.read("SELECT id, selection, options, cutoff, expected, actor FROM campaigns")

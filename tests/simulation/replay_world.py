@@ -30,7 +30,8 @@ from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
 
 from .chronicle import Judge, events, keep_chronicle, present
-from .world import ATTEMPTS_MAX, SECRET, Died, FaultyStore, World
+from .watch import ATTEMPTS_MAX
+from .world import SECRET, Died, FaultyStore, World
 
 BY = By("operator", "simulated")
 ACTS = 60
@@ -212,7 +213,7 @@ class ReplayWorld(World):
 
     def _some(self, asked: str) -> LetterFilter | None:
         """Choose a few letters, or all of a group that are in the state of one of them."""
-        found = self.store.read(f"SELECT id, fingerprint, state FROM dead_letters WHERE {asked} ORDER BY id")
+        found = self.store.read(f"SELECT id, fingerprint, state FROM letters WHERE {asked} ORDER BY id")
         if not found:
             return None
         chosen = self.chance.sample(found, min(len(found), self.chance.choice([1, 1, 3])))
@@ -283,7 +284,7 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
         f" (SELECT count(*) FROM dead_letters WHERE job_id = jobs.id AND state IN {LIVE})",
         "a letter that is still replaying": "SELECT id FROM dead_letters WHERE state = 'replaying'",
         "a letter that does not follow its job's last one": "SELECT id FROM dead_letters WHERE (round > 1) <> (follows IS NOT NULL)",
-        "a verdict that is not so": "SELECT letter.id FROM dead_letters letter JOIN dead_letters later ON later.follows = letter.id"
+        "a verdict that is not so": "SELECT letter.id FROM letters letter JOIN letters later ON later.follows = letter.id"
         " WHERE letter.verdict <> CASE later.fingerprint WHEN letter.fingerprint THEN 'same' ELSE 'other' END",
     }
     for told, sql in checks.items():

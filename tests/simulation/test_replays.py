@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive.core import replay as replay_core
-from redrive.core.replay import Plan, Release
+from redrive.core.replay import Finish, Plan, Release
 from redrive.engine import campaigns, releasing
 from redrive.engine.campaigns import Campaign, Campaigns, Options, stamp_steps
 from redrive.ops import retrying
@@ -121,7 +121,7 @@ def a_retry_leaves_its_letter_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def letters_that_wait_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(campaigns, "next_turn", lambda *_args, **_kwargs: campaigns.Finish())
+    patch.setattr(campaigns, "next_turn", lambda *_args, **_kwargs: Finish())
 
 
 def edits_are_only_logged(patch: pytest.MonkeyPatch) -> None:

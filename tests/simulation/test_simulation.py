@@ -16,6 +16,7 @@ from redrive.engine.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store import claiming, rows, settling, sqlite
 from redrive.store.protocol import Settlement, Want
+from redrive.store.settling import settle_at_once
 
 from .watch import LEASE
 from .world import CALM, Faults, World, breaches
@@ -152,7 +153,7 @@ def leases_are_reaped_before_they_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def settled_in_two_steps(patch: pytest.MonkeyPatch) -> None:
-    whole = sqlite.settle_at_once
+    whole = settle_at_once
 
     def halfway(db: Connection, *args: object) -> None:
         whole(db, *args)  # type: ignore[arg-type]

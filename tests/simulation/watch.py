@@ -119,11 +119,13 @@ class Watch:
 
     def _count(self) -> None:
         read = self._store.read
-        counts = cast("dict[str, int]", dict(read("SELECT status, count(*) FROM jobs GROUP BY status")))
+        counted = read("SELECT status, count(*) FROM jobs GROUP BY status")
+        counts = dict(cast("list[tuple[str, int]]", counted))
         if sum(counts.values()) != self._jobs:
             self._break(f"{self._jobs} jobs were submitted, and there are {counts}")
         ended = {status: count for status, count in counts.items() if status not in {"queued", "processing"}}
-        tallied = dict(read("SELECT status, sum(jobs) FROM tallies GROUP BY status HAVING sum(jobs) > 0"))
+        tallies = read("SELECT status, sum(jobs) FROM tallies GROUP BY status HAVING sum(jobs) > 0")
+        tallied = dict(cast("list[tuple[str, int]]", tallies))
         if tallied != ended:
             self._break(f"the tally {tallied} is not the count {ended}")
         letters = read(f"SELECT count(*) FROM dead_letters WHERE {LIVE_LETTER}")[0][0]

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 from unittest import mock
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
@@ -234,7 +235,8 @@ class World:
         end = asyncio.ensure_future(self._give_up(clock))
         others = [asyncio.ensure_future(each) for each in (self.operate(clock), self._weather(clock))]
         everybody = asyncio.gather(*positions)
-        await asyncio.wait([everybody, end], return_when=asyncio.FIRST_COMPLETED)
+        first: list[asyncio.Future[Any]] = [everybody, end]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         self.is_over = True
         for task in (*positions, end, *others):
             task.cancel()
@@ -357,7 +359,8 @@ class World:
         while not store.process.is_dead:
             await clock.asleep(LEASE / 3)
             await store.thaw()
-            leases.beat(worker.name)
+            if worker.known_as is not None:
+                leases.beat(worker.known_as)
 
 
 def breaches(world: World) -> list[str]:
@@ -373,15 +376,15 @@ def breaches(world: World) -> list[str]:
         - world.cancelled
     ):
         found.append(f"cancelled without being asked to: {strangers}")
-    tallied = dict(store.read("SELECT status, sum(jobs) FROM tallies GROUP BY status HAVING sum(jobs) > 0"))
+    tallies = store.read("SELECT status, sum(jobs) FROM tallies GROUP BY status HAVING sum(jobs) > 0")
+    tallied = dict(cast("list[tuple[str, int]]", tallies))
     if tallied != {
         status: count for status, count in statuses.items() if status not in {"queued", "processing"}
     }:
         found.append(f"the tally {tallied} is not the count {dict(statuses)}")
     if leaks := store.read(
         "SELECT job_id FROM attempts WHERE message LIKE ?1 OR sentence LIKE ?1 OR notes LIKE ?1 UNION "
-        "SELECT job_id FROM dead_letters JOIN letter_stacks ON letter_id = dead_letters.id"
-        " WHERE message LIKE ?1 OR stack LIKE ?1 OR context LIKE ?1 UNION "
+        "SELECT job_id FROM letters WHERE message LIKE ?1 OR stack LIKE ?1 OR context LIKE ?1 UNION "
         "SELECT id FROM jobs WHERE error_message LIKE ?1 OR progress LIKE ?1",
         (f"%{SECRET}%",),
     ):
@@ -422,7 +425,7 @@ def _cancel_breaches(world: World) -> list[str]:
 def _ledger_breaches(world: World) -> list[str]:
     found = []
     effects = Counter(world.ledger)
-    names = dict(world.store.read("SELECT id, stage FROM lanes"))
+    names = dict(cast("list[tuple[object, str]]", world.store.read("SELECT id, stage FROM lanes")))
     rows = world.store.read("SELECT job_id, lane_id, outcome FROM attempts")
     ok = Counter((job, names[lane]) for job, lane, outcome in rows if outcome == "ok")
     lost = Counter((job, names[lane]) for job, lane, outcome in rows if outcome == "crashed")

@@ -321,7 +321,7 @@ def test_what_others_wrote_is_redacted_again_and_cut(here: Redrive, there: Redri
     assert "hunter2" not in stored
     assert "example.com" not in stored
     assert "a-value-of-theirs" not in stored
-    assert len(there.store.read("SELECT message FROM dead_letters")[0][0]) <= 2_048
+    assert len(there.store.read("SELECT message FROM letters")[0][0]) <= 2_048
 
 
 def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) -> None:

@@ -89,7 +89,7 @@ def test_a_frozen_set_is_counted_exactly_by_state(rd: Redrive) -> None:
     judging.discard(rd.store, only(rd, 2), ANN)
 
     every = freeze(rd.store, ALL)
-    group = rd.store.read("SELECT fingerprint FROM dead_letters WHERE id = 1")[0][0]
+    group = rd.store.read("SELECT fingerprint FROM letters WHERE id = 1")[0][0]
 
     assert (every.count, every.cutoff, every.by_state) == (4, 4, {"open": 3, "discarded": 1})
     assert freeze(rd.store, LetterFilter(pipeline="mill")).count == 1
@@ -310,7 +310,7 @@ def test_letters_are_given_to_somebody_and_taken_back(rd: Redrive) -> None:
 
 def test_an_act_on_a_group_is_logged_under_its_name(rd: Redrive) -> None:
     fail(rd, 0)
-    group = rd.store.read("SELECT fingerprint FROM dead_letters")[0][0]
+    group = rd.store.read("SELECT fingerprint FROM letters")[0][0]
 
     judging.note(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, text="seen")
 

@@ -31,6 +31,10 @@ INSERT_GROUP = (
     "INSERT INTO letter_groups (id, fingerprint, lane_id, code, category, error_class, first_at, last_at)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+INSERT_FACTS = (
+    "INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)"
+    " VALUES (?, ?, ?, 0, 'E', 'permanent', 'm', x'7B7D', '')"
+)
 CODES_USED = (("NETWORK_ERROR", "network"), ("AUTH_DENIED", "auth"), ("OWN_CODE", "validation"))
 
 
@@ -77,18 +81,17 @@ def fill(rd: Redrive, path: Path, count: int = 400) -> None:
             owner, key = drawn.choice([None, "ann", "bob"]), drawn.choice([None, "k1", "k2", "k3"])
             db.execute(
                 "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at,"
-                " is_safe, evidence, verdict, closed_at, code, category, is_retryable, error_class, fingerprint, reason, message, context)"
-                " SELECT ?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9, ?10, ?11, 0, 'E', fingerprint, 'permanent', 'm',"
-                " x'7B7D' FROM letter_groups WHERE id = ?3",
-                (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past, code, category),
+                " is_safe, evidence, verdict, closed_at) VALUES (?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9)",
+                (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past),
             )
+            db.execute(INSERT_FACTS, (letter, code, category))
 
 
 def expected(rd: Redrive, which: LetterFilter) -> list[int]:
     """The letters a filter means, found the slow way."""
     rows = rd.store.read(  # type: ignore[attr-defined]  # the embedded store answers plain questions
-        "SELECT dead_letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at FROM dead_letters"
-        " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, dead_letters.id DESC"
+        "SELECT letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at FROM letters"
+        " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, letters.id DESC"
     )
     names = "pipeline stage code category group state owner key".split()
     wanted = {place: getattr(which, name) for place, name in enumerate(names, 1)}
@@ -152,13 +155,11 @@ def test_a_letter_that_comes_while_somebody_pages_is_on_no_later_page(rd: Redriv
     fill(rd, tmp_path, 30)
     first = list_letters(rd.store, LetterFilter(), limit=10)
     with sqlite3.connect(tmp_path / "jobs.db") as db:
-        columns = "job_id, lane_id, group_id, round, state, code, category, is_retryable, error_class, fingerprint, reason, message"
-        rest = "context, first_failure_at"
         db.execute(
-            f"INSERT INTO dead_letters ({columns}, {rest}, last_failure_at)"
-            f" SELECT 1000 + job_id, lane_id, group_id, round, 'open', {columns.partition('state, ')[2]}, {rest}, 1e6"
-            " FROM dead_letters WHERE id = 1"
+            "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)"
+            " SELECT 1000, 1000, lane_id, group_id, round, 'open', first_failure_at, 1e6 FROM dead_letters WHERE id = 1"
         )
+        db.execute(INSERT_FACTS, (1000, "CODE", "category"))
 
     second = list_letters(rd.store, LetterFilter(), before=first.next_cursor, limit=100)
 

@@ -147,7 +147,7 @@ def test_an_exhausted_stage_leaves_a_dead_letter_and_keeps_the_work_of_the_stage
     assert ran == ["fetch", "review", "review", "review"]
     assert jobs(store, "status, error_code, input") == [("failed", "NETWORK_REFUSED", b"40")]
     ((stage_name, code, stack, first, last, reason),) = store.read(
-        "SELECT stage, code, stack, first_failure_at, last_failure_at, reason FROM dead_letters JOIN lanes ON lanes.id = lane_id JOIN letter_stacks ON letter_id = dead_letters.id"
+        "SELECT stage, code, stack, first_failure_at, last_failure_at, reason FROM letters JOIN lanes ON lanes.id = lane_id"
     )
     assert (stage_name, code, reason) == ("review", "NETWORK_REFUSED", "exhausted")
     assert "ConnectionRefusedError" in str(stack)
@@ -171,7 +171,7 @@ def test_a_dead_letter_says_what_an_operator_needs_and_nothing_secret(
     submit(store, pipeline, {"note": planted, "mail": "ann@example.org"})
     work(store, pipeline)
 
-    for table in ("jobs", "attempts", "dead_letters", "letter_stacks"):
+    for table in ("jobs", "attempts", "dead_letters", "letter_facts"):
         columns = [
             row[1]
             for row in store.read(f"PRAGMA table_info({table})")
@@ -180,7 +180,7 @@ def test_a_dead_letter_says_what_an_operator_needs_and_nothing_secret(
         everything = str(store.read(f"SELECT {', '.join(map(str, columns))} FROM {table}"))
         for secret in (planted, "env-secret-value-123", "pw12345"):
             assert secret not in everything, table
-    ((context,),) = store.read("SELECT context FROM dead_letters")
+    ((context,),) = store.read("SELECT context FROM letters")
     known = json.loads(context)  # type: ignore[arg-type]
     assert (known["stage"], known["attempt"]) == ("review", 1)
     assert len(known["input_sha256"]) == 16

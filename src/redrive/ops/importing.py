@@ -9,7 +9,7 @@ counts as erased until an edit supplies them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, cast
@@ -22,6 +22,7 @@ from redrive.engine.letters import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.engine.runtime import CURRENT
 from redrive.engine.stages import check_name
 from redrive.errors import ConfigurationError, StoreRefusedError
+from redrive.ops.depth import deeper, too_deep
 from redrive.ops.exporting import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
 from redrive.ops.oversight import By
 from redrive.redaction import redact, redact_mapping
@@ -38,6 +39,7 @@ ACTOR_MAX: Final = 200
 ID_END: Final = 1 << 62
 _FINGERPRINT: Final = re.compile(r"v\d{1,3}:[0-9a-f]{8,128}")
 _ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
+_OTHERWISE: Final = "export it without its values, then supply one here with redrive dlq edit"
 _OVER: Final = frozenset({"replaying", "resolved", "returned"})
 _WORD: Final = re.compile(r"[\w.:-]{1,200}")
 
@@ -131,7 +133,9 @@ def _read(line: bytes) -> ExportedLine:
         raise _WrongLineError(why=f"it has {len(line):,} bytes; {LINE_MAX:,} is the most")
     try:
         read = msgspec.json.decode(line, type=ExportedLine)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise _WrongLineError(why=f"it is no line of an export: {deeper(line)}: {_OTHERWISE}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _WrongLineError(why=f"it is no line of an export: {error}") from None
     if read.redrive_export != FORMAT:
         raise _WrongLineError(why=f"its format is {read.redrive_export}, and this redrive reads {FORMAT}")
@@ -142,10 +146,24 @@ def _read(line: bytes) -> ExportedLine:
         check_name("job.stage", read.job.stage)
     except ConfigurationError as error:
         raise _WrongLineError(why=str(error)) from None
+    for name, value in _values_in(read):
+        if (problem := too_deep(value)) is not None:
+            raise _WrongLineError(why=f"{name}: {problem}: {_OTHERWISE}")
     for name, is_right in _rules(read).items():
         if not is_right:
             raise _WrongLineError(why=f"{name} is not what it can be")
     return read
+
+
+def _values_in(read: ExportedLine) -> Iterator[tuple[str, bytes]]:
+    """Yield the values that a line brings along, with where they stand in it."""
+    if read.values is None:
+        return
+    yield "values.payload", bytes(read.values.payload)
+    yield "values.input", bytes(read.values.input)
+    for place, edit in enumerate(read.values.edits):
+        yield f"values.edits[{place}].before", bytes(edit.before)
+        yield f"values.edits[{place}].after", bytes(edit.after)
 
 
 def _rules(read: ExportedLine) -> dict[str, bool]:
@@ -203,11 +221,11 @@ def _steps_of(line: ExportedLine) -> list[Step]:
     first_at = min(letter.first_failure_at.timestamp(), failed_at)
     group = (*where, letter.fingerprint, *about, error_class, first_at, failed_at)
     texts = (clean.text(letter.reason, MESSAGE_MAX), message, _context(line, clean))
-    told = (*about, int(letter.is_retryable), error_class, letter.fingerprint, *texts)
+    facts = (*about, int(letter.is_retryable), error_class, *texts, clean.text(letter.stack, STACK_MAX))
     steps += [
         Step("import_group", group),
-        Step("import_letter", (*mark, *told, first_at, failed_at), rows=1),
-        Step("import_stack", (clean.text(letter.stack, STACK_MAX),), rows=1),
+        Step("import_letter", (*mark, letter.fingerprint, first_at, failed_at), rows=1),
+        Step("import_facts", facts, rows=1),
     ]
     return [*steps, *(Step("import_edit", (*mark, *row), rows=1) for row in edits)]
 

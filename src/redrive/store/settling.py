@@ -115,7 +115,7 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         group = (one.letter.code, one.letter.category, one.letter.error_class, one.ended_at)
         db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
         made = db.execute(SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
-        db.execute(SQL["insert_stack"], (made, one.letter.stack))
+        db.execute(SQL["insert_facts"], (made, *_facts_of(one.letter)))
     for recipient in one.recipients:
         db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at, recipient))
     for child in one.children:
@@ -164,13 +164,21 @@ def _letter_of(one: Settlement, letter: Letter) -> Row:
         job.id,
         job.lane,
         job.round,
+        letter.fingerprint,
+        one.ended_at,
+        int(letter.is_retryable),
+        letter.code,
+    )
+
+
+def _facts_of(letter: Letter) -> Row:
+    return (
         letter.code,
         letter.category,
         int(letter.is_retryable),
-        letter.message,
         letter.error_class,
-        letter.fingerprint,
-        letter.context,
         letter.reason,
-        one.ended_at,
+        letter.message,
+        letter.context,
+        letter.stack,
     )

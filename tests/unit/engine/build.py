@@ -138,4 +138,4 @@ def attempts(store: SqliteStore, columns: str = "outcome") -> list[tuple[object,
 
 
 def letters(store: SqliteStore, columns: str = "code") -> list[tuple[object, ...]]:
-    return store.read(f"SELECT {columns} FROM dead_letters JOIN letter_stacks ON letter_id = id ORDER BY id")
+    return store.read(f"SELECT {columns} FROM letters ORDER BY id")

@@ -194,7 +194,7 @@ def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: Virtua
     store.submit([NewJob(lane=lane, payload=payload, run_at=0.0)], clock.wall())
     work(store, pipeline)
 
-    kept = str(store.read("SELECT * FROM dead_letters")) + str(store.read("SELECT * FROM letter_stacks"))
+    kept = str(store.read("SELECT * FROM letters"))
     kept += str(store.read("SELECT * FROM attempts")) + str(store.read("SELECT error_message FROM jobs"))
     assert "SCHEMA_INVALID" in kept
     assert "Johanna" not in kept

@@ -157,7 +157,9 @@ def test_what_was_pruned_or_cannot_be_read_is_left_out(
     pipeline = failing(sinks=[basket])
     bury(store, rd, pipeline, 3)
     store._db.execute("DELETE FROM dead_letters WHERE job_id = 1")
-    store._db.execute("UPDATE dead_letters SET context = X'00', message = '' WHERE job_id = 2")
+    store._db.execute(
+        "UPDATE letter_facts SET context = X'00', message = '' WHERE letter_id = (SELECT id FROM letters WHERE job_id = 2)"
+    )
     store._db.execute("UPDATE jobs SET payload = X'00' WHERE id = 2")
     store._db.execute("DELETE FROM attempts WHERE job_id = 3")
     deliver(store, clock, pipeline)

@@ -71,7 +71,7 @@ def test_a_letter_whose_texts_never_fit_is_reduced_to_safe_ones(
 ) -> None:
     pipeline = failing()
     rd.submit(pipeline, 1)
-    refuse(store, "letter_stacks", "NEW.stack <> ''")
+    refuse(store, "letter_facts", "NEW.stack <> ''")
 
     work(store, pipeline)
 

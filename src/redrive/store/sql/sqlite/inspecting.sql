@@ -131,9 +131,9 @@ SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = j
 FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
 
 -- name: letters_of_job
-SELECT id, state, round, code, category, message, error_class, coalesce((SELECT stack FROM letter_stacks WHERE letter_id = dead_letters.id), ''),
-    fingerprint, context, reason, first_failure_at, last_failure_at, job_id, is_escalated, verdict, campaign_id, follows, diagnosis, assignee
-FROM dead_letters WHERE job_id = ? ORDER BY id;
+SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason,
+    first_failure_at, last_failure_at, job_id, is_escalated, verdict, campaign_id, follows, diagnosis, assignee
+FROM letters WHERE job_id = ? ORDER BY id;
 
 -- name: schedules
 SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;

@@ -106,7 +106,7 @@ SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: judged_letters
 SELECT letter.id, state, campaign_id, diagnosis, evidence, is_safe, assignee, error_class, stage, code, reason, moved
-FROM dead_letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
+FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
 
 -- name: next_move
 UPDATE letter_moves SET last = last + 1;
@@ -181,11 +181,10 @@ SELECT id FROM installation;
 
 -- name: exported_letters
 SELECT letter.id, letter.job_id, letter.round, letter.state, letter.code, letter.category, letter.is_retryable, letter.error_class,
-    letter.fingerprint, letter.reason, letter.message, letter.context,
-    coalesce((SELECT stack FROM letter_stacks WHERE letter_id = letter.id), ''), letter.diagnosis, letter.evidence,
-    letter.assignee, letter.verdict, letter.is_escalated, letter.first_failure_at, letter.last_failure_at,
+    letter.fingerprint, letter.reason, letter.message, letter.context, letter.stack, letter.diagnosis, letter.evidence, letter.assignee,
+    letter.verdict, letter.is_escalated, letter.first_failure_at, letter.last_failure_at,
     lanes.pipeline, lanes.stage, lanes.position, jobs.status, jobs.priority, jobs.key, jobs.owner, jobs.created_at, jobs.erased_at
-FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
+FROM letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
 
 -- name: exported_values
@@ -234,14 +233,14 @@ SELECT ?3, id, ?4, ?5, ?6, ?7, ?8 FROM lanes WHERE pipeline = ?1 AND stage = ?2
 ON CONFLICT (fingerprint, lane_id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
 
 -- name: import_letter
-INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, code, category, is_retryable, error_class, fingerprint, reason,
-    message, context, owner, key, first_failure_at, last_failure_at)
-SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, owner, key, ?11, ?12
-FROM imports JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = ?7
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', owner, key, ?4, ?5
+FROM imports JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = ?3
 WHERE origin = ?1 AND letter = ?2;
 
--- name: import_stack
-INSERT INTO letter_stacks (letter_id, stack) VALUES (last_insert_rowid(), ?);
+-- name: import_facts
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
+VALUES (last_insert_rowid(), ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: import_edit
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)

@@ -71,16 +71,16 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND (last_failure_at, id) < (?2, ?
 ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
 
 -- name: letter_lines
-SELECT dead_letters.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key,
-    diagnosis, assignee, campaign_id, first_failure_at, last_failure_at
-FROM dead_letters JOIN lanes ON lanes.id = lane_id WHERE dead_letters.id IN (SELECT value FROM json_each(?));
+SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
+    assignee, campaign_id, first_failure_at, last_failure_at
+FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
 -- name: letter
 SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
     assignee, campaign_id, first_failure_at, last_failure_at, verdict, follows,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id), evidence, is_safe,
-    closed_at, is_retryable, error_class, reason, context, coalesce((SELECT stack FROM letter_stacks WHERE letter_id = letter.id), '')
-FROM dead_letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
+    closed_at, is_retryable, error_class, reason, context, stack
+FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
 
 -- name: near_letters
 SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;

@@ -89,3 +89,12 @@ DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1
 DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3)
 RETURNING id;
+
+-- name: edits_of_job
+SELECT before, after FROM edits WHERE job_id = ? ORDER BY id;
+
+-- name: skipped_for
+-- The first letters that a campaign left out for one reason; the same words as in campaign_skips.
+SELECT letter_id, reason FROM campaign_skips
+WHERE campaign_id = ?1 AND CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END = ?2
+ORDER BY letter_id LIMIT ?3;

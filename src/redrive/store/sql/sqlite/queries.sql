@@ -231,19 +231,18 @@ ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = max(last_at, excluded
 
 -- name: insert_letter
 -- A replay that failed with the permanent code it was meant to cure is escalated.
-INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, code, category, is_retryable, message, error_class,
-    fingerprint, context, reason, owner, key, first_failure_at, last_failure_at, follows, is_escalated)
-SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint = ?9 AND letter_groups.lane_id = ?2),
-    'open', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, owner, key,
+INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, owner, key, first_failure_at, last_failure_at, follows, is_escalated)
+SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint = ?4 AND letter_groups.lane_id = ?2), 'open', owner, key,
     (SELECT min(ended_at) FROM attempts WHERE job_id = ?1 AND attempts.lane_id = ?2 AND attempts.round = ?3
         AND outcome IN ('retry', 'hold', 'dead')),
-    ?12,
+    ?5,
     (SELECT before.id FROM dead_letters before WHERE before.job_id = ?1 AND before.state = 'replaying'),
-    NOT ?6 AND EXISTS (SELECT 1 FROM dead_letters before WHERE before.job_id = ?1 AND before.state = 'replaying' AND before.code = ?4)
+    NOT ?6 AND EXISTS (SELECT 1 FROM letters before WHERE before.job_id = ?1 AND before.state = 'replaying' AND before.code = ?7)
 FROM jobs WHERE id = ?1;
 
--- name: insert_stack
-INSERT INTO letter_stacks (letter_id, stack) VALUES (?, ?);
+-- name: insert_facts
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_notice
 INSERT INTO outbox (lane_id, job_id, dispatch, due_at, recipient) VALUES (?, ?, ?, ?, ?);

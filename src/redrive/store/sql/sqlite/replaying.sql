@@ -58,7 +58,7 @@ FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.campa
 
 -- name: returned_of
 SELECT after.code, after.fingerprint, count(*), min(after.id), sum(after.is_escalated)
-FROM dead_letters letter JOIN dead_letters after ON after.follows = letter.id
+FROM dead_letters letter JOIN letters after ON after.follows = letter.id
 WHERE letter.campaign_id = ? AND letter.state = 'returned' GROUP BY 1, 2 ORDER BY 3 DESC, 1;
 
 -- name: last_configs
@@ -190,6 +190,6 @@ SELECT campaign_id, told, found FROM (
 WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
 
 -- name: unlettered
--- Failed jobs without their one letter, and letters of jobs that have not failed.
-SELECT jobs.id FROM jobs WHERE (status = 'failed') <> (SELECT count(*) FROM dead_letters
+-- Failed jobs without their one letter, or without the facts of it, and letters of jobs that have not failed.
+SELECT jobs.id FROM jobs WHERE (status = 'failed') <> (SELECT count(*) FROM letters
     WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) LIMIT ?;

@@ -177,14 +177,6 @@ CREATE TABLE dead_letters (
     is_safe INTEGER NOT NULL DEFAULT 0 CHECK (is_safe IN (0, 1)),   -- somebody confirmed that a replay does no harm
     evidence TEXT,                   -- what was done about the cause
     closed_at REAL,
-    code TEXT NOT NULL,
-    category TEXT NOT NULL,
-    is_retryable INTEGER NOT NULL,
-    error_class TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    message TEXT NOT NULL,
-    context BLOB NOT NULL,
     counted INTEGER NOT NULL DEFAULT 0,   -- goes up with a move that its statement counts itself, many letters at once
     moved INTEGER NOT NULL DEFAULT 0,     -- the number of the act that put it where it is
     freed INTEGER NOT NULL DEFAULT 0,     -- the number of the act after which it could be replayed again
@@ -200,11 +192,27 @@ CREATE TABLE letter_moves (
 
 INSERT INTO letter_moves (last) VALUES (0);
 
--- The one part of a letter that is long stands beside it, so that moving a letter stays cheap.
-CREATE TABLE letter_stacks (
+-- How it failed: what is long and never changes stands beside the letter, so that moving a letter stays cheap.
+CREATE TABLE letter_facts (
     letter_id INTEGER PRIMARY KEY,
+    code TEXT NOT NULL,
+    category TEXT NOT NULL,
+    is_retryable INTEGER NOT NULL,
+    error_class TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    context BLOB NOT NULL,
     stack TEXT NOT NULL
 ) STRICT;
+
+-- A letter as it is read: with how it failed, and the fingerprint of its group.
+CREATE VIEW letters AS
+SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.campaign_id, letter.verdict,
+    letter.is_escalated, letter.follows, letter.owner, letter.key, letter.first_failure_at, letter.last_failure_at, letter.diagnosis,
+    letter.assignee, letter.is_safe, letter.evidence, letter.closed_at, letter.moved, facts.code, facts.category, facts.is_retryable,
+    facts.error_class, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
+FROM dead_letters letter CROSS JOIN letter_facts facts ON facts.letter_id = letter.id
+    CROSS JOIN letter_groups ON letter_groups.id = letter.group_id;
 
 CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE verdict IS NULL AND state <> 'replaying';
 CREATE INDEX dead_letters_of_job ON dead_letters (job_id);
@@ -268,7 +276,7 @@ CREATE TRIGGER letters_pruned AFTER DELETE ON dead_letters
 BEGIN
     UPDATE letter_tallies SET letters = letters - 1, pruned = pruned + (OLD.verdict IS NOT NULL)
     WHERE campaign_id = coalesce(OLD.campaign_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
-    DELETE FROM letter_stacks WHERE letter_id = OLD.id;
+    DELETE FROM letter_facts WHERE letter_id = OLD.id;
     DELETE FROM campaign_skips WHERE letter_id = OLD.id AND campaign_id = OLD.campaign_id;
 END;
 
@@ -276,8 +284,8 @@ END;
 -- Looked for first, because a change opens every index of its table, whether it finds a row or not.
 CREATE TRIGGER letters_followed AFTER INSERT ON dead_letters WHEN NEW.round > 1
 BEGIN
-    UPDATE dead_letters SET state = 'returned', verdict = CASE fingerprint WHEN NEW.fingerprint THEN 'same' ELSE 'other' END,
-        closed_at = NEW.last_failure_at
+    UPDATE dead_letters SET state = 'returned', closed_at = NEW.last_failure_at,
+        verdict = CASE group_id WHEN NEW.group_id THEN 'same' ELSE 'other' END
     WHERE job_id = NEW.job_id AND state = 'replaying';
 END;
 

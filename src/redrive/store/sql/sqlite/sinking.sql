@@ -23,9 +23,9 @@ SELECT id FROM installation;
 
 -- name: sunk_letter
 SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.error_class,
-    letter.message, coalesce((SELECT stack FROM letter_stacks WHERE letter_id = letter.id), ''), letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
+    letter.message, letter.stack, letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
     letter.is_escalated, letter.follows, letter.key, letter.owner
-FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
+FROM letters letter JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.job_id = ?1 AND letter.round = ?2 ORDER BY letter.id DESC LIMIT 1;
 
 -- name: sunk_attempts

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded store behind a connection, for tests that look into its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redrive import Redrive
+from redrive.store.sqlite import SqliteStore
+
+
+def embedded(rd: Redrive) -> SqliteStore:
+    """Return the store of a connection, which must be the embedded one."""
+    assert isinstance(rd.store, SqliteStore)
+    return rd.store
+
+
+def read_rows(rd: Redrive, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return what a question to the tables finds."""
+    return embedded(rd).read(sql, parameters)
