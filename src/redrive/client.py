@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Self
 
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
-from redrive.engine.codec import storable
 from redrive.engine.feeding import drive_run
 from redrive.engine.health import check_address
 from redrive.engine.jobs import ENDED, Job
@@ -31,7 +30,8 @@ from redrive.engine.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.desk import DeadLetters, Replays
 from redrive.ops.location import path_of
-from redrive.redaction import redact
+from redrive.ops.oversight import By
+from redrive.ops.own_values import values_of_job
 from redrive.store.protocol import LaneId, Step, Store
 from redrive.store.sqlite import SqliteStore
 
@@ -167,8 +167,8 @@ class Redrive:
             JobNotFoundError: there is no such job.
         """
         job_id, now = _job_id(job_id), self._now()
-        told = None if reason is None else redact(storable(reason))
-        log = Step("log", (now, actor, "cancel", f"job {job_id}", told))
+        by = By(actor, reason).hiding(values_of_job(self.store, job_id, reason))
+        log = by.log("cancel", f"job {job_id}")
         while True:
             # Between the two a job may move either way, so both are tried until one of them fits.
             for way in (

@@ -372,3 +372,35 @@ def test_a_job_is_not_sent_back_to_a_stage_the_pipeline_no_longer_has(shop: Shel
     assert "the pipeline has no stage 'pay' any more, but charge" in refused.err
     assert "@stage(name='pay')" in refused.err
     assert checked.json["obstacles"] == {"stage": 1}
+
+
+def test_a_value_of_the_job_does_not_come_into_the_log_by_what_people_write(shell: Shell) -> None:
+    (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
+    shell.write("items.jsonl", *(json.dumps({"amount": 0, "email": f"open sesame {n}"}) for n in range(3)))
+    shell("submit", "orders:shop", "--file", "items.jsonl")
+    shell("worker", "orders:shop", "--until-idle")
+
+    shell.json("dlq", "note", "1", "--text", "she said open sesame 0 aloud", "--yes")
+    shell.json("dlq", "triage", "2", "-d", "data", "--reason", "open sesame 1 is wrong", "--yes")
+    shell.json("job", "erase", "3", "--reason", "open sesame 2 leaked", "--yes")
+    shell("submit", "orders:shop", '{"amount": 1, "email": "open sesame 3"}')
+    shell.json("job", "cancel", "4", "--reason", "open sesame 3 is old", "--yes")
+
+    reasons = [each["reason"] for each in shell.json("events", "--operations")]
+    assert sorted(reasons) == [
+        "<payload:$.1> is old",
+        "<payload:$.1> is wrong",
+        "<payload:$.1> leaked",
+        "she said <payload:$.1> aloud",
+    ]
+
+
+def test_a_value_that_is_nested_too_deep_is_refused_with_its_place(shop: Shell) -> None:
+    deep = "[" * 300 + "]" * 300
+    (shop.folder / "deep.json").write_text(f'{{"amount": 5, "email": {deep}}}', encoding="utf-8")
+
+    refused = shop("dlq", "edit", "1", "--input", "deep.json", "--yes")
+
+    assert refused.code == 2
+    assert "nested deeper than 200 levels, below /email/0/0/0/0/0/..." in refused.err
+    assert "make it flatter" in refused.err

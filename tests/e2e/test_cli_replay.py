@@ -41,6 +41,7 @@ def notify(change: str) -> str:
 
 reviews = Pipeline("reviews", [fetch, llm, notify])
 samples = Pipeline("samples", [fetch, llm, notify], replay=ReplayRules(evidence="optional"))
+uploads = Pipeline("uploads", [fetch, llm, notify], replay=ReplayRules(owner_retry=True))
 """
 
 
@@ -276,3 +277,81 @@ def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
         "pipeline reviews",
         "renewed",
     )
+
+
+@pytest.fixture
+def short(shell: Shell) -> Shell:
+    """Three samples that failed: the key of the first is a newer job's, the second has lost its values."""
+    prepared(shell, "samples", 0)
+    for number in (1, 2, 3):
+        shell("submit", "reviews_flow:samples", f'{{"id": "change-{number}"}}', "--key", f"k{number}")
+    work(shell, "samples")
+    shell("submit", "reviews_flow:samples", '{"id": "change-1"}', "--key", "k1")
+    shell("job", "erase", "2", "--yes")
+    return shell
+
+
+def test_a_dry_run_tells_all_that_stands_in_the_way_of_a_letter(short: Shell) -> None:
+    short("job", "erase", "1", "--yes")
+
+    told = short("dlq", "validate", "--pipeline", "samples", "--target", "reviews_flow:samples", "-o", "json")
+
+    found = told.json
+    assert told.code == 1
+    assert [(each["letter"], each["kind"]) for each in found["remarks"]] == [
+        (1, "erased"),
+        (1, "key"),
+        (2, "erased"),
+    ]
+    assert (found["obstacles"], found["able"], found["untold"]) == ({"erased": 2, "key": 1}, 1, 0)
+
+
+def test_the_report_names_the_letters_that_were_left_out_and_the_job_that_has_a_key(short: Shell) -> None:
+    Path(short.folder, "fixed").touch()
+    short("replay", "start", "--pipeline", "samples", "--canary", "", "--yes")
+    work(short, "samples")
+
+    report = short.json("replay", "status", "1")
+    shown = short("replay", "status", "1").out
+
+    assert (report["recovered"], report["skipped"]) == (1, 2)
+    assert [(each["letters"], each["first"]) for each in report["skips"]] == [(1, [1]), (1, [2])]
+    assert report["skipped_letters"][0] == {"letter": 1, "reason": "a newer job has its key (job 4)"}
+    assert "1 (job 4)" in shown
+
+
+def test_what_is_not_listed_of_a_report_or_a_dry_run_is_counted(
+    short: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short("job", "erase", "3", "--yes")
+    monkeypatch.setattr("redrive.ops.validating.SHOWN", 1)
+    monkeypatch.setattr("redrive.ops.campaign_report.FIRST_MAX", 1)
+    monkeypatch.setattr("redrive.cli.replay.REASONS_MAX", 1)
+    dry = short("dlq", "validate", "--pipeline", "samples")
+    short("replay", "start", "--pipeline", "samples", "--canary", "", "--yes")
+    work(short, "samples")
+
+    report = short("replay", "status", "1")
+
+    assert "2 more letters are counted and not listed here" in dry.err
+    assert "2, and 1 more" in report.out
+    assert "and 1 more reason\n" in report.err
+    assert "redrive replay status 1 -o json" in report.err
+
+
+def test_the_owner_of_a_job_retries_it_where_the_code_allows_that(shell: Shell) -> None:
+    prepared(shell, "uploads", 0)
+    shell("submit", "reviews_flow:uploads", '{"id": "change-1"}', "--owner", "ann")
+    work(shell, "uploads")
+    Path(shell.folder, "fixed").touch()
+
+    without = shell("job", "retry", "1")
+    stranger = shell("job", "retry", "1", "--as-owner", "--actor", "bob")
+    owner = shell("job", "retry", "1", "--as-owner", "--actor", "ann", "--yes")
+    work(shell, "uploads")
+
+    assert (without.code, stranger.code, owner.code) == (1, 1, 0)
+    assert "Its owner needs none, with --as-owner." in without.err
+    assert "belongs to somebody else than 'bob'" in stranger.err
+    assert "Send job" not in without.err + stranger.err
+    assert shell.json("job", "show", "1")["status"] == "complete"

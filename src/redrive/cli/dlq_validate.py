@@ -47,6 +47,8 @@ def _tell(found: Validation) -> None:
     answer_facts(facts, "table")
     if found.remarks:
         console().print(table_of([asdict(each) for each in found.remarks], ("letter", "job", "kind", "told")))
+    if found.untold:
+        say(f"{found.untold:,} more letters are counted and not listed here; choose fewer to see them all")
     for pipeline in found.unchecked:
         say(f"the code of {pipeline} was not given, so no value was decoded: --target MODULE:{pipeline}")
     if not found.letters:

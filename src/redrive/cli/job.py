@@ -20,7 +20,7 @@ from redrive.cli.targets import pipelines_named, say_if_unknown
 from redrive.engine.releasing import by_name
 from redrive.ops import inspect
 from redrive.ops.inspect import JobFilter, JobStory
-from redrive.ops.retrying import retry_job
+from redrive.ops.retrying import How, check_retry, retry_job
 
 app = typer.Typer(help="Look at jobs; cancel, retry and erase them.", no_args_is_help=True)
 
@@ -102,16 +102,28 @@ app.command()(erase)
 
 @app.command()
 @acting
-def retry(job_id: JobId, *, from_start: FromStart = False, target: Targets = None, act: Act) -> None:
+def retry(
+    job_id: JobId,
+    *,
+    from_start: FromStart = False,
+    as_owner: Annotated[
+        bool,
+        typer.Option("--as-owner", help="The actor is the job's owner, who may need no evidence."),
+    ] = False,
+    target: Targets = None,
+    act: Act,
+) -> None:
     """Send a failed job back to the stage that failed, under the same rules as a replay."""
-    code = by_name(pipelines_named(target or []))
+    how: How = {
+        "from_start": from_start,
+        "owner": act.by.actor if as_owner else None,
+        "pipelines": by_name(pipelines_named(target or [])),
+    }
     with act.database() as rd:
-        facts = inspect.known_job(rd.store, job_id).facts
-        if facts.status == "failed":
-            where = "its first stage" if from_start else f"the stage {facts.stage}"
-            act.confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?")
-        job = retry_job(rd.store, job_id, act.by, from_start=from_start, pipelines=code)
-        now = job.facts
+        facts = check_retry(rd.store, job_id, **how)
+        where = "its first stage" if from_start else f"the stage {facts.stage}"
+        act.confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?")
+        now = retry_job(rd.store, job_id, act.by, **how).facts
     act.answer({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round})
 
 

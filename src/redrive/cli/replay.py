@@ -6,7 +6,6 @@ A campaign is driven by the workers that serve its pipeline; these commands only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -22,12 +21,14 @@ from redrive.cli.selections import Choice, choosing
 from redrive.core.replay import CANARY, plan_of
 from redrive.engine.runtime import CURRENT
 from redrive.ops import replay
-from redrive.ops.campaign_report import CampaignReport, report_of
+from redrive.ops.campaign_report import REASONS_MAX, CampaignReport, report_of
 from redrive.store.protocol import Store
 
 app = typer.Typer(help="Replay dead letters, watch it, and stop it.", no_args_is_help=True)
 
 LOOK_SECONDS = 0.5
+LISTED_MAX = 20
+"""Letters left out that are named for each replay of a list; its status names more."""
 CampaignId = Annotated[int, typer.Argument(metavar="ID", help="The replay's id.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch until it ends or stops itself.")]
 
@@ -77,7 +78,7 @@ def list_(
         ids = [
             each.id for each in replay.list_campaigns(rd.store, pipeline=pipeline, before=before, limit=limit)
         ]
-        found = [asdict(report_of(rd.store, each)) for each in ids]
+        found = [_facts_of(report_of(rd.store, each, skipped_max=LISTED_MAX)) for each in ids]
     columns = (
         "id",
         "pipeline",
@@ -185,28 +186,67 @@ def _exit_of(report: CampaignReport) -> int:
     return FAILED if failed or report.status == "cancelled" else DONE
 
 
+def _facts_of(report: CampaignReport) -> dict[str, object]:
+    """Return a report as programs read it, with what was left out by name."""
+    facts: dict[str, object] = asdict(report)
+    del facts["first_skipped"]
+    facts["skips"] = [
+        {
+            "reason": reason,
+            "letters": letters,
+            "first": [letter for letter, _ in report.first_skipped.get(reason, ())],
+        }
+        for reason, letters in report.skips
+    ]
+    facts["skipped_letters"] = [
+        {"letter": letter, "reason": reason} for letter, reason in report.skipped_letters
+    ]
+    return facts
+
+
 def _answer(report: CampaignReport, output: Format) -> None:
-    facts: Mapping[str, object] = asdict(report)
     if output == "json":
-        answer_json(report)
+        answer_json(_facts_of(report))
         return
-    lists = {"failures", "skips", "skipped_letters", "selection", "canary"}
+    lists = {"failures", "skips", "first_skipped", "skipped_letters", "selection", "canary"}
     # What is nothing is left out for people; programs get it all.
     shown = {
-        name: value for name, value in facts.items() if name not in lists and (value or name == "recovered")
+        name: value
+        for name, value in asdict(report).items()
+        if name not in lists and (value or name == "recovered")
     }
     answer_facts(shown, output)
     if report.failures:
         rows = [asdict(each) for each in report.failures]
         console().print(table_of(rows, ("code", "group", "letters", "escalated", "sample")))
-    for reason, letters in report.skips:
-        say(f"skipped {letters}: {reason}")
+    _tell_skips(report)
     if report.status == "stopped":
         say(
             f"it stopped itself; look at redrive dlq show {_sample(report)}, then redrive replay resume or cancel {report.id}"
         )
     elif report.ended_at is not None and report.closed_at is None:
         say(f'close it with: redrive replay close {report.id} --note "..."')
+
+
+def _tell_skips(report: CampaignReport) -> None:
+    """Show why letters were left out, and which: the first few for each reason."""
+    if not report.skips:
+        return
+    rows: list[dict[str, object]] = []
+    is_all = True
+    for reason, letters in report.skips[:REASONS_MAX]:
+        first = report.first_skipped.get(reason, ())
+        # What is told of one letter alone stands behind the reason: "(job 12)".
+        named = [f"{letter}{full.removeprefix(reason)}" for letter, full in first]
+        more = letters - len(first)
+        is_all &= not more
+        told = ", ".join([*named, *([f"and {more:,} more"] if more else [])])
+        rows.append({"skipped": letters, "because": reason, "letters": told})
+    console().print(table_of(rows, ("skipped", "because", "letters")))
+    if unshown := len(report.skips) - len(rows):
+        say(f"and {unshown:,} more reason{'' if unshown == 1 else 's'}")
+    if not is_all or unshown:
+        say(f"more of them by name: redrive replay status {report.id} -o json")
 
 
 def _sample(report: CampaignReport) -> str:

@@ -8,7 +8,7 @@ it starts with is what it starts with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from redrive.core.lifecycle import JobState
 from redrive.engine.codec import Codec
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.stages import Stage
 from redrive.errors import SerializationError
 from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store
 
@@ -85,25 +84,30 @@ class Obstacle(msgspec.Struct, frozen=True):
 def obstacle_to(
     candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
 ) -> Obstacle | None:
-    """Say what stands in the way of a replay that starts with `value`; without the code, types cannot be looked at."""
+    """Say what stands first in the way of a replay that starts with `value`; None when nothing does."""
+    return next(obstacles_to(candidate, value, pipeline, from_start=from_start), None)
+
+
+def obstacles_to(
+    candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
+) -> Iterator[Obstacle]:
+    """Yield everything that stands in the way of a replay that starts with `value`; without the code, types cannot be looked at.
+
+    What costs most to find out comes last, for those who ask for the first only.
+    """
     if candidate.status != _FAILED:
-        return Obstacle("running", f"its job is {candidate.status}")
+        yield Obstacle("running", f"its job is {candidate.status}")
     if value is None:
-        return Obstacle("erased", _NO_VALUES)
-    if candidate.twin is not None:
-        return Obstacle("key", f"a newer job has its key (job {candidate.twin})")
+        yield Obstacle("erased", _NO_VALUES)
+    if candidate.twin is not None and candidate.twin != candidate.job:
+        yield Obstacle("key", f"a newer job has its key (job {candidate.twin})")
     if pipeline is None:
-        return None
-    for stage in pipeline.stages:
-        if from_start or stage.name == candidate.stage:
-            return _misfit_of(stage, value)
-    return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
-
-
-def _misfit_of(stage: Stage[..., object], value: bytes) -> Obstacle | None:
-    problem = misfit(stage.input, value)
-    told = f"its value does not fit the stage {stage.name}: {problem}"
-    return None if problem is None else Obstacle("type", told)
+        return
+    stage = next((each for each in pipeline.stages if from_start or each.name == candidate.stage), None)
+    if stage is None:
+        yield Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
+    elif value is not None and (problem := misfit(stage.input, value)) is not None:
+        yield Obstacle("type", f"its value does not fit the stage {stage.name}: {problem}")
 
 
 def misfit(codec: Codec, value: bytes) -> str | None:

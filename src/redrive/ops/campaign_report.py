@@ -6,7 +6,7 @@ Only looks. Every letter that was shown when the replay was started is in exactl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
@@ -20,7 +20,14 @@ from redrive.ops.pausing import workers
 from redrive.ops.replay import known_campaign
 from redrive.store.protocol import Row, Store
 
-SKIPS_SHOWN: Final = 20
+SKIPPED_MAX: Final = 1_000
+"""Letters that were left out and are named with their reasons."""
+REASONS_MAX: Final = 20
+"""Reasons for which the first letters are named, however late they come; the most frequent ones."""
+FIRST_MAX: Final = 5
+"""Letters that are named for each of them."""
+_OF_ONE: Final = " (job "
+"""Begins what a reason says about one letter alone: which job has its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +68,11 @@ class CampaignReport:
     """How many stages were done by the replayed jobs since they went back."""
     failures: Sequence[FailedAgain]
     skips: Sequence[tuple[str, int]]
-    """Why letters were left out, and how many for each reason."""
+    """Why letters were left out, and how many for each reason; the most frequent one first."""
+    first_skipped: Mapping[str, Sequence[tuple[int, str]]]
+    """The first letters for each of the most frequent reasons, each with its reason in full: which job has its key."""
     skipped_letters: Sequence[tuple[int, str]]
+    """The letters that were left out, each with its reason in full; the first thousand of them."""
     canary: tuple[int, ...]
     rate: float | None
     from_start: bool
@@ -74,14 +84,15 @@ class CampaignReport:
     closed_at: datetime | None
 
 
-def report_of(store: Store, campaign: int) -> CampaignReport:
-    """Return how a campaign stands; raises CampaignNotFoundError."""
+def report_of(store: Store, campaign: int, *, skipped_max: int = SKIPPED_MAX) -> CampaignReport:
+    """Return how a campaign stands, with at most `skipped_max` of the letters it left out; raises CampaignNotFoundError."""
     known = known_campaign(store, campaign)
     counts = counts_of(store, campaign)
     skips = [
         (str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", campaign)
     ]
     skipped = sum(letters for _, letters in skips)
+    named = _skipped(store.query("campaign_skipped", campaign, skipped_max)) if skips else []
     # Looked at when it is over: it reads every letter.
     _, complete, stages = (
         store.query("recovered_of", campaign)[0] if known.ended_at is not None else (0, 0, 0)
@@ -116,10 +127,8 @@ def report_of(store: Store, campaign: int) -> CampaignReport:
             for code, group, letters, sample, escalated in _returned(store, campaign, counts)
         ],
         skips=skips,
-        skipped_letters=[
-            (cast("int", letter), str(reason))
-            for letter, reason in store.query("campaign_skipped", campaign, SKIPS_SHOWN)
-        ],
+        first_skipped=_first_skipped(store, campaign, [reason for reason, _ in skips], named),
+        skipped_letters=named,
         canary=known.plan.canary,
         rate=known.plan.rate,
         from_start=known.plan.from_start,
@@ -130,6 +139,25 @@ def report_of(store: Store, campaign: int) -> CampaignReport:
         ended_at=None if known.ended_at is None else instant(known.ended_at),
         closed_at=None if known.closed_at is None else instant(known.closed_at),
     )
+
+
+def _skipped(rows: Sequence[Row]) -> list[tuple[int, str]]:
+    return [(cast("int", letter), str(reason)) for letter, reason in rows]
+
+
+def _first_skipped(
+    store: Store, campaign: int, reasons: Sequence[str], named: Sequence[tuple[int, str]]
+) -> dict[str, list[tuple[int, str]]]:
+    """Return the first letters of the most frequent reasons; those that come after the ones named anyway are looked for."""
+    first: dict[str, list[tuple[int, str]]] = {reason: [] for reason in reasons[:REASONS_MAX]}
+    for letter, reason in named:
+        known = first.get(reason.partition(_OF_ONE)[0])
+        if known is not None and len(known) < FIRST_MAX:
+            known.append((letter, reason))
+    return {
+        reason: known or _skipped(store.query("skipped_for", campaign, reason, FIRST_MAX))
+        for reason, known in first.items()
+    }
 
 
 def _returned(store: Store, campaign: int, counts: Counts) -> list[Row]:

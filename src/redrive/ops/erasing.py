@@ -14,6 +14,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
 from redrive.ops.inspect import instant, known_job
 from redrive.ops.oversight import By
+from redrive.ops.own_values import values_of_job
 from redrive.store.protocol import Step, Store
 
 _RUNNING: Final = frozenset({"queued", "processing"})
@@ -47,6 +48,8 @@ def erase(store: Store, job_id: int, by: By) -> Erased:
     """
     known_job(store, job_id)
     now = CURRENT.get().clock.wall()
+    # Read before they are gone: what is written about them stays.
+    by = by.hiding(values_of_job(store, job_id, by.reason))
     steps = (
         Step("erase_values", (job_id,)),
         Step("erase_edits", (job_id,)),

@@ -4,6 +4,8 @@
 Each act is on exactly a frozen set, a few thousand letters per transaction, and moves only what the lifecycle lets it move: the
 rest is left as it is, and counted by reason. Every transaction carries its lines of the operator log. Stopping in the middle leaves
 whole steps behind; the same act again does the rest.
+
+What is written about a few letters is stored without the values of their jobs; about many, by patterns alone (`own_values`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from redrive.core.diagnosis import Diagnosis
 from redrive.core.lifecycle import LetterState, move_letter
 from redrive.errors import ConfigurationError, IllegalTransitionError, StoreUnavailableError
 from redrive.ops.oversight import By, safe_text
+from redrive.ops.own_values import values_of_set
 from redrive.ops.selecting import Selection, frozen_steps
 from redrive.store.protocol import Row, Step, Store
 
@@ -87,7 +90,8 @@ def remediate(
     Raises:
         ConfigurationError: there is no evidence, or nobody confirmed that a replay does no harm.
     """
-    told = check_remedy(evidence, is_safe=is_safe)
+    given = check_remedy(evidence, is_safe=is_safe)
+    told = _hidden(given, values_of_set(store, selection, given))
     after = {"state": "ready", "evidence": told, "is_safe": True}
     act = _Act(
         verb="remediate",
@@ -100,7 +104,7 @@ def remediate(
 
 
 def check_remedy(evidence: str, *, is_safe: bool) -> str:
-    """Return evidence fit to be stored; raises as `remediate` would, so that nobody is asked about what will be refused."""
+    """Return evidence that says something; raises as `remediate` would, so that nobody is asked about what will be refused."""
     told = _text("evidence", evidence, fix='What was done about the cause: "rotated the key, see OPS-12".')
     if is_safe is not True:
         raise ConfigurationError(
@@ -128,7 +132,8 @@ def restore(store: Store, selection: Selection, by: By) -> Judged:
 
 def assign(store: Store, selection: Selection, by: By, *, assignee: str | None) -> Judged:
     """Say who looks after letters; None for nobody. What is closed needs nobody."""
-    name = None if assignee is None else _text("assignee", assignee, fix="A name, or nobody at all.")
+    # A name is stored as it is given, but for patterns: whoever looks after letters may well be named in a payload.
+    name = None if assignee is None else _hidden(_text("assignee", assignee, fix="A name, or nobody at all."))
     act = _Act(
         verb="assign",
         refuses=lambda letter: f"it is {letter.state}" if letter.state in _CLOSED else None,
@@ -141,7 +146,8 @@ def assign(store: Store, selection: Selection, by: By, *, assignee: str | None) 
 
 def note(store: Store, selection: Selection, by: By, *, text: str) -> Judged:
     """Write something down about letters, whatever their state; it is the reason of its line in the operator log."""
-    told = _text("note", text, fix='"asked the supplier on Monday", for example.')
+    given = _text("note", text, fix='"asked the supplier on Monday", for example.')
+    told = _hidden(given, values_of_set(store, selection, given))
     act = _Act(verb="note", refuses=lambda _: None, after={"note": told})
     return _carry_out(store, selection, By(by.actor, told), [act])
 
@@ -180,6 +186,7 @@ def _refusal(verb: str) -> Callable[[_Letter], str | None]:
 
 def _carry_out(store: Store, selection: Selection, by: By, acts: Sequence[_Act]) -> Judged:
     """Do the acts, one after the other in one transaction, to every step of a frozen set."""
+    by = by.hiding(values_of_set(store, selection, by.reason))
     changed = seen = 0
     left: Counter[str] = Counter()
     for ids in frozen_steps(store, selection):
@@ -256,12 +263,16 @@ def _before(able: Sequence[_Letter]) -> dict[str, object]:
 
 
 def _text(field: str, given: str, *, fix: str) -> str:
-    """Return what somebody wrote, fit to be stored; refuse nothing at all, and novels."""
+    """Return what somebody wrote, without the blanks around it; refuse nothing at all, and novels."""
     if not isinstance(given, str) or not given.strip() or len(given) > TEXT_MAX:
         raise ConfigurationError(
             field=field, value=given, rule=f"must say something, in at most {TEXT_MAX:,} characters", fix=fix
         )
-    return cast("str", safe_text(given.strip()))
+    return given.strip()
+
+
+def _hidden(text: str, values: Mapping[str, str] | None = None) -> str:
+    return cast("str", safe_text(text, values))
 
 
 def _json(ids: Sequence[int]) -> str:

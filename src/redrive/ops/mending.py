@@ -24,9 +24,11 @@ from redrive.engine.letters import MESSAGE_MAX, literals_in
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
+from redrive.ops.depth import deeper, too_deep
 from redrive.ops.differences import MARK, difference, redacted_json
 from redrive.ops.near import unknown
 from redrive.ops.oversight import By
+from redrive.ops.own_values import values_of_job
 from redrive.ops.selecting import known_letters
 from redrive.redaction import redact
 from redrive.store.protocol import INLINE_MAX, Step, Store
@@ -36,6 +38,9 @@ PARTS: Final[tuple[Part, ...]] = ("payload", "input")
 _LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
 _DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
 _APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
+_NEW: Final = "the new value"
+_WHOLE: Final = "the value is nested too deep for it; give the whole value instead"
+_FLATTER: Final = "make it flatter, or keep the deep part as a text"
 _TEST_FAILED: Final = "a test of it does not hold: the value there is another one"
 _BESIDE: Final = {"payload": 0, "input": 1}
 """The dispatch under which a large value of an imported job is kept."""
@@ -130,6 +135,8 @@ def draft(
     """Check an edit and show what it would change; changes nothing. See `edit`."""
     values = _editable(store, letter, part)
     after = _new_value(letter, values, value=value, patch=patch)
+    if (problem := too_deep(after)) is not None:
+        raise _bad_json(_NEW, f"{problem}: {_FLATTER}")
     _check_marks(values.present, after)
     if values.present is not None and _compact("value", values.present) == after:
         raise ConfigurationError(
@@ -152,7 +159,7 @@ def edit(store: Store, letter: int, by: By, **change: Unpack[Change]) -> Edited:
     With the code of its pipeline at hand, the new value must fit the type of the stage it is for.
 
     Raises:
-        SerializationError: it is no JSON, or does not fit; the problem names the path of the field.
+        SerializationError: it is no JSON, is nested too deep, or does not fit; the problem names the path of the field.
         ConfigurationError: unknown letter, both or neither of value and patch, a patch that cannot be applied, a mark in the value.
         ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
     """
@@ -172,7 +179,8 @@ def commit(store: Store, made: Draft, by: By) -> Edited:
     size = None if made.before is None else len(made.before)
     change = {"part": made.part, "before": {"bytes": size}, "after": {"bytes": len(made.after)}}
     supply = _supply(values, made) if values.original is None else []
-    log = by.log_letters("edit", f"letter {made.letter}", letters=1, change=change)
+    own = values_of_job(store, values.job, by.reason) | literals_in(made.after)
+    log = by.hiding(own).log_letters("edit", f"letter {made.letter}", letters=1, change=change)
     answer = store.apply(Step("add_edit", row, rows=1), *supply, log)
     if answer is None:
         raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
@@ -224,7 +232,7 @@ def _new_value(letter: int, values: _Values, *, value: bytes | None, patch: byte
             fix="Give one of them.",
         )
     if patch is None:
-        return _compact("the new value", cast("bytes", value))
+        return _compact(_NEW, cast("bytes", value))
     if values.present is None:
         raise _refused(letter, "it came without values", "Give the whole value first.")
     return _patched(values.present, patch)
@@ -243,6 +251,8 @@ def _patched(before: bytes, patch: bytes) -> bytes:
     except jsonpatch.JsonPatchTestFailed:
         # What it says quotes the value, which must not come out this way.
         raise _bad_patch(_TEST_FAILED) from None
+    except RecursionError:
+        raise _bad_patch(_WHOLE) from None
     except (jsonpatch.JsonPatchException, JsonPointerException) as error:
         # Some of them end with the whole document: "member 'x' not found in {...".
         raise _bad_patch(_DOCUMENT.split(str(error))[0][:MESSAGE_MAX]) from None
@@ -301,8 +311,14 @@ def _compact(what: str, encoded: bytes) -> bytes:
     try:
         msgspec.json.decode(encoded)
         return msgspec.json.format(encoded, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SerializationError(where=what, kind="JSON", problem=str(error)) from None
+    except RecursionError:
+        raise _bad_json(what, f"{deeper(encoded)}: {_FLATTER}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _bad_json(what, str(error)) from None
+
+
+def _bad_json(what: str, problem: str) -> SerializationError:
+    return SerializationError(where=what, kind="JSON", problem=problem)
 
 
 def _refused(letter: int, problem: str, fix: str) -> ReplayRefusedError:

@@ -23,6 +23,10 @@ class By:
     actor: str
     reason: str | None = None
 
+    def hiding(self, values: Mapping[str, str]) -> By:
+        """Return the same with the values of the jobs it is about taken out of the reason."""
+        return By(self.actor, safe_text(self.reason, values))
+
     def log(self, verb: str, subject: str) -> Step:
         """Return the step that writes this act down, redacted."""
         return Step(
@@ -68,9 +72,9 @@ def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
     return rows
 
 
-def safe_text(text: str | None) -> str | None:
-    """Return what a person wrote, fit to be stored; None stays None."""
-    return None if text is None else redact(storable(text))
+def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:
+    """Return what a person wrote, fit to be stored and without the literals in `values`; None stays None."""
+    return None if text is None else redact(storable(text), payload=values)
 
 
 def present_user() -> str:

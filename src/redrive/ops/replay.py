@@ -24,9 +24,9 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.selection import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
 from redrive.ops.inspect import instant
-from redrive.ops.oversight import By
-from redrive.ops.selecting import freeze, frozen_steps
-from redrive.redaction import redact
+from redrive.ops.oversight import By, safe_text
+from redrive.ops.own_values import LETTERS_MAX, values_of_campaign, values_of_letters
+from redrive.ops.selecting import Selection, freeze, frozen_steps
 from redrive.store.protocol import Row, Step, Store
 
 NOTE_MAX: Final = 4_000
@@ -117,6 +117,7 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
     )
     subject = f"pipeline {found.pipeline}"
     change = {"selection": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
+    by = by.hiding(values_of_letters(store, _few_of(store, which, found), by.reason))
     log = by.log_letters("replay", subject, letters=found.letters, change=change)
     answer = store.apply(Step("add_campaign", values, rows=1), Step("log_campaign", log.parameters))
     if answer is None:
@@ -134,7 +135,7 @@ def pause(store: Store, campaign: int, by: By) -> Campaign:
     known = known_campaign(store, campaign)
     why = f"paused by {storable(by.actor)}"
     step = Step("pause_campaign", (why, campaign), rows=1)
-    if store.apply(step, by.log("pause", f"replay {campaign}")) is None:
+    if store.apply(step, _about(store, known, by).log("pause", f"replay {campaign}")) is None:
         raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
     return known_campaign(store, campaign)
 
@@ -147,7 +148,7 @@ def resume(store: Store, campaign: int, by: By) -> Campaign:
         counts_of(store, campaign) if known.status == "stopped" else known.pardoned
     )
     step = Step("resume_campaign", (pardoned, CURRENT.get().clock.wall(), campaign), rows=1)
-    if store.apply(step, by.log("resume", f"replay {campaign}")) is None:
+    if store.apply(step, _about(store, known, by).log("resume", f"replay {campaign}")) is None:
         raise _not_now(known, "resumed", "Only one that was paused, or stopped itself, can go on.")
     return known_campaign(store, campaign)
 
@@ -157,7 +158,10 @@ def cancel(store: Store, campaign: int, by: By) -> Campaign:
     known = known_campaign(store, campaign)
     why = f"cancelled by {storable(by.actor)}"
     step = Step("cancel_campaign", (why, campaign), rows=1)
-    if store.apply(step, by.log("cancel", f"replay {campaign}")) is None and known.status != "cancelling":
+    if (
+        store.apply(step, _about(store, known, by).log("cancel", f"replay {campaign}")) is None
+        and known.status != "cancelling"
+    ):
         raise _not_now(known, "cancelled", "It has ended already.")
     while not unstamp(store, campaign, CURRENT.get().clock.wall()):
         pass
@@ -167,7 +171,8 @@ def cancel(store: Store, campaign: int, by: By) -> Campaign:
 def close(store: Store, campaign: int, by: By, *, note: str) -> Campaign:
     """Close a campaign that has ended, with a note on how it was resolved."""
     known = known_campaign(store, campaign)
-    told = redact(storable(note.strip()))[:NOTE_MAX]
+    given = note.strip()
+    told = (safe_text(given, values_of_campaign(store, known, given)) or "")[:NOTE_MAX]
     if not told:
         raise ReplayRefusedError(
             subject=f"replay {campaign}",
@@ -197,6 +202,21 @@ def list_campaigns(
     """Return campaigns, newest first."""
     end = 2**62 if before is None else before
     return [campaign_of(row) for row in store.query("campaigns", end, pipeline, limit)]
+
+
+def _about(store: Store, campaign: Campaign, by: By) -> By:
+    """Return who acts and why, without the values of the letters a campaign is about."""
+    return by.hiding(values_of_campaign(store, campaign, by.reason))
+
+
+def _few_of(store: Store, which: LetterFilter, found: Prospect) -> Iterator[int]:
+    """Yield the letters a replay takes, if they are few."""
+    states = found.by_state if found.letters <= LETTERS_MAX else ()
+    for state in states:
+        of_state = msgspec.structs.replace(which, state=state)
+        meant = Selection(which=of_state, cutoff=found.cutoff, count=found.letters, by_state={})
+        for ids in frozen_steps(store, meant):
+            yield from ids
 
 
 def _census(store: Store, which: LetterFilter) -> Iterator[Row]:

@@ -8,30 +8,54 @@ letter is `replaying` from the same transaction on, and closed by the end of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import dataclass
+from typing import TypedDict, Unpack, cast
 
 from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.jobs import Job, JobFacts
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import batch_of, first_lane_of, obstacle_to, release_steps, start_value
+from redrive.engine.releasing import (
+    Batch,
+    batch_of,
+    first_lane_of,
+    obstacle_to,
+    release_steps,
+    start_value,
+)
 from redrive.engine.replay_rules import rules_of, stages_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, NotOwnerError, ReplayRefusedError, StoreRefusedError
 from redrive.ops.inspect import known_job
 from redrive.ops.oversight import By
+from redrive.ops.own_values import values_of_job
 from redrive.ops.validating import lost_stage
-from redrive.store.protocol import Store
+from redrive.store.protocol import LaneId, Store
 
 
-def retry_job(
-    store: Store,
-    job_id: int,
-    by: By,
-    *,
-    from_start: bool = False,
-    owner: str | None = None,
-    pipelines: Mapping[str, Pipeline] | None = None,
-) -> Job:
+class How(TypedDict, total=False):
+    """How a job is to be retried: from its first stage, for its owner, and by which code."""
+
+    from_start: bool
+    owner: str | None
+    pipelines: Mapping[str, Pipeline] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """A retry that nothing stands in the way of."""
+
+    job: Job
+    letter: int
+    batch: Batch
+    first_lane: LaneId | None
+
+
+def check_retry(store: Store, job_id: int, **how: Unpack[How]) -> JobFacts:
+    """Return what a job is that can be retried; raises as `retry_job` would, so that nobody is asked about what will be refused."""
+    return _way_of(store, job_id, **how).job.facts
+
+
+def retry_job(store: Store, job_id: int, by: By, **how: Unpack[How]) -> Job:
     """Send a failed job back to the stage that failed, or, with `from_start`, to the first one.
 
     With `owner`, somebody acts who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it starts
@@ -41,14 +65,39 @@ def retry_job(
         ReplayRefusedError: it has not failed, was discarded or erased, belongs to a replay, its key was taken meanwhile, or its
             pipeline has no such stage any more: by the code in `pipelines`, or else by that of the last worker.
         EvidenceMissingError: the rules of its pipeline ask for evidence, and there is none.
-        NotOwnerError: it belongs to somebody else.
+        NotOwnerError: it belongs to somebody else, or to nobody.
     """
+    way = _way_of(store, job_id, **how)
+    by = by.hiding(values_of_job(store, job_id, by.reason))
+    now = CURRENT.get().clock.wall()
+    steps = release_steps(store, way.batch, campaign=None, first_lane=way.first_lane, now=now)
+    verb = "restart" if how.get("from_start") else "retry"
+    try:
+        taken = store.apply(*steps, by.log(verb, f"job {job_id}"), by.log(verb, f"letter {way.letter}"))
+    except StoreRefusedError:
+        taken = None
+    if taken is None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}",
+            problem="somebody else has moved it just now",
+            fix=f"redrive job show {job_id} tells what it is now.",
+        )
+    return way.job
+
+
+def _way_of(
+    store: Store,
+    job_id: int,
+    *,
+    from_start: bool = False,
+    owner: str | None = None,
+    pipelines: Mapping[str, Pipeline] | None = None,
+) -> _Way:
+    """Find out how a job can go back, or say what stands in its way."""
     job = known_job(store, job_id)
     facts = job.facts
     if owner is not None and owner != facts.owner:
-        raise NotOwnerError(
-            subject=f"job {job_id}", problem="it belongs to somebody else", fix="Ask its owner to retry it."
-        )
+        raise _not_owner(facts, owner)
     letter = _free_letter(store, facts)
     _check_rules(store, facts, letter, owner)
     code = (pipelines or {}).get(facts.pipeline)
@@ -69,20 +118,19 @@ def retry_job(
             problem=f"several stages of {facts.pipeline} were the first one at some time",
             fix="Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
         )
-    now = CURRENT.get().clock.wall()
-    steps = release_steps(store, batch, campaign=None, first_lane=first, now=now)
-    verb = "restart" if from_start else "retry"
-    try:
-        taken = store.apply(*steps, by.log(verb, f"job {job_id}"), by.log(verb, f"letter {letter[0]}"))
-    except StoreRefusedError:
-        taken = None
-    if taken is None:
-        raise ReplayRefusedError(
-            subject=f"job {job_id}",
-            problem="somebody else has moved it just now",
-            fix=f"redrive job show {job_id} tells what it is now.",
-        )
-    return job
+    return _Way(job=job, letter=letter[0], batch=batch, first_lane=first)
+
+
+def _not_owner(facts: JobFacts, owner: str) -> NotOwnerError:
+    """Refuse whoever is not the owner, without saying who is: that may be none of their business."""
+    by_evidence = f"an operator may retry it, under the rules of its pipeline: redrive job retry {facts.id}"
+    if facts.owner is None:
+        problem = f"it belongs to nobody, and so not to {owner!r}"
+        fix = f"It was submitted without an owner; {by_evidence}, without --as-owner."
+    else:
+        problem = f"it belongs to somebody else than {owner!r}"
+        fix = f"--actor says who acts. If that is not its owner, {by_evidence}, without --as-owner."
+    return NotOwnerError(subject=f"job {facts.id}", problem=problem, fix=fix)
 
 
 def _ways_out(stage: str) -> str:
@@ -129,11 +177,15 @@ def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: 
         return
     if owner is not None and rules.owner_retry:
         return
-    remediate = f'redrive dlq remediate {number} --evidence "..." --safe'
+    # Whoever says that they are the owner should hear why that is not enough, and others that it would be.
+    own = (
+        "" if owner is None else ", of its owner as well: its code does not say ReplayRules(owner_retry=True)"
+    )
+    may_own = " Its owner needs none, with --as-owner." if rules.owner_retry and facts.owner else ""
+    triage = f"redrive dlq triage {number} --diagnosis ..., then " if state == LetterState.OPEN else ""
+    record = f'Record it: {triage}redrive dlq remediate {number} --evidence "..." --safe.'
     raise EvidenceMissingError(
         subject=f"job {facts.id}",
-        problem="there is no evidence that its cause is fixed, and its pipeline asks for that",
-        fix=f"Record it: redrive dlq triage {number} --diagnosis ..., then {remediate}."
-        if state == LetterState.OPEN
-        else f"Record it: {remediate}.",
+        problem=f"there is no evidence that its cause is fixed, and its pipeline asks for that{own}",
+        fix=f"{record}{may_own}",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dry run of a replay: what would stand in its way, letter by letter and summed up. Changes nothing.
+"""A dry run of a replay: everything that would stand in its way, letter by letter and summed up. Changes nothing.
 
 With the code of the pipeline at hand, values are decoded against the present types; without it, only what the store knows is looked
 at, and the answer says so.
@@ -16,7 +16,7 @@ import msgspec
 
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import Candidate, Obstacle, batch_of, obstacle_to, start_value
+from redrive.engine.releasing import Candidate, Obstacle, batch_of, obstacles_to, start_value
 from redrive.engine.replay_rules import rules_of, stages_of
 from redrive.engine.selection import LetterFilter
 from redrive.ops.breakers import breakers
@@ -27,6 +27,7 @@ from redrive.store.protocol import Store
 PAGE: Final = 1_000
 SHOWN: Final = 100
 """Letters that are told one by one; all are counted."""
+_CLOSED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +50,13 @@ class Validation:
     able: int
     """How many nothing stands in the way of."""
     obstacles: dict[str, int]
-    """What stands in the way, and of how many."""
+    """What stands in the way, and of how many letters; one that has several is counted under each."""
     notices: dict[str, int]
     """What one should know, and of how many letters it holds."""
     remarks: Sequence[Remark]
+    """Everything that was found about the first letters there is something to say about."""
+    untold: int
+    """How many more letters there is something to say about."""
     unchecked: Sequence[str]
     """Pipelines whose code was not at hand, so that no value was decoded."""
 
@@ -102,6 +106,8 @@ class _View:
         self._obstacles: Counter[str] = Counter()
         self._notices: Counter[str] = Counter()
         self._remarks: list[Remark] = []
+        self._told = 0
+        self._untold = 0
         self._unchecked: set[str] = set()
 
     def look_at(self, letters: Sequence[int]) -> None:
@@ -116,20 +122,11 @@ class _View:
             if is_over and not self._is_named:
                 continue
             self._letters += 1
-            if is_over:
-                self._remark(candidate, "state", f"it is {candidate.state}", is_obstacle=True)
-                continue
             code = self._pipelines.get(candidate.pipeline)
-            if code is None:
-                self._unchecked.add(candidate.pipeline)
-            found = list(self._obstacles_of(candidate, code))
-            if candidate.letter in taken:
-                found.append(("taken", f"it belongs to replay {taken[candidate.letter]}"))
-            for kind, told in found:
-                self._remark(candidate, kind, told, is_obstacle=True)
+            found = list(self._obstacles_of(candidate, code, taken.get(candidate.letter)))
             self._able += not found
-            for kind, told in self._notices_of(candidate, code, configs.get(candidate.letter)):
-                self._remark(candidate, kind, told, is_obstacle=False)
+            notices = list(self._notices_of(candidate, code, configs.get(candidate.letter)))
+            self._note(candidate, found, notices)
 
     def answer(self) -> Validation:
         """Return what was found."""
@@ -139,30 +136,52 @@ class _View:
             obstacles=dict(self._obstacles.most_common()),
             notices=dict(self._notices.most_common()),
             remarks=self._remarks,
+            untold=self._untold,
             unchecked=sorted(self._unchecked),
         )
 
-    def _obstacles_of(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
+    def _obstacles_of(
+        self, candidate: Candidate, code: Pipeline | None, campaign: object
+    ) -> Iterator[tuple[str, str]]:
+        if candidate.state in _CLOSED:
+            # Its round is over, and whatever else could be said is about a later one.
+            yield "state", f"it is {candidate.state}"
+            return
+        if code is None:
+            self._unchecked.add(candidate.pipeline)
+        found = list(self._in_the_way(candidate, code))
+        if campaign is not None:
+            found.append(("taken", f"it belongs to replay {campaign}"))
+        yield from found
+        if candidate.key is not None:
+            mark = (candidate.pipeline, candidate.key)
+            if mark in self._keys:
+                yield "key", f"an earlier letter of this replay has the same key {candidate.key!r}"
+            elif all(kind == "evidence" for kind, _ in found):
+                # One that stays behind takes no key from others; evidence has to be there before anything goes.
+                self._keys.add(mark)
+
+    def _in_the_way(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
+        """Yield what stands in the way of a letter by itself."""
+        if candidate.state == LetterState.DISCARDED:
+            yield "state", f"it is discarded; redrive dlq restore {candidate.letter} takes that back"
         is_unproved = candidate.state not in {LetterState.READY, LetterState.REPLAYING}
         if is_unproved and self._is_strict(candidate.pipeline):
             yield "evidence", "there is no evidence that its cause is fixed"
         value = start_value(self._store, candidate)
-        obstacle = obstacle_to(candidate, value, code, from_start=self._from_start)
-        if obstacle is None and code is None and not self._from_start:
-            obstacle = lost_stage(candidate, self._stages_of(candidate.pipeline))
-        if obstacle is not None:
+        for obstacle in obstacles_to(candidate, value, code, from_start=self._from_start):
             yield obstacle.kind, obstacle.told
-        if candidate.key is not None:
-            if (candidate.pipeline, candidate.key) in self._keys:
-                yield "key", f"an earlier letter of this replay has the same key {candidate.key!r}"
-            self._keys.add((candidate.pipeline, candidate.key))
+        if code is None and not self._from_start:
+            lost = lost_stage(candidate, self._stages_of(candidate.pipeline))
+            if lost is not None:
+                yield lost.kind, lost.told
 
     def _notices_of(
         self, candidate: Candidate, code: Pipeline | None, config: object
     ) -> Iterator[tuple[str, str]]:
         stages = {} if code is None else {stage.name: stage for stage in code.stages}
         stage = stages.get(candidate.stage)
-        if stage is None:
+        if stage is None or candidate.state in _CLOSED:
             return
         if config is not None and stage.config != config:
             yield "changed", f"the settings of the stage {stage.name} are others than when it failed"
@@ -170,14 +189,23 @@ class _View:
             state = self._open[stage.breaker.name]
             yield "breaker", f"the breaker {stage.breaker.name} is {state}: it would be held"
 
-    def _remark(self, candidate: Candidate, kind: str, told: str, *, is_obstacle: bool) -> None:
-        (self._obstacles if is_obstacle else self._notices)[kind] += 1
-        if len(self._remarks) < SHOWN:
-            self._remarks.append(
-                Remark(
-                    letter=candidate.letter, job=candidate.job, kind=kind, told=told, is_obstacle=is_obstacle
-                )
-            )
+    def _note(
+        self, candidate: Candidate, obstacles: Sequence[tuple[str, str]], notices: Sequence[tuple[str, str]]
+    ) -> None:
+        """Count what was found about a letter, each kind once, and tell all of it unless enough letters were told already."""
+        self._obstacles.update(dict.fromkeys((kind for kind, _ in obstacles), 1))
+        self._notices.update(dict.fromkeys((kind for kind, _ in notices), 1))
+        found = [(*each, True) for each in obstacles] + [(*each, False) for each in notices]
+        if not found:
+            return
+        if self._told == SHOWN:
+            self._untold += 1
+            return
+        self._told += 1
+        self._remarks += [
+            Remark(letter=candidate.letter, job=candidate.job, kind=kind, told=told, is_obstacle=is_obstacle)
+            for kind, told, is_obstacle in found
+        ]
 
     def _stages_of(self, pipeline: str) -> tuple[str, ...]:
         if pipeline not in self._stages:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a replay names the letters it left out, and the job that has the key of one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.ops import campaign_report
+from redrive.ops.campaign_report import report_of
+from redrive.testing import virtual_time
+
+BROKEN: list[bool] = []
+
+
+@stage(retry=RetryPolicy(1))
+def pay(order: int) -> int:
+    if BROKEN:
+        raise PermissionError("the key has expired")
+    return order
+
+
+SHOP = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"))
+
+
+@pytest.fixture
+def rd(tmp_path: Path) -> Generator[Redrive]:
+    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
+        yield opened
+    BROKEN.clear()
+
+
+def left_out(rd: Redrive) -> int:
+    """Replay ten letters: two have lost their keys to jobs 11 and 12, one its values, and seven recover."""
+    BROKEN.append(True)
+    for number in range(10):
+        rd.submit(SHOP, number, key=f"order-{number}")
+    rd.work([SHOP], until_idle=True)
+    BROKEN.clear()
+    rd.submit(SHOP, 2, key="order-2")
+    rd.submit(SHOP, 4, key="order-4")
+    rd.replays.erase(6)
+    begun = rd.replays.start(pipeline="shop", canary=())
+    rd.work([SHOP], until_idle=True)
+    return begun.id
+
+
+def test_the_first_letters_of_every_reason_are_named_with_the_job_that_has_the_key(rd: Redrive) -> None:
+    report = rd.replays.report(left_out(rd))
+
+    keys, erased = report.skips
+    assert (keys, erased[1], report.recovered) == (("a newer job has its key", 2), 1, 7)
+    assert report.first_skipped[keys[0]] == [
+        (3, "a newer job has its key (job 11)"),
+        (5, "a newer job has its key (job 12)"),
+    ]
+    assert [letter for letter, _ in report.first_skipped[erased[0]]] == [6]
+    assert [letter for letter, _ in report.skipped_letters] == [3, 5, 6]
+
+
+def test_a_reason_whose_letters_come_late_is_named_as_well(
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = left_out(rd)
+    monkeypatch.setattr(campaign_report, "FIRST_MAX", 1)
+
+    report = report_of(rd.store, campaign, skipped_max=2)
+
+    assert [letter for letter, _ in report.skipped_letters] == [3, 5]
+    assert [[letter for letter, _ in named] for named in report.first_skipped.values()] == [[3], [6]]
+
+
+def test_only_the_most_frequent_reasons_are_gone_into(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = left_out(rd)
+    monkeypatch.setattr(campaign_report, "REASONS_MAX", 1)
+
+    report = report_of(rd.store, campaign)
+
+    assert list(report.first_skipped) == ["a newer job has its key"]
+    assert len(report.skips) == 2

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dry run of a replay tells everything that stands in the way of a letter, and counts each letter once for each kind of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.ops import validating
+from redrive.ops.validating import Validation
+from redrive.testing import virtual_time
+
+
+@stage(retry=RetryPolicy(1))
+def pay(order: dict[str, str]) -> float:
+    return 1 / len(order["amount"])
+
+
+@stage(name="pay", retry=RetryPolicy(1))
+def typed(order: list[int]) -> float:
+    return 1 / len(order)
+
+
+@stage(name="settle", retry=RetryPolicy(1))
+def renamed(order: dict[str, str]) -> float:
+    return 1 / len(order)
+
+
+SHOP = Pipeline("shop", [pay])
+OTHER_TYPE = Pipeline("shop", [typed])
+OTHER_STAGE = Pipeline("shop", [renamed])
+RELAXED = Pipeline("lab", [pay], replay=ReplayRules(evidence="optional"))
+
+
+@pytest.fixture
+def rd(tmp_path: Path) -> Generator[Redrive]:
+    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def fail(rd: Redrive, *, pipeline: Pipeline = SHOP, key: str | None = None) -> None:
+    rd.submit(pipeline, {"amount": ""}, key=key)
+    rd.work([pipeline], until_idle=True)
+
+
+def kinds(found: Validation, letter: int = 1) -> list[str]:
+    return [each.kind for each in found.remarks if each.letter == letter]
+
+
+def test_everything_that_stands_in_the_way_of_a_letter_is_told_and_summed_up(rd: Redrive) -> None:
+    fail(rd, key="order-1")
+    rd.submit(SHOP, {"amount": "5"}, key="order-1")
+
+    found = rd.replays.validate(pipeline="shop", pipelines=[OTHER_TYPE])
+
+    assert kinds(found) == ["evidence", "key", "type"]
+    assert found.obstacles == {"evidence": 1, "key": 1, "type": 1}
+    assert (found.letters, found.able, found.is_fine) == (1, 0, False)
+    assert "(job 2)" in next(each.told for each in found.remarks if each.kind == "key")
+
+
+def test_an_erased_value_does_not_hide_a_stage_that_is_gone(rd: Redrive) -> None:
+    fail(rd, pipeline=RELAXED)
+    rd.replays.erase(1)
+    rd.work([Pipeline("lab", [renamed], replay=RELAXED.replay)], until_idle=True)
+
+    by_code = rd.replays.validate(pipeline="lab", pipelines=[Pipeline("lab", [renamed])])
+    by_last_worker = rd.replays.validate(pipeline="lab")
+
+    assert kinds(by_code) == kinds(by_last_worker) == ["erased", "stage"]
+
+
+def test_a_discarded_letter_tells_what_it_would_meet_once_it_is_restored(rd: Redrive) -> None:
+    fail(rd)
+    rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]))
+
+    found = rd.replays.validate(ids=[1], pipelines=[OTHER_STAGE])
+
+    assert kinds(found) == ["state", "evidence", "stage"]
+    assert "redrive dlq restore 1" in found.remarks[0].told
+
+
+def test_a_job_that_is_on_its_way_has_not_lost_its_key_to_itself(rd: Redrive) -> None:
+    fail(rd, pipeline=RELAXED, key="order-1")
+    rd.replays.retry(1)
+
+    assert kinds(rd.replays.validate(pipeline="lab", pipelines=[RELAXED])) == ["running"]
+
+
+def test_two_ways_to_lose_a_key_count_one_letter_once(rd: Redrive) -> None:
+    fail(rd, pipeline=RELAXED, key="order-1")
+    fail(rd, pipeline=RELAXED, key="order-1")
+    both = rd.replays.validate(pipeline="lab", pipelines=[RELAXED])
+    rd.submit(RELAXED, {"amount": "5"}, key="order-1")
+
+    taken = rd.replays.validate(pipeline="lab", pipelines=[RELAXED])
+
+    assert (kinds(both, 1), kinds(both, 2), both.able) == ([], ["key"], 1)
+    assert (kinds(taken, 1), kinds(taken, 2)) == (["key"], ["key"])
+    assert taken.obstacles == {"key": 2}
+
+
+def test_a_letter_that_stays_behind_takes_no_key_from_another(rd: Redrive) -> None:
+    fail(rd, pipeline=RELAXED, key="order-1")
+    fail(rd, pipeline=RELAXED, key="order-1")
+    rd.replays.erase(1)
+
+    found = rd.replays.validate(pipeline="lab", pipelines=[RELAXED])
+
+    assert (kinds(found, 1), kinds(found, 2), found.able) == (["erased"], [], 1)
+
+
+def test_of_too_many_letters_the_first_are_told_whole_and_the_rest_is_counted(
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        fail(rd)
+    monkeypatch.setattr(validating, "SHOWN", 2)
+
+    found = rd.replays.validate(pipeline="shop", pipelines=[OTHER_TYPE])
+
+    assert [(each.letter, each.kind) for each in found.remarks] == [
+        (1, "evidence"),
+        (1, "type"),
+        (2, "evidence"),
+        (2, "type"),
+    ]
+    assert (found.untold, found.obstacles) == (1, {"evidence": 3, "type": 3})
+
+
+def test_what_is_closed_is_told_as_that_alone(rd: Redrive) -> None:
+    fail(rd, pipeline=RELAXED)
+    rd.replays.retry(1)
+    rd.work([RELAXED], until_idle=True)
+
+    assert kinds(rd.replays.validate(ids=[1], pipelines=[RELAXED])) == ["state"]
