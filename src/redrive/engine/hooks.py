@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, cast
 
-from redrive.core.classify import message_of
+from redrive.core.classify import MESSAGE_MAX, message_of
 from redrive.engine.clock import Clock
 from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
@@ -27,7 +27,7 @@ from redrive.engine.recipients import Recipient, pause, recipients_of
 from redrive.engine.runner import Elsewhere
 from redrive.engine.sinking import event_of, sunk_letter
 from redrive.errors import StoreError
-from redrive.redaction import redact
+from redrive.redaction import redact_start
 from redrive.sinks.base import SunkLetter, wants_values
 from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
 
@@ -251,4 +251,4 @@ def _caught(call: Call, returned: Callable[[], None]) -> object:
 
 def _shown(error: BaseException) -> str:
     """Return an error as a log may show it; one that cannot show itself must not stop whoever tells of it."""
-    return redact(f"{type(error).__name__}: {message_of(error)}")
+    return redact_start(f"{type(error).__name__}: {message_of(error)}", read=MESSAGE_MAX)

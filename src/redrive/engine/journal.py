@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -68,6 +68,9 @@ class Journal:
         """What goes back to the queue, and when."""
         self._asked: set[LaneId] = set()
         """Lanes for whose probe the commit under way has asked: what came of it is not known before all of it is answered."""
+        self._counted_for = 0
+        self._counted: set[JobId] = set()
+        """Jobs of the commit with this token whose start is counted already: that commit may have to be made again."""
 
     def add(self, settled: Settlement) -> None:
         """Remember an outcome for the next commit."""
@@ -132,9 +135,7 @@ class Journal:
             return answer
         claimed = list(answer.claimed)
         for job in claimed:
-            breaker = self._lanes[job.lane].stage.breaker
-            if breaker is not None:
-                self._breakers.count_start(breaker)
+            self._count_start(job, token)
         self._probe_fast(claimed, worker, probed, now=now, token=token)
         for lane in self.order:
             if len(claimed) < want.limit and want.limits.get(lane, 1) > 0:
@@ -163,10 +164,19 @@ class Journal:
                 # In any case: under its token another probe would find this job again.
                 probed.add(breaker.name)
                 if self._breakers.is_closed(breaker):
-                    self._breakers.count_start(breaker)
+                    self._count_start(job, token)
                 elif self._breakers.take_probe(breaker, now, probe):
                     self._runner.expect_probe(job.id, probe)
         return found
+
+    def _count_start(self, job: Claimed, token: int) -> None:
+        """Let its breaker know that a claimed job starts; once, however often the commit with this token is made."""
+        if token != self._counted_for:
+            self._counted_for, self._counted = token, set()
+        breaker = self._lanes[job.lane].stage.breaker
+        if breaker is not None and job.id not in self._counted:
+            self._counted.add(job.id)
+            self._breakers.count_start(breaker)
 
     def again(self, broken: Exchange, done: list[Settlement]) -> None:
         """Put back, as failures of their attempts, the outcomes whose rows the store could not take.
@@ -203,11 +213,20 @@ class Journal:
         del self._refused[settled.job.id]
         self._let_go[settled.job.id] = (settled.ended_at + LET_GO_SECONDS, settled.job)
 
+    def give_back(self, jobs: Iterable[Claimed], now: float) -> None:
+        """Give back jobs that were not started, with their probes; safe to repeat."""
+        self._return(jobs)
+        self._breakers.flush(now)
+
+    def _return(self, jobs: Iterable[Claimed]) -> None:
+        """Put jobs back into the queue; fenced, so that it may be repeated."""
+        self._store.apply(*(Step("give_back_one", (job.id, job.token, job.dispatch)) for job in jobs))
+
     def _give_back(self, now: float) -> None:
-        """Give back the jobs whose pause is over; fenced, so that it may be repeated."""
+        """Give back the jobs whose pause is over."""
         over = [job for at, job in self._let_go.values() if at <= now]
         if over:
-            self._store.apply(*(Step("give_back_one", (job.id, job.token, job.dispatch)) for job in over))
+            self._return(over)
         for job in over:
             del self._let_go[job.id]
 

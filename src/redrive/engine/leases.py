@@ -3,7 +3,8 @@
 
 Reaping waits for one full lease of uninterrupted contact with the store: after an outage every worker's lease has ended, and none
 of them is dead. It is also left out when the wall clock and the monotonic clock drifted apart since the last beat, because then
-it is the clock that moved, not the workers that stopped.
+it is the clock that moved, not the workers that stopped. Two jumps that undo each other between two beats of a reaper are seen by
+nobody; so a clock that went back is not believed at once by whoever renews, and its lease still holds when the clock comes back.
 """
 
 from __future__ import annotations
@@ -48,8 +49,11 @@ class Leases:
         self._on_cancel = on_cancel
         self._progress = progress
         self._contact_since: float | None = None
-        self._offset = clock.wall() - clock.monotonic()
         self._seen_at = clock.monotonic()
+        self._offset = clock.wall() - self._seen_at
+        self._believed = self._offset
+        """The offset of the clocks that leases are made for: the present one, or for a while the one before the clock went back."""
+        self._believed_at = self._seen_at
 
     def silent_for(self) -> float:
         """Return for how many seconds the store has not answered."""
@@ -59,6 +63,7 @@ class Leases:
         """Renew this worker's lease and reap the dead; a store that cannot be reached interrupts the contact, and nothing more."""
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         drift, self._offset = abs(wall - monotonic - self._offset), wall - monotonic
+        self._believe(self._offset, monotonic)
         try:
             renewal = self._renewed(worker, wall, monotonic)
             if not renewal.is_known:
@@ -81,11 +86,22 @@ class Leases:
             logger.warning("worker %s: no contact with the store: %s", worker, error)
 
     def _renewed(self, worker: str, wall: float, monotonic: float) -> Renewal:
-        renewal = self._store.renew(worker, wall, self._lease, self._progress())
+        renewal = self._store.renew(worker, wall, self._lease_from(wall, monotonic), self._progress())
         if renewal.is_known and self._clock.monotonic() - monotonic > self._lease / BEATS_PER_LEASE:
             # It had to wait for its turn, and what it wrote was old by then.
-            return self._store.renew(worker, self._clock.wall(), self._lease)
+            wall, monotonic = self._clock.wall(), self._clock.monotonic()
+            return self._store.renew(worker, wall, self._lease_from(wall, monotonic))
         return renewal
+
+    def _believe(self, offset: float, monotonic: float) -> None:
+        """Take the present offset of the clocks for the right one; after a jump back, only when it has stayed for a lease."""
+        is_back = self._believed - offset > DRIFT_MAX * self._lease
+        if not is_back or monotonic - self._believed_at > self._lease:
+            self._believed, self._believed_at = offset, monotonic
+
+    def _lease_from(self, wall: float, monotonic: float) -> float:
+        """Return how long a lease must be from this moment to hold by the time that is believed as well."""
+        return self._lease + max(0.0, self._believed - (wall - monotonic))
 
     def _reap(self, wall: float) -> None:
         given_back = self._store.reap(wall)
@@ -94,9 +110,9 @@ class Leases:
 
 
 class Heart:
-    """The thread that beats."""
+    """The thread that beats. `name_of` tells under which name the store knows the worker; None while it knows none."""
 
-    def __init__(self, leases: Leases, name_of: Callable[[], str], *, lease: float) -> None:
+    def __init__(self, leases: Leases, name_of: Callable[[], str | None], *, lease: float) -> None:
         self._leases = leases
         self._name_of = name_of
         self._pause = lease / BEATS_PER_LEASE
@@ -112,10 +128,17 @@ class Heart:
         self._is_over.set()
         self._thread.join()
 
+    def beat(self) -> None:
+        """Beat once, if the store knows the worker."""
+        name = self._name_of()
+        if name is None:
+            return
+        try:
+            self._leases.beat(name)
+        except Exception:
+            # Without a beat the lease would end, and a living worker would lose its jobs.
+            logger.exception("a heartbeat failed; the next one follows")
+
     def _run(self) -> None:
         while not self._is_over.wait(self._pause):
-            try:
-                self._leases.beat(self._name_of())
-            except Exception:
-                # Without a beat the lease would end, and a living worker would lose its jobs.
-                logger.exception("a heartbeat failed; the next one follows")
+            self.beat()

@@ -19,16 +19,21 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core import classify
 from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
 from redrive.engine.codec import storable
-from redrive.engine.context import NOTE_MAX
-from redrive.redaction import redact, redact_mapping
+from redrive.engine.context import NOTE_MAX, SAID_MAX
+from redrive.redaction import redact, redact_end, redact_mapping, redact_start
 from redrive.store.protocol import Claimed, Letter
 
 STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048
+STACK_READ: Final = 2 * STACK_MAX
+"""So much of the end of a stack is read at most; see `redact_end`."""
+MESSAGE_READ: Final = classify.MESSAGE_MAX
+"""So much of the beginning of a message is read at most: a longer one was cut there by the classifier."""
 
 _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 _QUOTED: Final = re.compile(r"<payload:[^<>]*>")
@@ -77,7 +82,16 @@ def as_failure(exc: BaseException) -> Exception:
 
 def safe_message(failure: Failure, job: Claimed) -> str:
     """Return what the failure says, fit to be written down."""
-    return redact(storable(_unquoted(failure.message)), payload=literals_of(job))[:MESSAGE_MAX]
+    return _message(failure, literals_of(job))[:MESSAGE_MAX]
+
+
+def _message(failure: Failure, literals: dict[str, str]) -> str:
+    return redact_start(failure.message, literals, read=MESSAGE_READ, prepare=_fit)
+
+
+def _fit(text: str) -> str:
+    """Return a text as the store can take it, without the inputs that are quoted in it."""
+    return storable(_unquoted(text))
 
 
 def _unquoted(text: str) -> str:
@@ -87,7 +101,12 @@ def _unquoted(text: str) -> str:
 
 def safe_text(text: str, job: Claimed) -> str:
     """Return a short text a stage said, fit to be written down; cut last, because half a secret is not known for one."""
-    return redact(storable(text), payload=literals_of(job))[:NOTE_MAX]
+    return _said(text, literals_of(job))[:NOTE_MAX]
+
+
+def _said(text: str, literals: dict[str, str]) -> str:
+    # One that is as long as any may be has been cut.
+    return redact_start(text, literals, read=SAID_MAX - 1, prepare=storable)
 
 
 def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
@@ -97,7 +116,7 @@ def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
     literals = literals_of(job)
     # A copy, because a stage that was given up may go on noting things on its thread.
     said = dict(notes).items()
-    told = {redact(storable(name), payload=literals): storable(text) for name, text in said}
+    told = {redact(storable(name), payload=literals): _said(text, literals) for name, text in said}
     clean = cast("dict[str, object]", redact_mapping(told, payload=literals))
     return msgspec.json.encode(
         {name[:NOTE_MAX]: str(text)[:NOTE_MAX] for name, text in clean.items()}
@@ -109,14 +128,15 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
     literals = literals_of(job)
     failure = trouble.failure
     stack, frames = trouble.told()
-    message = redact(storable(_unquoted(failure.message)), payload=literals)
+    message = _message(failure, literals)
+    told = redact_end(_fit(stack), literals, read=STACK_READ)
     return Letter(
         code=failure.code,
         category=failure.category,
         is_retryable=failure.retryable,
         message=message[:MESSAGE_MAX],
         error_class=failure.error_class,
-        stack=redact(storable(_unquoted(stack)), payload=literals)[-STACK_MAX:],
+        stack=told[-STACK_MAX:],
         fingerprint=fingerprint(_unquoting(failure, message), stage, frames),
         context=msgspec.json.encode(_context_of(failure, job, stage, notes, literals)),
         reason=decision.reason,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, cast
 
+from redrive.core.breaker import Breaker
 from redrive.core.checks import whole
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
@@ -144,7 +145,19 @@ def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
         raise ConfigurationError(
             field=field, value=given, rule="must be a list of pipelines", fix="Put it in brackets: [orders]."
         )
-    return tuple(check_pipeline(field, each) for each in cast("Iterable[object]", value))
+    pipelines = tuple(check_pipeline(field, each) for each in cast("Iterable[object]", value))
+    seen: set[str] = set()
+    for pipeline in pipelines:
+        if pipeline.name in seen:
+            raise ConfigurationError(
+                field=field,
+                value=pipeline.name,
+                rule="must have names of their own",
+                fix="Jobs are known by the name of their pipeline: name each one once.",
+            )
+        seen.add(pipeline.name)
+    _check_breakers((pipeline.name, stage) for pipeline in pipelines for stage in pipeline.stages)
+    return pipelines
 
 
 def _listed(name: object, option: str, given: object) -> tuple[object, ...]:
@@ -180,6 +193,36 @@ def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
                 fix="Give one of them another: @stage(name=...).",
             )
         seen.add(one.name)
+    _check_breakers((name, one) for one in stages)
+
+
+def _check_breakers(stages: Iterable[tuple[str, Stage[..., object]]]) -> None:
+    """Refuse breakers of one name with different settings: stages share a breaker, and its state in the store, by its name."""
+    known: dict[str, tuple[Breaker, str]] = {}
+    for pipeline, one in stages:
+        if one.breaker is None:
+            continue
+        where = f"stage({one.name}) of Pipeline({pipeline})"
+        first, first_where = known.setdefault(one.breaker.name, (one.breaker, where))
+        if first != one.breaker:
+            raise ConfigurationError(
+                field=f"Breaker({first.name})",
+                value=_differences(first, one.breaker),
+                rule=f"must have the same settings in {first_where} and {where}",
+                fix="Stages share a breaker by its name: define it once, or give one of them another name.",
+            )
+
+
+def _differences(one: Breaker, other: Breaker) -> str:
+    """Name the settings in which two breakers differ, with both values."""
+    pairs = [(each.name, getattr(one, each.name), getattr(other, each.name)) for each in fields(one)]
+    return ", ".join(
+        f"{name} {_named(mine)} and {_named(theirs)}" for name, mine, theirs in pairs if mine != theirs
+    )
+
+
+def _named(value: object) -> str:
+    return str(getattr(value, "__qualname__", value))
 
 
 def _check_sinks(name: str, sinks: tuple[Sink, ...]) -> None:

@@ -167,7 +167,7 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
         await stack.enter_async_context(
             health_port(*options.health, lambda: _health_of(worker, leases, options))
         )
-    heart = Heart(leases, lambda: worker.name, lease=options.lease)
+    heart = Heart(leases, lambda: worker.known_as, lease=options.lease)
     heart.start()
     stack.callback(heart.stop)
 

@@ -122,9 +122,15 @@ class Slots:
             self._in_use[job.lane] += 1
 
     def fill(self) -> None:
-        """Start as many of the waiting jobs as there are free places."""
+        """Start as many of the waiting jobs as there are free places. One that cannot be started waits on; its error is raised."""
         while self._ready and len(self._running) + self._orphans < self._concurrency:
-            self._start(self._ready.popleft())
+            job = self._ready.popleft()
+            try:
+                self._start(job)
+            except BaseException:
+                self._running.pop(job.id, None)
+                self._ready.appendleft(job)
+                raise
 
     def drop_waiting(self) -> list[Claimed]:
         """Forget the jobs that were not started, and return them."""
@@ -232,9 +238,15 @@ class Slots:
             # With the stage's name: another one, such as `Task-1024`, would be put together for each of them.
             task = asyncio.Task(body, loop=loop, name=dispatch.lane.stage.name, context=context)
         else:
-            # Not every factory knows that a task can be given a context.
-            task = context.run(loop.create_task, body)
-        self._tasks[dispatch.job.id] = task
+            try:
+                # Not every factory knows that a task can be given a context.
+                task = context.run(loop.create_task, body)
+            except BaseException:
+                body.close()
+                raise
+        if not task.done():
+            # One that an eager factory makes may be over already, and nobody would take it from here.
+            self._tasks[dispatch.job.id] = task
 
     async def _run(self, dispatch: Dispatch) -> None:
         """Run an async stage, and settle its job whatever happens."""
@@ -314,8 +326,9 @@ class Slots:
         dispatch.is_settled = dispatch.is_ending = True
         # Nothing is left to do for its task, so that whoever is woken by the outcome may find this place empty.
         self._tasks.pop(dispatch.job.id, None)
-        self._free(dispatch)
+        # First the outcome: the next job that takes this place may be one that cannot be started.
         self._on_settled(settled)
+        self._free(dispatch)
 
     def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
         """Take in what a thread brought back."""

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from redrive.core.classify import MESSAGE_MAX
 from redrive.core.decide import Decision, Reason
 from redrive.core.failure import Failure
-from redrive.redaction import redact
+from redrive.redaction import redact_start
 
 logger = logging.getLogger("redrive.guard")
 
@@ -91,7 +92,7 @@ class Story:
         if not self._noted:
             self._first_at = now
         # Redacted before it is cut: half a secret would no longer be known for one.
-        message = redact(failure.message).partition("\n")[0]
+        message = redact_start(failure.message, read=MESSAGE_MAX).partition("\n")[0]
         said = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
         self._notes.append(f"  {failure.error_class}: {said} -> {decision.sentence}")
         self._noted += 1

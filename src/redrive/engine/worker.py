@@ -11,7 +11,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
@@ -27,17 +26,15 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.slots import Apart, Slots
 from redrive.engine.threads import Hands
-from redrive.engine.waiting import doze, due_in
+from redrive.engine.waiting import Waiting
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import (
     About,
     Claimed,
     Exchange,
     JobId,
-    Outlook,
     Progress,
     Settlement,
-    Step,
     Store,
     Want,
 )
@@ -48,10 +45,6 @@ T = TypeVar("T")
 Ending = Literal["idle", "held", "stopped"]
 """Why a worker ended: nothing is left, all that is left is held, or it was told to stop."""
 
-POLL_SECONDS: Final = 1.0
-"""How long an idle worker waits at most before it looks for jobs."""
-RAMP_SECONDS: Final = 0.05
-"""How often it looks while a breaker lets calls go gradually."""
 RESEND_SECONDS: Final = 1.0
 """How long to wait before a batch that the store did not take is sent again."""
 
@@ -87,6 +80,7 @@ class Worker:
         self._store = store
         self._names = names
         self._name = next(names)
+        self._known_as: str | None = None
         self._lease = lease
         self._means = means
         self._about = about or About(pipelines=tuple(each.name for each in pipelines))
@@ -109,14 +103,23 @@ class Worker:
             on_room=self._wake.set,
         )
         self._ahead = Ahead(self.slots, concurrency)
-        self._stamp: object = None
+        self._waiting = Waiting(
+            store,
+            self._journal,
+            self.breakers,
+            self._runtime.clock,
+            pipelines=self._about.pipelines,
+            wake=self._wake,
+            insist=self._insist,
+            ask_store=means.ask_store,
+            watch=means.watch,
+        )
         self._is_sated = False
         self._stops = 0
         self._stopped_by: dict[str, int] = {}
         self._unstarted: list[Claimed] = []
         self._is_dead = False
         self._error: StoreError | None = None
-        self._held_since: float | None = None
 
     def stop(self, by: str = "owner") -> None:
         """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go.
@@ -141,14 +144,14 @@ class Worker:
                 self._wake.clear()
                 if self._is_dead:
                     await self._rise()
-                if self._stops and (self._stops > 1 or (self.slots.is_empty and self._journal.is_empty)):
+                if self._stops and (self._stops > 1 or self._is_idle):
                     if self._error is not None:
                         raise self._error
                     return "stopped"
                 if await self._exchange():
                     continue
-                if until_idle and self.slots.is_empty and self._journal.is_empty and not self._stops:
-                    ending = await self._rest(hold_max)
+                if until_idle and self._is_idle and not self._stops:
+                    ending = await self._waiting.rest(hold_max)
                     if ending is not None:
                         return ending
                     continue
@@ -161,24 +164,19 @@ class Worker:
         """The name under which this worker holds its leases now."""
         return self._name
 
+    @property
+    def known_as(self) -> str | None:
+        """The name that the store has heard; None before the first life and between two. To be read from any thread."""
+        return self._known_as
+
     async def held_for(self) -> float:
-        """Return for how many seconds all that is left to do has been held, by breakers or because it was paused.
+        """Return for how many seconds all that is left to do has been held; see `Waiting.held_for`."""
+        return await self._waiting.held_for(is_idle=self._is_idle)
 
-        Probes that fail do not interrupt it; an outcome of any other kind does.
-        """
-        if self.slots.is_empty and self._journal.is_empty:
-            outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
-            if outlook is None or not outlook.due or self._next_look(outlook, self._now()) is not None:
-                self._held_since = None
-                return 0.0
-            self._note_held()
-        return 0.0 if self._held_since is None else self._runtime.clock.monotonic() - self._held_since
-
-    def _note_held(self) -> float:
-        """Remember since when all that is left is held; return for how long that has been."""
-        now = self._runtime.clock.monotonic()
-        self._held_since = now if self._held_since is None else self._held_since
-        return now - self._held_since
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing runs here, waits, or is still to be committed."""
+        return self.slots.is_empty and self._journal.is_empty
 
     def declared_dead(self, name: str) -> None:
         """Take in, from any thread, that the store no longer knows a worker of this name."""
@@ -212,6 +210,7 @@ class Worker:
         logger.warning(
             "worker %s was declared dead; its runs are dropped and it goes on under a new name", self._name
         )
+        self._known_as = None
         await self.slots.let_go()
         self._journal.drop()
         self._is_dead = False
@@ -219,10 +218,13 @@ class Worker:
         await self._introduce()
 
     async def _introduce(self) -> None:
-        # The time is read for each try: after an outage a lease that began before it would have ended already.
-        await self._insist(
-            lambda: self._store.start_worker(self._name, self._now(), self._lease, self._about)
-        )
+        def introduce() -> None:
+            # The time is read for each try: after an outage a lease that began before it would have ended already.
+            self._store.start_worker(self._name, self._now(), self._lease, self._about)
+            # Only now: of a name that it has not heard, the store would say that its worker is dead.
+            self._known_as = self._name
+
+        await self._insist(introduce)
 
     async def _say_goodbye(self, cut_off: list[Dispatch]) -> None:
         """Give back what is left, and put on record what was cut off; without an answer, others will when the lease has ended."""
@@ -252,11 +254,13 @@ class Worker:
         commit = functools.partial(self._commit, done, room, token)
         # The store is at work already while the jobs that the last commit brought are started.
         asked = self._means.ask_store(commit)
-        self.slots.fill()
-        answer = await self._insist(commit, asked)
-        if answer is None:
-            if not self._is_dead:
+        try:
+            self.slots.fill()
+        finally:
+            answer = await self._insist(commit, asked)
+            if answer is None and not self._is_dead:
                 self._journal.put_back(done)
+        if answer is None:
             return True
         self._ahead.committed()
         if not answer.is_known:
@@ -270,7 +274,7 @@ class Worker:
             # It was told to stop while this commit was on its way.
             self._unstarted += self.slots.drop_waiting()
         if any(settled.outcome != "hold" for settled in done):
-            self._held_since = None
+            self._waiting.moved()
         if self._on_commit is not None and done:
             self._on_commit(done)
         return bool(done or answer.claimed)
@@ -278,20 +282,12 @@ class Worker:
     async def _give_back(self) -> None:
         """Give back what was claimed and will not be started, at once and with its probes: others may have room for it."""
         jobs, self._unstarted = self._unstarted, []
-        steps = [Step("give_back_one", (job.id, job.token, job.dispatch)) for job in jobs]
-
-        def give_back() -> None:
-            self._store.apply(*steps)
-            self.breakers.flush(self._now())
-
-        await self._insist(give_back)
+        await self._insist(lambda: self._journal.give_back(jobs, self._now()))
 
     def _commit(self, done: list[Settlement], room: int, token: int) -> Exchange:
         """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
         now = self._now()
-        if self._means.watch is not None:
-            # Seen before the claim: what comes after it makes a difference. While there is more to take, nobody waits for one.
-            self._stamp = None if self._is_sated else self._store.stamp()
+        self._waiting.claims(is_sated=self._is_sated)
         self.breakers.flush(now)
         want = self._journal.want(self.slots, room, now)
         return self._journal.commit(self._name, done, want, now=now, token=token)
@@ -312,46 +308,6 @@ class Worker:
                 await self._runtime.clock.asleep(RESEND_SECONDS)
         return None
 
-    async def _rest(self, hold_max: float) -> Ending | None:
-        """Say why there is nothing left to do; otherwise wait until it is worth another look."""
-        outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
-        if outlook is None:
-            return None
-        if not outlook.due and not outlook.held:
-            if not await self._is_replaying():
-                return "idle"
-            await self._doze(POLL_SECONDS)
-            return None
-        now = self._now()
-        wait = self._next_look(outlook, now)
-        if wait is None:
-            held = self._note_held()
-            if held >= hold_max:
-                return "held"
-            wait = min(self.breakers.opens_in(now, POLL_SECONDS), hold_max - held)
-        await self._doze(wait)
-        return None
-
-    async def _is_replaying(self) -> bool:
-        """Say whether a campaign over these pipelines is under way and may release more jobs."""
-        rows = await self._insist(functools.partial(self._store.query, "live_campaigns"))
-        return any(row[1] in self._about.pipelines for row in rows or ())
-
-    async def _doze(self, seconds: float) -> None:
-        """Sleep, or less: in the real world others may submit jobs at any time."""
-        if self._means.watch is not None:
-            seconds = min(seconds, POLL_SECONDS)
-        await doze(self._runtime.clock, seconds, self._wake)
-
-    def _next_look(self, outlook: Outlook, now: float) -> float | None:
-        """Return in how many seconds something may be claimable; None when all that is left is held."""
-        if outlook.held:
-            # What another worker holds may come back at any moment.
-            return POLL_SECONDS
-        wait = due_in(outlook, self._journal.blocked(), now)
-        # What is due and was not claimed is let go gradually.
-        return None if wait is None else max(wait, RAMP_SECONDS)
-
     async def _pause(self) -> None:
         """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
         if not self._journal.is_empty:
@@ -359,33 +315,7 @@ class Worker:
         if self._stops or self.slots.room(0) <= 0:
             self._unstarted += await self._ahead.stand_by(self._wake)
             return
-        wait = await self._until_due()
-        watch = min(self._means.watch or wait, wait)
-        waited = 0.0
-        while waited < wait and not self._wake.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(watch):
-                    await self._wake.wait()
-            waited += watch
-            if self._means.watch is not None and await self._is_changed():
-                return
-
-    async def _until_due(self) -> float:
-        """Return how long to wait for the next job that is due by itself; never longer than until the next look."""
-        now = self._now()
-        if self.breakers.is_ramping(now):
-            return RAMP_SECONDS
-        if self._means.watch is None:
-            return POLL_SECONDS
-        outlook = await self._insist(functools.partial(self._store.outlook, self._journal.order))
-        wait = None if outlook is None else due_in(outlook, self._journal.blocked(), now)
-        return POLL_SECONDS if wait is None else min(max(wait, self._means.watch), POLL_SECONDS)
-
-    async def _is_changed(self) -> bool:
-        """Say whether anybody has changed the store since the last claim; a store that does not answer will be asked later."""
-        with suppress(StoreUnavailableError):
-            return await self._ask(self._store.stamp) != self._stamp
-        return False
+        await self._waiting.pause()
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return cast("T", await self._means.ask_store(question))

@@ -29,7 +29,7 @@ from redrive.engine.runtime import Runtime
 from redrive.engine.shared_breakers import SharedBreakers
 from redrive.engine.sinking import category_of
 from redrive.engine.slots import SUSPECT_MIN
-from redrive.engine.worker import POLL_SECONDS
+from redrive.engine.waiting import POLL_SECONDS
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction import redact
 from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store

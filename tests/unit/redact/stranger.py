@@ -159,7 +159,9 @@ def assigned() -> Iterator[Case]:
         if "{}" in carrier:
             secret = _password()
             yield "password", carrier.format(secret), secret
-    drawn = cycle((lambda: draw(ALNUM, 40), lambda: draw(HEX, 32), lambda: draw(URL_SAFE, 32)))
+    drawn: Iterator[Callable[[], str]] = cycle(
+        (lambda: draw(ALNUM, 40), lambda: draw(HEX, 32), lambda: draw(URL_SAFE, 32))
+    )
     for carrier, make in zip(_NAMED, drawn, strict=False):
         secret = make()
         yield "named", carrier.format(secret), secret

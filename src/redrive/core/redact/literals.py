@@ -35,6 +35,8 @@ _ESCAPE: Final = re.compile("%[0-9A-F]{2}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _BASE64_SIGNS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=_-"
 _AROUND_MAX: Final = 512
+_SHARED_MAX: Final = 1_024
+"""Two literals that share more than this at their ends are not looked for: every length is tried, and literals may be long."""
 
 
 class Literals:
@@ -156,9 +158,8 @@ def _chains(forms: list[str]) -> dict[str, list[tuple[str, int]]]:
     chains: dict[str, list[tuple[str, int]]] = {}
     for form in forms:
         for other in forms:
-            shared = (
-                size for size in range(min(len(form), len(other)) - 1, 0, -1) if form.endswith(other[:size])
-            )
+            longest = min(len(form) - 1, len(other) - 1, _SHARED_MAX)
+            shared = (size for size in range(longest, 0, -1) if form.endswith(other[:size]))
             chains.setdefault(form, []).extend((other, size) for size in shared if other != form)
     return chains
 
