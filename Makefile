@@ -128,7 +128,7 @@ check-lint: setup-dev
 	@$(PY) -m ruff check --quiet .
 
 check-types: setup-dev
-	@$(PY) -m mypy --no-error-summary src tools apps $(wildcard tests/typing/*.py)
+	@$(PY) -m mypy --no-error-summary
 	@$(PY) -m basedpyright
 
 check-imports: setup-dev

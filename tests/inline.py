@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.runner import Elsewhere
 from redrive.engine.worker import Means
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 async def at_once(work: Callable[[], object]) -> object:
@@ -20,9 +23,7 @@ async def at_once(work: Callable[[], object]) -> object:
 class InlineHands:
     """Runs sync stages on the loop, one after the other."""
 
-    def start(
-        self, work: Callable[[object], object], of: object, done: Callable[[object, object], None]
-    ) -> None:
+    def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
         asyncio.get_running_loop().call_soon(lambda: done(of, work(of)))
 
 
@@ -39,4 +40,4 @@ class NoProcesses:
 
 
 def inline_means(ask_store: Elsewhere = at_once) -> Means:
-    return Means(ask_store=ask_store, hands=InlineHands(), apart=NoProcesses())  # type: ignore[arg-type]
+    return Means(ask_store=ask_store, hands=InlineHands(), apart=NoProcesses())

@@ -30,14 +30,14 @@ def store(path: Path) -> SqliteStore:
 
 
 def test_the_file_belongs_to_its_owner_alone(store: SqliteStore, path: Path) -> None:
-    store.submit([new(*lanes_of(store))], NOW)
+    store.submit([new(lanes_of(store)[0])], NOW)
 
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
 
 
 def test_what_was_submitted_is_there_when_the_file_is_opened_again(store: SqliteStore, path: Path) -> None:
-    store.submit([new(*lanes_of(store))], NOW)
+    store.submit([new(lanes_of(store)[0])], NOW)
     store.close()
 
     again = SqliteStore(path)
@@ -96,7 +96,7 @@ def test_a_failed_statement_leaves_nothing_of_its_batch(store: SqliteStore) -> N
     ],
 )
 def test_the_database_itself_keeps_the_invariants(store: SqliteStore, path: Path, breach: str) -> None:
-    store.submit([new(*lanes_of(store))], NOW)
+    store.submit([new(lanes_of(store)[0])], NOW)
     with sqlite3.connect(path) as db, pytest.raises(sqlite3.IntegrityError):
         db.execute(breach)
     db.close()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ class Ended:
     err: str
 
     @property
-    def json(self) -> object:
+    def json(self) -> Any:
         return json.loads(self.out)
 
 
@@ -86,7 +87,7 @@ class Shell:
         assert "Traceback (most recent call last)" not in err
         return Ended(code, out, err)
 
-    def json(self, *arguments: str) -> object:
+    def json(self, *arguments: str) -> Any:
         """Ask for JSON, of a command that must succeed."""
         ended = self(*arguments, "-o", "json")
         assert ended.code == 0, ended.err

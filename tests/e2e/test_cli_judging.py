@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,9 @@ def shop(shell: Shell) -> Shell:
     return shell
 
 
-def letter(shop: Shell, number: int = 1) -> dict[str, object]:
-    return shop.json("dlq", "show", str(number))
+def letter(shop: Shell, number: int = 1) -> dict[str, Any]:
+    shown: dict[str, Any] = shop.json("dlq", "show", str(number))
+    return shown
 
 
 @pytest.mark.req("CR-5.1")
@@ -328,7 +330,7 @@ def test_an_act_by_filter_is_told_of_every_letter_it_changed_and_of_no_other(sho
     )
 
     def acts(number: int) -> list[str]:
-        return [each["subject"] for each in letter(shop, number)["operations"]]  # type: ignore[attr-defined]
+        return [each["subject"] for each in letter(shop, number)["operations"]]
 
     assert (acts(1), acts(2)) == (["filter pipeline=shop"], ["letter 2"])
     assert (

@@ -133,6 +133,7 @@ def test_events_are_followed_until_interrupted(shell: Shell, output: str) -> Non
     shell("worker", "flows:orders", "--until-idle")
 
     following = shell.start("events", "--follow", "--pipeline", "orders", "-o", output)
+    assert following.stdout is not None
     first = [following.stdout.readline() for _ in range(2)]
     shell("submit", "flows:orders", "0")
     shell("worker", "flows:orders", "--until-idle")

@@ -11,6 +11,7 @@ import pytest
 
 from redrive import connect
 from redrive.store import migrations
+from redrive.store.queries import text_of
 from redrive.testing import virtual_time
 from tests.e2e.test_cli import Shell, shell, until
 
@@ -295,7 +296,7 @@ def test_an_older_database_is_brought_up_to_date(shell: Shell, monkeypatch: pyte
     shell("submit", "flows:orders", "5")
     known = migrations.newest("sqlite")
     files = (*migrations.VERSIONS["sqlite"], "next")
-    before = migrations.text_of
+    before = text_of
     monkeypatch.setitem(migrations.VERSIONS, "sqlite", files)
     monkeypatch.setattr("redrive.store.sqlite.SCHEMA_VERSION", known + 1)
     monkeypatch.setattr(

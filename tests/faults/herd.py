@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from redrive import Pipeline, connect
-from tests.faults.flows import Order, steps
+from tests.faults.flows import steps
 from tests.faults.ledger import breaches
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ class Scene:
     def ledger(self) -> Path:
         return self.here / "ledger"
 
-    def submit(self, orders: Iterable[Order], pipeline: Pipeline = steps) -> list[int]:
+    def submit(self, orders: Iterable[object], pipeline: Pipeline = steps) -> list[int]:
         with connect(self.database) as rd:
             ids = rd.submit_many(pipeline, orders)
         self.submitted.update(ids)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_worker_stopped_beyond_its_lease_comes_back_and_changes_nothing(scene:
 
 
 @contextmanager
-def held_by_three(scene: Scene, **options: object) -> Generator[Herd]:
+def held_by_three(scene: Scene, **options: Any) -> Generator[Herd]:
     """Three workers that each hold running stages and may reap the dead; at the end the stages may go on, and everything ends."""
     scene.submit([*(Order(number, "gate") for number in range(12)), *(Order(12) for _ in range(100))])
     with Herd(scene, "--until-idle", workers=3, concurrency=4, lease=LEASE, **options) as herd:

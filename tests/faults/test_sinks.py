@@ -85,7 +85,7 @@ def show_all_now(scene: Scene) -> None:
 
 
 def killed_then_restarted(scene: Scene, where: str) -> None:
-    scene.submit(range(JOBS), flow(scene.here, where))  # type: ignore[arg-type]
+    scene.submit(range(JOBS), flow(scene.here, where))
     with worker(scene.here, where) as first:
         until((scene.here / "ready").exists)
         until(lambda: scene.count("status = 'failed'") == JOBS)

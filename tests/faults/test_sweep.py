@@ -10,6 +10,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -150,7 +151,8 @@ class Sweep:
     def breaches(self) -> list[str]:
         store = self.store
         found = breaches(store._db, self.effects, self.submitted)
-        statuses = dict(store.read("SELECT status, count(*) FROM jobs GROUP BY 1"))
+        counted = store.read("SELECT status, count(*) FROM jobs GROUP BY 1")
+        statuses = dict(cast("list[tuple[str, int]]", counted))
         if statuses != {"complete": 6, "failed": 1}:
             found.append(f"not every job ended as it should: {statuses}")
         if len(self.effects) != len(set(self.effects)):

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Callable
 
 import httpx
 import pytest
 
-from redrive import Event, FailureBudget, Redrive, RetryPolicy, stage
+from redrive import Event, FailureBudget, Redrive, RetryPolicy, RunReport, stage
 from redrive.core.budget import RunThresholds
 from redrive.core.policy import RetryPolicy as Policy
 from redrive.errors import FailureBudgetExceededError
@@ -50,7 +51,7 @@ def test_at_every_moment_the_total_is_what_succeeded_died_and_is_open(
         return number
 
     flow = pipeline(stage(sample))
-    seen = []
+    seen: list[RunReport] = []
     report = rd.run(flow, range(300), failure_budget=None, on_progress=seen.append)
 
     assert seen
@@ -206,8 +207,8 @@ def test_half_of_the_calls_are_429_and_every_sample_is_accounted_for() -> None:
     assert statistics.mean(successes) == pytest.approx(87.5, abs=1)
 
 
-def _one_input(call: object) -> object:
+def _one_input(call: Callable[[int], int]) -> Callable[[int], int]:
     def run(number: int) -> int:
-        return call(number)  # type: ignore[operator,no-any-return]
+        return call(number)
 
     return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from pathlib import Path
 
 from tests.tidy.tree import FunctionNode, Source, classes, dotted, functions, is_public, methods
@@ -164,13 +163,13 @@ def _is_zero(node: ast.Call) -> bool:
     return len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
 
 
-def error_codes(source: Source) -> list[str]:
-    """Each error has a code of its own, ends in Error, and shares its code with nobody."""
+def error_codes(*sources: Source) -> list[str]:
+    """Each error has a code of its own, ends in Error, and shares its code with nobody in any of the files."""
     found: list[str] = []
-    codes: Counter[str] = Counter()
-    for node in classes(source.tree):
-        values = [
-            child.value.value
+    owners: dict[str, str] = {}
+    for source, node in ((file, node) for file in sources for node in classes(file.tree)):
+        codes = [
+            str(child.value.value)
             for child in node.body
             if isinstance(child, ast.Assign | ast.AnnAssign)
             and isinstance(child.value, ast.Constant)
@@ -180,14 +179,17 @@ def error_codes(source: Source) -> list[str]:
                 for target in (child.targets if isinstance(child, ast.Assign) else [child.target])
             }
         ]
-        codes.update(map(str, values))
-        if not values:
+        if not codes:
             found.append(source.at(node, f"{node.name} has no code of its own"))
         if not node.name.endswith("Error"):
             found.append(source.at(node, f"{node.name} must end in Error"))
-    return found + [
-        source.at(1, f"the code {code!r} is used twice") for code, count in codes.items() if count > 1
-    ]
+        found += [
+            source.at(node, f"the code {code!r} is used twice, first by {owners[code]}")
+            for code in codes
+            if code in owners
+        ]
+        owners |= dict.fromkeys(codes, node.name)
+    return found
 
 
 def unexplained_rules(pyproject: str) -> list[str]:

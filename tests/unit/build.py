@@ -28,7 +28,7 @@ def failure(code: Code = taxonomy.NETWORK_TIMEOUT, /, **changes: object) -> Fail
         line=code.line,
         hint=code.hint,
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]  # fields by name
+    return replace(plain, **changes)
 
 
 def ruleless(exc: BaseException, *, now: float = 0.0) -> Failure:

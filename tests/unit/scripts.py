@@ -44,7 +44,7 @@ def run_async(script: Script, guarded_by: redrive.Guard) -> object:
     async def work() -> object:
         return script()
 
-    return asyncio.run(guarded_by(work)())  # type: ignore[arg-type]
+    return asyncio.run(guarded_by(work)())
 
 
 both = pytest.mark.parametrize("run", [run_sync, run_async], ids=["sync", "async"])

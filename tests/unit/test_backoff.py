@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -140,25 +141,25 @@ def test_durations_may_be_timedeltas() -> None:
     [
         (lambda: Backoff.exponential(-1), "initial"),
         (lambda: Backoff.exponential(0), "initial"),
-        (lambda: Backoff.exponential("1"), "initial"),
+        (lambda: Backoff.exponential("1"), "initial"),  # type: ignore[arg-type]
         (lambda: Backoff.exponential(True), "initial"),
         (lambda: Backoff.exponential(math.nan), "initial"),
         (lambda: Backoff.exponential(1, factor=0.5), "factor"),
         (lambda: Backoff.exponential(1, factor=math.inf), "factor"),
-        (lambda: Backoff.exponential(1, factor="2"), "factor"),
+        (lambda: Backoff.exponential(1, factor="2"), "factor"),  # type: ignore[arg-type]
         (lambda: Backoff.exponential(10, cap=5), "cap"),
         (lambda: Backoff.exponential(1, floor=9, cap=5), "cap"),
         (lambda: Backoff.exponential(1, cap=math.inf), "cap"),
-        (lambda: Backoff.exponential(1, jitter="full"), "jitter"),
-        (lambda: Backoff.exponential(1, jitter=None), "jitter"),
+        (lambda: Backoff.exponential(1, jitter="full"), "jitter"),  # type: ignore[arg-type]
+        (lambda: Backoff.exponential(1, jitter=None), "jitter"),  # type: ignore[arg-type]
         (lambda: Backoff.exponential(1, factor=10**400), "factor"),
         (lambda: Backoff.exponential(10**400), "initial"),
         (lambda: Backoff.fixed(1e15), "delay"),
-        (lambda: Backoff.schedule(5), "delays"),
-        (lambda: Backoff.schedule("5"), "delays"),
-        (lambda: Backoff("exponential", (1.0,), 2.0, 0.0, 60.0, Jitter.none()), "Backoff"),
-        (lambda: Jitter("full"), "Jitter"),
-        (lambda: Jitter("bogus"), "Jitter"),
+        (lambda: Backoff.schedule(5), "delays"),  # type: ignore[arg-type]
+        (lambda: Backoff.schedule("5"), "delays"),  # type: ignore[arg-type]
+        (lambda: Backoff("exponential", (1.0,), 2.0, 0.0, 60.0, Jitter.none()), "Backoff"),  # type: ignore[arg-type]
+        (lambda: Jitter("full"), "Jitter"),  # type: ignore[arg-type]
+        (lambda: Jitter("bogus"), "Jitter"),  # type: ignore[arg-type]
         (lambda: Backoff.linear(0), "step"),
         (lambda: Backoff.linear(5, cap=1), "cap"),
         (lambda: Backoff.fixed(-1), "delay"),
@@ -172,9 +173,9 @@ def test_durations_may_be_timedeltas() -> None:
         (lambda: Backoff.fixed(1).delay(1, 1.0), "draw"),
     ],
 )
-def test_a_wrong_argument_is_refused_by_name_with_a_fix(build: object, field: str) -> None:
+def test_a_wrong_argument_is_refused_by_name_with_a_fix(build: Callable[[], object], field: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        build()  # type: ignore[operator]
+        build()
 
     assert field in refused.value.field
     assert refused.value.got in str(refused.value)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,14 +123,14 @@ def test_one_more_failure_never_heals_a_budget(succeeded: int, dead: int) -> Non
         lambda: RunThresholds.of("thresholds", {"completed": "0.9"}),
         lambda: FailureBudget(max_rate=-0.1),
         lambda: FailureBudget(max_rate=1.1),
-        lambda: FailureBudget(max_rate="0.1"),
+        lambda: FailureBudget(max_rate="0.1"),  # type: ignore[arg-type]
         lambda: FailureBudget(check_every=0),
         lambda: FailureBudget(min_finished=0),
-        lambda: FailureBudget(on_exceeded="explode"),
+        lambda: FailureBudget(on_exceeded="explode"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_numbers_are_refused_with_a_fix(build: object) -> None:
+def test_wrong_numbers_are_refused_with_a_fix(build: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        build()  # type: ignore[operator]
+        build()
 
     assert refused.value.fix

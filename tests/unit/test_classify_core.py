@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -228,10 +229,10 @@ def test_retry_without_a_delay_leaves_it_to_the_policy() -> None:
     assert all(str(signal) for signal in (Retry(), Snooze(1), Fail("X")))
 
 
-@pytest.mark.parametrize("build", [lambda: Retry(-1), lambda: Snooze(-1), lambda: Snooze("soon")])
-def test_a_wrong_delay_is_refused(build: object) -> None:
+@pytest.mark.parametrize("build", [lambda: Retry(-1), lambda: Snooze(-1), lambda: Snooze("soon")])  # type: ignore[arg-type]
+def test_a_wrong_delay_is_refused(build: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError, match="delay"):
-        build()  # type: ignore[operator]
+        build()
 
 
 def test_user_rules_come_first_and_the_newest_before_older_ones() -> None:
@@ -310,28 +311,28 @@ def test_a_rule_that_raises_is_reported_as_wrong_configuration_naming_the_rule()
 @pytest.mark.parametrize(
     "act",
     [
-        lambda: Rule(int, "CONFLICT"),
-        lambda: Classifier(Rule(Odd, "CONFLICT")),
-        lambda: Classifier([Odd]),
-        lambda: Classifier([Rule(Odd, lambda _exc: Verdict(code="NOPE"))]).classify(Odd()),
-        lambda: Classifier([Rule(Odd, lambda _exc: Verdict.of("CONFLICT", retry_after="12"))]).classify(
+        lambda: Rule(int, "CONFLICT"),  # type: ignore[type-var]
+        lambda: Classifier(Rule(Odd, "CONFLICT")),  # type: ignore[arg-type]
+        lambda: Classifier([Odd]),  # type: ignore[list-item]
+        lambda: Classifier([Rule(Odd, lambda _exc: Verdict(code="NOPE"))]).classify(Odd()),  # type: ignore[arg-type]
+        lambda: Classifier([Rule(Odd, lambda _exc: Verdict.of("CONFLICT", retry_after="12"))]).classify(  # type: ignore[arg-type]
             Odd()
         ),
         lambda: Verdict.of("NO_SUCH_CODE"),
         lambda: Fail(""),
-        lambda: Fail(429),
+        lambda: Fail(429),  # type: ignore[arg-type]
         lambda: Rule("", "CONFLICT"),
         lambda: Rule(Odd, "NO_SUCH_CODE"),
-        lambda: Rule(Odd, 42),
-        lambda: add_rule("Odd"),
-        lambda: classify("not an exception"),
-        lambda: Classifier([Rule(Odd, lambda _exc: 42)]).classify(Odd()),
+        lambda: Rule(Odd, 42),  # type: ignore[arg-type]
+        lambda: add_rule("Odd"),  # type: ignore[arg-type]
+        lambda: classify("not an exception"),  # type: ignore[arg-type]
+        lambda: Classifier([Rule(Odd, lambda _exc: 42)]).classify(Odd()),  # type: ignore[arg-type,return-value]
         lambda: Classifier([Rule(Odd, lambda _exc: "NO_SUCH_CODE")]).classify(Odd()),
     ],
 )
-def test_wrong_input_is_refused_with_a_fix(act: object) -> None:
+def test_wrong_input_is_refused_with_a_fix(act: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        act()  # type: ignore[operator]
+        act()
 
     assert refused.value.fix
 

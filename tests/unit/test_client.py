@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import redrive
 from redrive import ConfigurationError, Pipeline, Redrive, client, connect, stage
 from redrive.engine import submission
 from redrive.errors import JobNotFoundError, SerializationError
+from redrive.store.protocol import Want
 from redrive.testing import VirtualClock, virtual_time
 
 
@@ -112,8 +112,8 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
         (lambda rd: rd.job("x"), "job_id"),
         (lambda rd: rd.cancel("x"), "job_id"),
         (lambda rd: rd.cancel(True), "job_id"),
-        (lambda _rd: connect(5), "url"),
-        (lambda _rd: connect(b"jobs.db"), "url"),
+        (lambda _rd: connect(5), "url"),  # type: ignore[arg-type]
+        (lambda _rd: connect(b"jobs.db"), "url"),  # type: ignore[arg-type]
         (lambda _rd: connect("postgresql://u:secret@host/db"), "url"),
         (lambda _rd: connect("sqlite://"), "url"),
     ],
@@ -209,9 +209,7 @@ def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, tmp_path: 
     with virtual_time(clock=clock), connect(tmp_path / "jobs.db") as other:
         other.store.start_worker("gone", clock.wall(), 5)
         lanes = other.store.lanes("shop", ["double", "show"])
-        other.store.exchange(
-            "gone", [], redrive.store.protocol.Want(tuple(lanes), 1), now=clock.wall() + 1e9, token=1
-        )
+        other.store.exchange("gone", [], Want(tuple(lanes), 1), now=clock.wall() + 1e9, token=1)
         other.store.reap(clock.wall() + 1e10)
     rd.work([SHOP], until_idle=True)
 

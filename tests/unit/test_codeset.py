@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from redrive import Category, CodeSet, ConfigurationError, Fail, OwnCode, Retryable, Severity, classify
@@ -118,15 +120,15 @@ def test_codes_are_found_by_name() -> None:
         lambda: OwnCode("X", ["NO_SUCH"]),
         lambda: OwnCode("X", [99]),
         lambda: OwnCode("X", [True]),
-        lambda: OwnCode("X", [int]),
+        lambda: OwnCode("X", [int]),  # type: ignore[list-item]
         lambda: OwnCode("X", max_attempts=0),
         lambda: OwnCode(""),
-        lambda: OwnCode(5),
-        lambda: OwnCode("X", 429),
+        lambda: OwnCode(5),  # type: ignore[arg-type]
+        lambda: OwnCode("X", 429),  # type: ignore[arg-type]
         lambda: OwnCode("X", stages="convert"),
-        lambda: OwnCode("X", retryable="no"),
-        lambda: CodeSet("app", ["X"], otherwise=OwnCode("Y")),
-        lambda: CodeSet("app", [], otherwise="Y"),
+        lambda: OwnCode("X", retryable="no"),  # type: ignore[arg-type]
+        lambda: CodeSet("app", ["X"], otherwise=OwnCode("Y")),  # type: ignore[list-item]
+        lambda: CodeSet("app", [], otherwise="Y"),  # type: ignore[arg-type]
         lambda: taxonomy.code_named("NETWORK_TIMEOOT"),
         lambda: taxonomy.code_named("ZZZ"),
         lambda: Code(
@@ -156,9 +158,9 @@ def test_codes_are_found_by_name() -> None:
         ),
     ],
 )
-def test_wrong_codes_are_refused_with_a_fix(build: object) -> None:
+def test_wrong_codes_are_refused_with_a_fix(build: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        build()  # type: ignore[operator]
+        build()
 
     assert refused.value.fix
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from redrive import Backoff, Breaker, Category, ConfigurationError, Failure, Jitter, RetryPolicy
+from redrive import Backoff, Breaker, Category, Code, ConfigurationError, Failure, Jitter, RetryPolicy
 from redrive.core import breaker_state as step
 from redrive.core import taxonomy
 from redrive.core.breaker_state import BreakerState
@@ -278,7 +278,7 @@ draws = st.floats(min_value=0, max_value=1, exclude_max=True)
 
 @given(policies, codes, tolds, st.integers(1, 10_000), st.floats(-1e9, 1e12), draws)
 def test_decide_is_total_pure_and_never_goes_beyond_the_last_attempt(
-    policy: RetryPolicy, code: taxonomy.Code, told: float | None, attempt: int, now: float, draw: float
+    policy: RetryPolicy, code: Code, told: float | None, attempt: int, now: float, draw: float
 ) -> None:
     what = failure(code, retry_after=told)
     history = History(attempt=attempt)
@@ -296,7 +296,7 @@ def test_decide_is_total_pure_and_never_goes_beyond_the_last_attempt(
 
 @given(codes, st.integers(1, 50), st.integers(1, 50), draws)
 def test_more_attempts_allowed_never_turns_a_retry_into_a_dead_letter(
-    code: taxonomy.Code, attempt: int, most: int, draw: float
+    code: Code, attempt: int, most: int, draw: float
 ) -> None:
     fewer = decide(RetryPolicy(most), failure(code), History(attempt=attempt), 0, draw)
     more = decide(RetryPolicy(most + 1), failure(code), History(attempt=attempt), 0, draw)
@@ -306,7 +306,7 @@ def test_more_attempts_allowed_never_turns_a_retry_into_a_dead_letter(
 
 @given(codes, st.integers(1, 50), tolds, tolds, draws)
 def test_a_longer_told_delay_never_shortens_the_wait(
-    code: taxonomy.Code, attempt: int, first: float | None, second: float | None, draw: float
+    code: Code, attempt: int, first: float | None, second: float | None, draw: float
 ) -> None:
     short, long = sorted((first or 0.0, second or 0.0))
     waits = [

@@ -14,6 +14,7 @@ from redrive.engine.codec import DEPTH_MAX
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.ops.depth import too_deep
 from redrive.testing import virtual_time
+from tests.embedded import embedded
 
 
 @stage(retry=RetryPolicy(1))
@@ -68,7 +69,7 @@ def test_a_patch_that_makes_a_value_too_deep_is_refused(rd: Redrive) -> None:
 
 
 def test_a_deep_value_that_was_stored_earlier_is_replaced_as_a_whole(rd: Redrive) -> None:
-    with rd.store._writing() as db:
+    with embedded(rd)._writing() as db:
         db.execute("UPDATE jobs SET payload = ?", (tree(900),))
 
     with pytest.raises(ConfigurationError, match="give the whole value instead"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
     ("wrong", "told"), [({"pipeline_": "shop"}, "Did you mean pipeline"), ({"whatever": 1}, "Known here: ")]
 )
 def test_a_filter_that_is_mistyped_never_means_all_letters(
-    rd: Redrive, wrong: dict[str, object], told: str
+    rd: Redrive, wrong: dict[str, Any], told: str
 ) -> None:
     acts = (rd.dead_letters.choose, rd.dead_letters.list, rd.replays.validate, rd.replays.start)
     for act in acts:

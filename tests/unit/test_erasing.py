@@ -17,6 +17,7 @@ from redrive.ops.erasing import check_erasable, erase
 from redrive.ops.mending import edit
 from redrive.ops.oversight import By
 from redrive.testing import virtual_time
+from tests.embedded import read_rows
 
 ANN = By("ann", "asked to")
 SECRET = "the-quick-brown-fox"
@@ -51,10 +52,7 @@ def work(rd: Redrive, text: str) -> int:
 
 def kept(rd: Redrive) -> str:
     tables = ("jobs", "job_values", "edits", "dead_letters", "letter_facts", "attempts", "operations")
-    return "".join(
-        str(rd.store.read(f"SELECT * FROM {table}"))  # type: ignore[attr-defined]  # the embedded store's own
-        for table in tables
-    )
+    return "".join(str(read_rows(rd, f"SELECT * FROM {table}")) for table in tables)
 
 
 @pytest.mark.parametrize("start", ["good ", "bad "])

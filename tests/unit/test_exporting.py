@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +23,7 @@ from redrive.ops.mending import edit, value_for_edit
 from redrive.ops.oversight import By
 from redrive.ops.selecting import freeze
 from redrive.testing import virtual_time
+from tests.embedded import read_rows
 
 ANN = By("ann", "a test")
 ALL = LetterFilter()
@@ -55,7 +57,7 @@ def there(tmp_path: Path) -> Generator[Redrive]:
         yield opened
 
 
-def fail(rd: Redrive, *texts: str, pipeline: Pipeline = SHOP, **options: object) -> None:
+def fail(rd: Redrive, *texts: str, pipeline: Pipeline = SHOP, **options: Any) -> None:
     for text in texts:
         rd.submit(pipeline, text, **options)
     rd.work([pipeline], until_idle=True)
@@ -86,7 +88,7 @@ def replay(rd: Redrive, *, from_start: bool = False) -> str:
         rd.store.apply(*release_steps(rd.store, batch, campaign=None, first_lane=first, now=0.0)) is not None
     )
     rd.work([SHOP], until_idle=True)
-    return rd.store.read("SELECT status FROM jobs WHERE id = 1")[0][0]
+    return str(read_rows(rd, "SELECT status FROM jobs WHERE id = 1")[0][0])
 
 
 def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
@@ -154,10 +156,10 @@ def test_a_letter_is_brought_in_once_and_can_be_looked_at(here: Redrive, there: 
     assert (story.facts.status, story.facts.stage, story.facts.owner) == ("failed", "check", "ann")
     assert story.facts.error_code == "BUG_CODE"
     assert story.letters[0].state == "open"
-    assert story.letters[0].context["imported"]["attempts"] == 2
+    assert cast("dict[str, Any]", story.letters[0].context)["imported"]["attempts"] == 2
     assert freeze(there.store, ALL).by_state == {"open": 2}
     assert inspect.counts(there.store)[("shop", "check")] == {"failed": 2}
-    log = there.store.read("SELECT verb, subject, letters FROM operations")
+    log = read_rows(there, "SELECT verb, subject, letters FROM operations")
     assert log == [("import", f"origin {json.loads(exported[0])['origin']}", 2)]
 
 
@@ -204,7 +206,7 @@ def test_a_letter_without_values_is_replayed_once_an_edit_supplies_them(
         edit(there.store, 1, ANN, patch=b"[]")
     edit(there.store, 1, ANN, value=json.dumps("g" * size).encode(), pipeline=SHOP)
 
-    assert there.store.read("SELECT erased_at FROM jobs") == [(None,)]
+    assert read_rows(there, "SELECT erased_at FROM jobs") == [(None,)]
     assert replay(there, from_start=True) == "erased"
     assert replay(there) == "complete"
     assert there.job(1).result() == "g" * size
@@ -237,7 +239,7 @@ def test_a_lane_that_is_there_keeps_its_place(here: Redrive, there: Redrive) -> 
 
     import_letters(there.store, [changed(lines(here)[0], "job.position", 0)], ANN)
 
-    assert there.store.read("SELECT stage, position FROM lanes ORDER BY id") == [("take", 0), ("check", 1)]
+    assert read_rows(there, "SELECT stage, position FROM lanes ORDER BY id") == [("take", 0), ("check", 1)]
 
 
 @pytest.mark.parametrize(
@@ -315,13 +317,13 @@ def test_what_others_wrote_is_redacted_again_and_cut(here: Redrive, there: Redri
 
     assert import_letters(there.store, [line], ANN).made == 1
 
-    stored = str(there.store.read("SELECT * FROM dead_letters")) + str(
-        there.store.read("SELECT error_message, key FROM jobs")
+    stored = str(read_rows(there, "SELECT * FROM dead_letters")) + str(
+        read_rows(there, "SELECT error_message, key FROM jobs")
     )
     assert "hunter2" not in stored
     assert "example.com" not in stored
     assert "a-value-of-theirs" not in stored
-    assert len(there.store.read("SELECT message FROM letters")[0][0]) <= 2_048
+    assert len(read_rows(there, "SELECT message FROM letters")[0][0]) <= 2_048
 
 
 def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) -> None:
@@ -330,7 +332,8 @@ def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) 
 
     import_letters(there.store, [line], ANN)
 
-    assert list(inspect.story_of(there.store, 1).letters[0].context) == ["imported"]
+    context = inspect.story_of(there.store, 1).letters[0].context
+    assert list(cast("dict[str, object]", context)) == ["imported"]
 
 
 def test_what_the_store_does_not_take_is_refused_alone(
@@ -353,7 +356,7 @@ def test_a_long_import_goes_in_steps(here: Redrive, there: Redrive, monkeypatch:
     monkeypatch.setattr(importing, "STEP", 2)
 
     assert import_letters(there.store, lines(here), ANN).made == 5
-    assert [row[0] for row in there.store.read("SELECT letters FROM operations")] == [2, 2, 1]
+    assert [row[0] for row in read_rows(there, "SELECT letters FROM operations")] == [2, 2, 1]
 
 
 def test_a_letter_that_somebody_else_brings_in_at_the_same_time_is_known(
@@ -364,7 +367,7 @@ def test_a_letter_that_somebody_else_brings_in_at_the_same_time_is_known(
     asked = importing._is_known
     answers: list[bool] = []
 
-    def late(*given: object) -> bool:
+    def late(*given: Any) -> bool:
         if not answers:
             monkeypatch.setattr(importing, "_is_known", asked)
             import_letters(there.store, exported, By("bob"))

@@ -271,7 +271,7 @@ def test_a_finished_call_leaves_no_cycle_behind(run: Runner) -> None:
     def held(payload: Payload, failures: list[Exception]) -> str:
         if failures:
             raise failures.pop()
-        return "ok" if payload else ""
+        return "ok" if payload is not None else ""
 
     payload = Payload()
     gone = weakref.ref(payload)

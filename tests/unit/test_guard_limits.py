@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -152,8 +153,8 @@ def test_methods_partials_and_callable_objects_can_be_guarded() -> None:
 
     assert Client().get(3) == 3
     assert Client.make() == "Client"
-    called: Awaitable[str] = guard(Client())()  # type: ignore[assignment]
-    assert asyncio.run(called) == "called"  # type: ignore[arg-type]
+    called: Coroutine[Any, Any, str] = guard(Client())()
+    assert asyncio.run(called) == "called"
 
 
 def test_virtual_time_touches_nothing_outside_its_context() -> None:
@@ -184,37 +185,37 @@ class Generating:
 @pytest.mark.parametrize(
     ("misuse", "field", "words"),
     [
-        (lambda: guard(42), "guard", "callable"),
-        (lambda: guard(RetryPolicy(3)), "guard", "guard(retry=...)"),
-        (lambda: guard(Breaker("x", consecutive=1)), "guard", "guard(breaker=...)"),
+        (lambda: guard(42), "guard", "callable"),  # type: ignore[call-overload]
+        (lambda: guard(RetryPolicy(3)), "guard", "guard(retry=...)"),  # type: ignore[call-overload]
+        (lambda: guard(Breaker("x", consecutive=1)), "guard", "guard(breaker=...)"),  # type: ignore[call-overload]
         (lambda: guard(Generating()), "guard", "generator"),
-        (lambda: guard(on_retry=aprobe), "guard(on_retry)", "sync function"),
+        (lambda: guard(on_retry=aprobe), "guard(on_retry)", "sync function"),  # type: ignore[arg-type]
         (lambda: guard(hold_max=0), "guard(hold_max)", "more than 0"),
-        (lambda: guard(name=5), "guard(name)", "str"),
+        (lambda: guard(name=5), "guard(name)", "str"),  # type: ignore[call-overload]
         (lambda: guard(deadline=10**400), "guard(deadline)", "hundred years"),
-        (lambda: guard(retry=RetryPolicy())("fetch"), "guard", "callable"),
-        (lambda: guard(classmethod(lambda cls: 1)), "guard", "@classmethod above @guard"),
+        (lambda: guard(retry=RetryPolicy())("fetch"), "guard", "callable"),  # type: ignore[arg-type]
+        (lambda: guard(classmethod(lambda cls: 1)), "guard", "@classmethod above @guard"),  # type: ignore[call-overload]
         (lambda: guard(staticmethod(lambda: 1)), "guard", "@staticmethod above @guard"),
         (lambda: guard(generator), "guard", "generator"),
         (lambda: guard(agenerator), "guard", "generator"),
-        (lambda: guard(retries=3), "guard(retries)", "on_retry"),
-        (lambda: guard(retry=3), "guard(retry)", "RetryPolicy"),
-        (lambda: guard(breaker="api"), "guard(breaker)", "Breaker"),
-        (lambda: guard(codes={}), "guard(codes)", "CodeSet"),
-        (lambda: guard(classifier=len), "guard(classifier)", "Classifier"),
-        (lambda: guard(idempotent="yes"), "guard(idempotent)", "bool"),
-        (lambda: guard(on_retry="log"), "guard(on_retry)", "callable"),
+        (lambda: guard(retries=3), "guard(retries)", "on_retry"),  # type: ignore[call-overload]
+        (lambda: guard(retry=3), "guard(retry)", "RetryPolicy"),  # type: ignore[call-overload]
+        (lambda: guard(breaker="api"), "guard(breaker)", "Breaker"),  # type: ignore[call-overload]
+        (lambda: guard(codes={}), "guard(codes)", "CodeSet"),  # type: ignore[call-overload]
+        (lambda: guard(classifier=len), "guard(classifier)", "Classifier"),  # type: ignore[call-overload]
+        (lambda: guard(idempotent="yes"), "guard(idempotent)", "bool"),  # type: ignore[call-overload]
+        (lambda: guard(on_retry="log"), "guard(on_retry)", "callable"),  # type: ignore[call-overload]
         (lambda: guard(timeout=0), "guard(timeout)", "more than 0"),
         (lambda: guard(deadline=-1), "guard(deadline)", "more than 0"),
-        (lambda: guard(deadline="5"), "guard(deadline)", "seconds"),
+        (lambda: guard(deadline="5"), "guard(deadline)", "seconds"),  # type: ignore[call-overload]
         (lambda: guard(timeout=5)(len), "guard(timeout)", "thread cannot be stopped"),
         (lambda: guard(breaker=Breaker("x", consecutive=1, probe=aprobe))(len), "Breaker(x).probe", "sync"),
         (lambda: guard().cell, "guard(breaker)", "not set"),
     ],
 )
-def test_misuse_is_refused_by_name_with_a_fix(misuse: object, field: str, words: str) -> None:
+def test_misuse_is_refused_by_name_with_a_fix(misuse: Callable[[], object], field: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        misuse()  # type: ignore[operator]
+        misuse()
 
     assert refused.value.field == field
     assert words in str(refused.value)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from redrive.ops.oversight import By
 from redrive.ops.selecting import Selection, freeze, frozen_steps
 from redrive.store.protocol import Step
 from redrive.testing import VirtualClock, virtual_time
+from tests.embedded import embedded, read_rows
 
 ANN = By("ann", "a test")
 ALL = LetterFilter()
@@ -46,28 +48,28 @@ def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
         yield opened
 
 
-def fail(rd: Redrive, *numbers: int, pipeline: Pipeline = SHOP, **options: object) -> None:
+def fail(rd: Redrive, *numbers: int, pipeline: Pipeline = SHOP, **options: Any) -> None:
     for number in numbers:
         rd.submit(pipeline, number, **options)
     rd.work([pipeline], until_idle=True)
 
 
 def states(rd: Redrive) -> dict[int, str]:
-    return dict(rd.store.read("SELECT id, state FROM dead_letters ORDER BY id"))
+    return dict(read_rows(rd, "SELECT id, state FROM dead_letters ORDER BY id"))
 
 
 def letter(rd: Redrive, number: int = 1) -> dict[str, object]:
     names = "state diagnosis evidence is_safe assignee campaign_id".split()
-    row = rd.store.read(f"SELECT {', '.join(names)} FROM dead_letters WHERE id = ?", (number,))[0]
+    row = read_rows(rd, f"SELECT {', '.join(names)} FROM dead_letters WHERE id = ?", (number,))[0]
     return dict(zip(names, row, strict=True))
 
 
-def log(rd: Redrive) -> list[tuple[str, str, str | None, int]]:
-    return rd.store.read("SELECT verb, subject, reason, letters FROM operations ORDER BY id")
+def log(rd: Redrive) -> list[tuple[Any, ...]]:
+    return read_rows(rd, "SELECT verb, subject, reason, letters FROM operations ORDER BY id")
 
 
 def changes(rd: Redrive) -> list[dict[str, dict[str, object]]]:
-    return [json.loads(row[0]) for row in rd.store.read("SELECT change FROM operations ORDER BY id")]
+    return [json.loads(row[0]) for row in read_rows(rd, "SELECT change FROM operations ORDER BY id")]
 
 
 def only(rd: Redrive, *ids: int) -> Selection:
@@ -77,9 +79,9 @@ def only(rd: Redrive, *ids: int) -> Selection:
 def stamp(rd: Redrive, *ids: int) -> int:
     """Let a campaign that waits take letters, as the engine does."""
     row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0, 0)
-    made = rd.store.apply(Step("add_campaign", row))[0][0][0]
+    made = cast("list[list[tuple[int]]]", rd.store.apply(Step("add_campaign", row)))[0][0][0]
     for each in ids:
-        rd.store._db.execute("UPDATE dead_letters SET campaign_id = ? WHERE id = ?", (made, each))
+        embedded(rd)._db.execute("UPDATE dead_letters SET campaign_id = ? WHERE id = ?", (made, each))
     return made
 
 
@@ -89,7 +91,7 @@ def test_a_frozen_set_is_counted_exactly_by_state(rd: Redrive) -> None:
     judging.discard(rd.store, only(rd, 2), ANN)
 
     every = freeze(rd.store, ALL)
-    group = rd.store.read("SELECT fingerprint FROM letters WHERE id = 1")[0][0]
+    group = read_rows(rd, "SELECT fingerprint FROM letters WHERE id = 1")[0][0]
 
     assert (every.count, every.cutoff, every.by_state) == (4, 4, {"open": 3, "discarded": 1})
     assert freeze(rd.store, LetterFilter(pipeline="mill")).count == 1
@@ -250,8 +252,8 @@ def test_what_people_write_is_redacted(rd: Redrive) -> None:
     )
     judging.note(rd.store, only(rd, 1), ANN, text=secret)
 
-    stored = str(rd.store.read("SELECT evidence FROM dead_letters")) + str(
-        rd.store.read("SELECT * FROM operations")
+    stored = str(read_rows(rd, "SELECT evidence FROM dead_letters")) + str(
+        read_rows(rd, "SELECT * FROM operations")
     )
     assert "hunter2" not in stored
     assert stored.count("<redacted:password>") >= 4
@@ -288,7 +290,7 @@ def test_a_letter_that_a_campaign_has_taken_keeps_its_diagnosis_but_may_be_disca
 
 def test_a_replaying_letter_cannot_be_discarded(rd: Redrive) -> None:
     fail(rd, 0)
-    rd.store._db.execute("UPDATE dead_letters SET state = 'replaying'")
+    embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
 
     assert judging.discard(rd.store, only(rd, 1), ANN) == Judged(changed=0, left={"it is replaying": 1})
     assert log(rd) == []
@@ -310,7 +312,7 @@ def test_letters_are_given_to_somebody_and_taken_back(rd: Redrive) -> None:
 
 def test_an_act_on_a_group_is_logged_under_its_name(rd: Redrive) -> None:
     fail(rd, 0)
-    group = rd.store.read("SELECT fingerprint FROM letters")[0][0]
+    group = read_rows(rd, "SELECT fingerprint FROM letters")[0][0]
 
     judging.note(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, text="seen")
 
@@ -325,7 +327,7 @@ def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         found = asked(name, *parameters)
         if name == "judged_letters" and name not in seen:
-            rd.store._db.execute("UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
+            embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
         seen.append(name)
         return found
 
@@ -365,7 +367,9 @@ def test_several_named_letters_are_logged_by_their_number(rd: Redrive) -> None:
 
 def test_closed_letters_need_nobody(rd: Redrive) -> None:
     fail(rd, 0)
-    rd.store._db.execute("UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0")
+    embedded(rd)._db.execute(
+        "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0"
+    )
 
     assert judging.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {"it is resolved": 1}
     assert judging.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {"it is resolved": 1}
@@ -377,7 +381,7 @@ def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         if name == "judged_letters":
-            rd.store._db.execute("DELETE FROM dead_letters WHERE id = 2")
+            embedded(rd)._db.execute("DELETE FROM dead_letters WHERE id = 2")
         return asked(name, *parameters)
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
@@ -391,7 +395,7 @@ def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> No
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         if name == "judged_letters":
-            rd.store._db.execute("UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
+            embedded(rd)._db.execute("UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
         return asked(name, *parameters)
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions

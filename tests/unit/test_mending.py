@@ -7,6 +7,7 @@ import json
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from redrive.ops.mending import commit, draft, edit, value_for_edit
 from redrive.ops.oversight import By
 from redrive.ops.selecting import freeze
 from redrive.testing import virtual_time
+from tests.embedded import embedded, read_rows
 
 ANN = By("ann", "a test")
 
@@ -67,11 +69,11 @@ def replay(rd: Redrive, *, from_start: bool = False) -> str:
     first = rd.store.lanes("shop", ["take", "pay"])[0] if from_start else None
     assert rd.store.apply(*release_steps(rd.store, batch, campaign=None, first_lane=first, now=0.0))
     rd.work([SHOP], until_idle=True)
-    return rd.store.read("SELECT status FROM jobs")[0][0]
+    return str(read_rows(rd, "SELECT status FROM jobs")[0][0])
 
 
-def edits(rd: Redrive) -> list[tuple[object, ...]]:
-    return rd.store.read("SELECT part, before, after, actor FROM edits ORDER BY id")
+def edits(rd: Redrive) -> list[tuple[Any, ...]]:
+    return read_rows(rd, "SELECT part, before, after, actor FROM edits ORDER BY id")
 
 
 def test_the_first_view_is_redacted_and_the_raw_one_beside_it(rd: Redrive, letter: int) -> None:
@@ -91,7 +93,7 @@ def test_an_edit_waits_for_the_replay_that_starts_with_it(rd: Redrive, letter: i
     assert "ann@example.com" not in done.diff
     ((part, before, after, actor),) = edits(rd)
     assert (part, actor, json.loads(before)["amount"], json.loads(after)["amount"]) == ("input", "ann", 0, 5)
-    assert rd.store.read("SELECT json_extract(input, '$.amount') FROM jobs") == [(0,)]
+    assert read_rows(rd, "SELECT json_extract(input, '$.amount') FROM jobs") == [(0,)]
     assert replay(rd) == "complete"
 
 
@@ -277,19 +279,20 @@ def test_what_changes_only_where_it_is_redacted_is_said_without_showing_it(rd: R
     done = edit(rd.store, letter, ANN, value=value(amount=0, email="bob@example.com"))
 
     assert done.diff == "(1 change is redacted: /email)"
-    change = rd.store.read("SELECT verb, subject, letters, change FROM operations")
+    change = read_rows(rd, "SELECT verb, subject, letters, change FROM operations")
     assert change[0][:3] == ("edit", "letter 1", 1)
     assert "example.com" not in change[0][3]
 
 
 def test_an_edit_says_what_it_lacks(rd: Redrive, letter: int) -> None:
-    for given in ({}, {"value": value(), "patch": b"[]"}):
+    both: dict[str, Any] = {"value": value(), "patch": b"[]"}
+    for given in ({}, both):
         with pytest.raises(ConfigurationError, match="either a whole value or a JSON Patch"):
             edit(rd.store, letter, ANN, **given)
     with pytest.raises(ConfigurationError, match="would be what it is"):
         edit(rd.store, letter, ANN, value=value(amount=0))
     with pytest.raises(ConfigurationError, match="part must be payload or input"):
-        edit(rd.store, letter, ANN, part="result", value=value())
+        edit(rd.store, letter, ANN, part="result", value=value())  # type: ignore[arg-type]
     with pytest.raises(LetterNotFoundError) as unknown:
         edit(rd.store, 3, ANN, value=value())
     assert "Near it are: 1" in unknown.value.hint
@@ -328,7 +331,7 @@ def test_a_letter_that_moves_while_its_edit_is_written_is_left_alone(
 ) -> None:
     mine = draft(rd.store, letter, value=value())
     before = mending._editable(rd.store, letter, "input")
-    rd.store._db.execute("UPDATE dead_letters SET state = 'replaying'")
+    embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
     monkeypatch.setattr(mending, "_editable", lambda *_: before)
 
     with pytest.raises(ReplayRefusedError, match="it has moved meanwhile"):
@@ -337,7 +340,7 @@ def test_a_letter_that_moves_while_its_edit_is_written_is_left_alone(
 
 
 def test_a_letter_whose_job_is_gone_has_nothing_to_edit(rd: Redrive, letter: int) -> None:
-    rd.store._db.execute("DELETE FROM jobs")
+    embedded(rd)._db.execute("DELETE FROM jobs")
 
     with pytest.raises(ReplayRefusedError, match="its job was pruned"):
         value_for_edit(rd.store, letter)

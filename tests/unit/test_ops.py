@@ -186,7 +186,12 @@ def test_pruning_stops_looking_where_everything_is_young(
     ended(rd, 10)
     asked: list[str] = []
     query = rd.store.query
-    monkeypatch.setattr(rd.store, "query", lambda name, *args: asked.append(name) or query(name, *args))
+
+    def noted(name: str, *args: object) -> object:
+        asked.append(name)
+        return query(name, *args)
+
+    monkeypatch.setattr(rd.store, "query", noted)
 
     assert prunable(rd.store, Retention(complete=DAY)).jobs == {"complete": 2}
     assert len(asked) == 2

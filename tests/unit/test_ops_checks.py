@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Generator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
@@ -125,7 +125,9 @@ def test_a_paused_pipeline_needs_no_worker_but_a_reminder(rd: Redrive, clock: Vi
     ("verb", "words"),
     [("open", "model is open since 2 min"), ("isolate", "model was isolated by hand 2 min ago")],
 )
-def test_breakers_that_hold_work(rd: Redrive, clock: VirtualClock, verb: str, words: str) -> None:
+def test_breakers_that_hold_work(
+    rd: Redrive, clock: VirtualClock, verb: Literal["open", "isolate"], words: str
+) -> None:
     move(rd.store, "model", verb, ANN, is_new=True)
     clock.advance(120)
 

@@ -11,6 +11,7 @@ import pytest
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.ops import own_values
 from redrive.testing import virtual_time
+from tests.embedded import read_rows
 
 SECRET = "correct horse"
 """Looks like nothing that a pattern knows."""
@@ -37,8 +38,8 @@ def rd(tmp_path: Path) -> Generator[Redrive]:
 
 def stored(rd: Redrive) -> str:
     """Return everything that is on record about acts, and what a letter keeps of them."""
-    log = rd.store.read("SELECT actor, subject, reason, change FROM operations ORDER BY id")
-    notes = rd.store.read("SELECT note, why FROM campaigns")
+    log = read_rows(rd, "SELECT actor, subject, reason, change FROM operations ORDER BY id")
+    notes = read_rows(rd, "SELECT note, why FROM campaigns")
     evidence = [rd.dead_letters.show(each).letter.evidence for each in (1, 2)]
     return f"{log} {notes} {evidence}"
 

@@ -215,7 +215,7 @@ def test_an_attribute_of_the_exception_counts() -> None:
             raise RuntimeError("no")
 
     class Nowhen(Exception):
-        retry_after = datetime(2026, 3, 1, tzinfo=Timeless())
+        retry_after = datetime(2026, 3, 1, tzinfo=Timeless())  # type: ignore[abstract]  # for the stub alone
 
     assert from_attributes(Nowhen(), NOW) is None
     assert from_attributes(Limited(), NOW) == 17

@@ -81,7 +81,7 @@ def rules_of(library: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("library", MODULES)
-def test_every_class_a_rule_names_exists_and_is_found_by_that_rule(library):
+def test_every_class_a_rule_names_exists_and_is_found_by_that_rule(library: str) -> None:
     classes = classes_of(library)
 
     for name in rules_of(library).keys() - NOT_INSTALLED.get(library, set()):
@@ -91,7 +91,7 @@ def test_every_class_a_rule_names_exists_and_is_found_by_that_rule(library):
 
 
 @pytest.mark.parametrize("library", sorted(MODULES.keys() - {"stdlib"}))
-def test_every_exception_of_a_library_has_a_rule(library):
+def test_every_exception_of_a_library_has_a_rule(library: str) -> None:
     for name, classes in classes_of(library).items():
         for cls in classes:
             if (
@@ -103,7 +103,7 @@ def test_every_exception_of_a_library_has_a_rule(library):
             assert find(cls), f"no rule knows {cls}"
 
 
-def test_wrappers_have_no_rule_of_their_own():
+def test_wrappers_have_no_rule_of_their_own() -> None:
     for wrapper in (Exception, BaseException, ValueError):
         assert find(wrapper) == ()
     # RuntimeError has one, for a single message of CPython's; OSError too, for its numbers. Both pass on everything else.
@@ -150,13 +150,13 @@ def broken(cls: type[BaseException]) -> BaseException | None:
     with contextlib.suppress(Exception):
         members: dict[str, object] = {name: property(fail) for name in ATTRIBUTES if name != "args"}
         members |= {"__module__": cls.__module__, "__str__": fail, "__repr__": fail}
-        odd = type(cls.__name__, (cls,), members)
+        odd: type[BaseException] = type(cls.__name__, (cls,), members)
         return odd.__new__(odd)
     return None
 
 
 @pytest.mark.parametrize("library", MODULES)
-def test_no_exception_of_a_library_makes_classify_raise(library):
+def test_no_exception_of_a_library_makes_classify_raise(library: str) -> None:
     classifier = Classifier()
 
     for cls in (cls for classes in classes_of(library).values() for cls in classes):
@@ -166,7 +166,7 @@ def test_no_exception_of_a_library_makes_classify_raise(library):
 
 
 @pytest.mark.parametrize("library", MODULES)
-def test_odd_attributes_make_no_rule_raise(library):
+def test_odd_attributes_make_no_rule_raise(library: str) -> None:
     classifier = Classifier()
 
     for name in rules_of(library).keys() - NOT_INSTALLED.get(library, set()):
@@ -181,7 +181,7 @@ def test_odd_attributes_make_no_rule_raise(library):
                 assert isinstance(classifier.classify(exc), Failure)
 
 
-def test_exceptions_that_hold_each_other_come_to_an_end():
+def test_exceptions_that_hold_each_other_come_to_an_end() -> None:
     from urllib.error import URLError
 
     import sqlalchemy.exc

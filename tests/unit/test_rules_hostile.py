@@ -13,19 +13,19 @@ from redrive.rules import find
 HOMELESS = type("HomelessError", (Exception,), {"__module__": None})
 
 
-def test_a_class_that_lives_in_no_module_has_no_rule_and_does_no_harm():
+def test_a_class_that_lives_in_no_module_has_no_rule_and_does_no_harm() -> None:
     assert find(HOMELESS) == ()
     assert classify(HOMELESS("where am I?")).is_unknown
 
 
-def test_a_class_that_lives_in_no_module_may_derive_from_a_known_one():
+def test_a_class_that_lives_in_no_module_may_derive_from_a_known_one() -> None:
     homeless = type("HomelessTimeoutError", (TimeoutError,), {"__module__": None})
 
     assert classify(homeless("timed out")).code == "NETWORK_TIMEOUT"
     assert classify(type("HomelessOSError", (OSError,), {"__module__": None})("what?")).is_unknown
 
 
-def test_a_class_that_lives_in_no_module_may_be_inside_of_others():
+def test_a_class_that_lives_in_no_module_may_be_inside_of_others() -> None:
     inside = HOMELESS("inside")
     caused = requests.ConnectionError("no")
     caused.__cause__ = inside
@@ -44,11 +44,13 @@ def test_a_class_that_lives_in_no_module_may_be_inside_of_others():
         (requests.HTTPError, "REQUEST_INVALID"),
     ],
 )
-def test_an_exception_of_requests_built_by_hand_is_known_by_its_class(kind, code):
+def test_an_exception_of_requests_built_by_hand_is_known_by_its_class(
+    kind: type[Exception], code: str
+) -> None:
     assert classify(kind()).code == code
 
 
-def test_a_told_delay_that_cannot_be_read_is_none():
+def test_a_told_delay_that_cannot_be_read_is_none() -> None:
     class Length:
         @property
         def seconds(self) -> float:

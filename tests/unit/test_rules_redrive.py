@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redrive.engine.classifier import classify
+from redrive.engine.clock import SystemClock
 from redrive.engine.runtime import CURRENT, SYSTEM
 from redrive.errors import (
     AttemptsSpentError,
@@ -24,7 +25,7 @@ from redrive.errors import (
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-class StandingClock:
+class StandingClock(SystemClock):
     """A clock that always shows the same time; nothing here sleeps."""
 
     def wall(self) -> float:
@@ -40,7 +41,7 @@ class StandingClock:
         (datetime(2026, 1, 2, 3, 4, 5), None),  # noqa: DTZ001 - an instant without a zone tells nothing.
     ],
 )
-def test_an_open_breaker_heals_at_the_time_it_names(retry_at, told):
+def test_an_open_breaker_heals_at_the_time_it_names(retry_at: datetime | None, told: float | None) -> None:
     exc = BreakerOpenError(breaker="gateway", retry_at=retry_at, reason="half of the calls failed")
 
     token = CURRENT.set(replace(SYSTEM, clock=StandingClock()))
@@ -66,5 +67,5 @@ def test_an_open_breaker_heals_at_the_time_it_names(retry_at, told):
         ),
     ],
 )
-def test_our_own_errors_say_what_they_are(exc, code, retryable):
+def test_our_own_errors_say_what_they_are(exc: BaseException, code: str, retryable: bool) -> None:
     assert (classify(exc).code, classify(exc).retryable) == (code, retryable)

@@ -29,7 +29,7 @@ KNOWN = sorted(
         ("58030", "UPSTREAM_ERROR"), ("XX000", "UPSTREAM_ERROR"), ("P0001", "REJECTED_POLICY"),
     ],
 )  # fmt: skip
-def test_a_state_means_the_same_whichever_driver_brings_it(state, code):
+def test_a_state_means_the_same_whichever_driver_brings_it(state: str, code: str) -> None:
     from_psycopg = psycopg.errors.lookup(state)("text")
     from_asyncpg = asyncpg.exceptions.PostgresError.new({"C": state, "M": "text"})
 
@@ -38,7 +38,7 @@ def test_a_state_means_the_same_whichever_driver_brings_it(state, code):
         assert (failure.code, failure.provider_code) == (code, state)
 
 
-def test_every_state_that_psycopg_knows_has_a_meaning():
+def test_every_state_that_psycopg_knows_has_a_meaning() -> None:
     assert len(KNOWN) > 200
     for state in KNOWN:
         verdict = verdict_for(state)
@@ -46,7 +46,7 @@ def test_every_state_that_psycopg_knows_has_a_meaning():
         assert verdict.provider_code == state
 
 
-def test_integrity_data_and_syntax_errors_never_heal_by_themselves():
+def test_integrity_data_and_syntax_errors_never_heal_by_themselves() -> None:
     for state in KNOWN:
         verdict = verdict_for(state)
         assert verdict is not None
@@ -55,11 +55,11 @@ def test_integrity_data_and_syntax_errors_never_heal_by_themselves():
 
 
 @pytest.mark.parametrize("state", [None, "", "2350", "235055", 23505, "23'05", b"23505"])
-def test_what_is_no_state_has_no_meaning(state):
+def test_what_is_no_state_has_no_meaning(state: bytes | int | str | None) -> None:
     assert verdict_for(state) is None
 
 
-def test_psycopg2_is_read_like_its_successor_by_the_name_it_gives_the_state():
+def test_psycopg2_is_read_like_its_successor_by_the_name_it_gives_the_state() -> None:
     """psycopg2 is not installed here; its errors have the same names, and `pgcode` for the state."""
     root = type("Error", (Exception,), {"__module__": "psycopg2", "pgcode": None})
     operational = type("OperationalError", (root,), {"__module__": "psycopg2"})
@@ -72,11 +72,12 @@ def test_psycopg2_is_read_like_its_successor_by_the_name_it_gives_the_state():
     assert classify(interface("only protocol 3 supported")).code == "BUG_CODE"
 
 
-def test_the_pools_errors_are_known_by_their_module_and_name():
+def test_the_pools_errors_are_known_by_their_module_and_name() -> None:
     """psycopg_pool is not installed here; its errors are OperationalErrors of its own module."""
 
     def pool_error(name: str) -> BaseException:
-        return type(name, (psycopg.OperationalError,), {"__module__": "psycopg_pool"})("text")
+        made: type[BaseException] = type(name, (psycopg.OperationalError,), {"__module__": "psycopg_pool"})
+        return made("text")
 
     assert classify(pool_error("PoolTimeout")).code == "RESOURCE_EXHAUSTED"
     assert classify(pool_error("TooManyRequests")).code == "QUEUE_FULL"

@@ -79,7 +79,7 @@ def failure_of(call: Callable[..., object], *args: object, **options: object) ->
         pytest.param(lambda: zoneinfo.ZoneInfo("No/Where"), id="time zone"),
     ],
 )
-def test_content_that_does_not_parse_is_a_validation_failure(parse):
+def test_content_that_does_not_parse_is_a_validation_failure(parse: Callable[[], object]) -> None:
     failure = failure_of(parse)
 
     assert (failure.code, failure.category, failure.retryable) == ("SCHEMA_INVALID", "validation", False)
@@ -100,24 +100,24 @@ def test_content_that_does_not_parse_is_a_validation_failure(parse):
         pytest.param(lambda: decimal.Decimal(1) / 0, "BUG_CODE", id="decimal division"),
         pytest.param(lambda: pickle.dumps(lambda: 0), "BUG_CODE", id="unpicklable"),
         pytest.param(lambda: io.BytesIO().fileno(), "BUG_CODE", id="no descriptor"),
-        pytest.param(lambda: None.attribute, "BUG_CODE", id="None dereference"),
-        pytest.param(lambda: {}["key"], "BUG_CODE", id="missing key"),
+        pytest.param(lambda: None.attribute, "BUG_CODE", id="None dereference"),  # type: ignore[attr-defined]
+        pytest.param(lambda: {}["key"], "BUG_CODE", id="missing key"),  # type: ignore[index]
         pytest.param(lambda: int("x"), "BUG_CODE", id="plain ValueError"),
     ],
 )
-def test_bugs_and_wrong_configuration_are_not_retried(call, code):
+def test_bugs_and_wrong_configuration_are_not_retried(call: Callable[[], object], code: str) -> None:
     failure = failure_of(call)
 
     assert (failure.code, failure.category, failure.retryable) == (code, "bug", False)
 
 
-def test_a_regular_expression_that_is_none_is_a_bug():
+def test_a_regular_expression_that_is_none_is_a_bug() -> None:
     import re
 
     assert failure_of(re.compile, "(").code == "BUG_CODE"
 
 
-def test_queues():
+def test_queues() -> None:
     full: queue.Queue[int] = queue.Queue(1)
     full.put(1)
     assert failure_of(full.put_nowait, 2).code == "QUEUE_FULL"
@@ -134,7 +134,7 @@ def test_queues():
     assert (empty.code, empty.retryable) == ("UPSTREAM_NOT_READY", True)
 
 
-def test_futures_and_tasks_that_time_out_or_are_cancelled():
+def test_futures_and_tasks_that_time_out_or_are_cancelled() -> None:
     pending: Future[int] = Future()
     assert failure_of(pending.result, timeout=0).code == "TIMEOUT"
     pending.cancel()
@@ -168,7 +168,9 @@ def test_futures_and_tasks_that_time_out_or_are_cancelled():
         threading.BrokenBarrierError(),
     ],
 )
-def test_work_of_our_own_that_took_too_long_heals_and_says_nothing_about_a_dependency(exc):
+def test_work_of_our_own_that_took_too_long_heals_and_says_nothing_about_a_dependency(
+    exc: BaseException,
+) -> None:
     failure = classify(exc)
 
     assert (failure.code, failure.category, failure.retryable) == ("LOCAL_TIMEOUT", "capacity", True)
@@ -186,13 +188,13 @@ def test_work_of_our_own_that_took_too_long_heals_and_says_nothing_about_a_depen
         TimeoutError("timed out during opening handshake"),
     ],
 )
-def test_a_socket_that_timed_out_counts_against_the_dependency(exc):
+def test_a_socket_that_timed_out_counts_against_the_dependency(exc: BaseException) -> None:
     failure = classify(exc)
 
     assert (failure.code, failure.is_reachability) == ("NETWORK_TIMEOUT", True)
 
 
-def test_a_thread_that_cannot_be_started_is_a_resource_that_ran_out():
+def test_a_thread_that_cannot_be_started_is_a_resource_that_ran_out() -> None:
     failure = classify(RuntimeError("can't start new thread"))
 
     assert (failure.code, failure.retryable) == ("RESOURCE_EXHAUSTED", True)
@@ -201,7 +203,7 @@ def test_a_thread_that_cannot_be_started_is_a_resource_that_ran_out():
 
 
 @pytest.mark.parametrize("exc", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
-def test_the_end_of_the_program_is_a_cancellation(exc):
+def test_the_end_of_the_program_is_a_cancellation(exc: BaseException) -> None:
     assert classify(exc).code == "CANCELLED"
 
 
@@ -240,11 +242,11 @@ def test_the_end_of_the_program_is_a_cancellation(exc):
         (99_999, "IO_ERROR"),
     ],
 )
-def test_operating_system_errors_are_read_by_number(number, code):
+def test_operating_system_errors_are_read_by_number(number: int, code: str) -> None:
     assert classify(OSError(number, "text")).code == code
 
 
-def test_operating_system_errors_without_a_number_are_read_by_class():
+def test_operating_system_errors_without_a_number_are_read_by_class() -> None:
     assert classify(shutil.Error([("from", "to", "why")])).code == "IO_ERROR"
     assert classify(FileNotFoundError("mine")).code == "IO_NOT_FOUND"
     assert classify(PermissionError("mine")).code == "IO_DENIED"
@@ -255,11 +257,11 @@ def test_operating_system_errors_without_a_number_are_read_by_class():
 @pytest.mark.parametrize(
     "exc", [OSError("image file is truncated (3 bytes not processed)"), OSError(), OSError({"any": "thing"})]
 )
-def test_a_plain_oserror_without_a_number_is_a_librarys_own_complaint_and_unknown(exc):
+def test_a_plain_oserror_without_a_number_is_a_librarys_own_complaint_and_unknown(exc: BaseException) -> None:
     assert classify(exc).is_unknown
 
 
-def test_a_plain_oserror_without_a_number_leaves_it_to_its_cause():
+def test_a_plain_oserror_without_a_number_leaves_it_to_its_cause() -> None:
     exc = OSError("could not fetch")
     exc.__cause__ = ConnectionResetError(errno.ECONNRESET, "reset")
 
@@ -279,15 +281,15 @@ def test_a_plain_oserror_without_a_number_leaves_it_to_its_cause():
         ("Invalid data stream", "SCHEMA_INVALID"),
     ],
 )  # fmt: skip
-def test_the_standard_librarys_own_plain_oserrors_are_known_by_their_text(text, code):
+def test_the_standard_librarys_own_plain_oserrors_are_known_by_their_text(text: str, code: str) -> None:
     assert classify(OSError(text)).code == code
 
 
-def test_bzip2_that_does_not_decompress_is_a_validation_failure():
+def test_bzip2_that_does_not_decompress_is_a_validation_failure() -> None:
     assert failure_of(bz2.decompress, b"no bzip2").code == "SCHEMA_INVALID"
 
 
-def test_a_foreign_subclass_of_oserror_without_a_number_is_unknown_and_with_one_is_not():
+def test_a_foreign_subclass_of_oserror_without_a_number_is_unknown_and_with_one_is_not() -> None:
     class UnreadablePictureError(OSError):
         pass
 
@@ -301,7 +303,7 @@ def test_a_foreign_subclass_of_oserror_without_a_number_is_unknown_and_with_one_
     ("number", "code"),
     [(32, "IO_ERROR"), (112, "DISK_FULL"), (121, "NETWORK_TIMEOUT"), (10065, "NETWORK_UNREACHABLE")],
 )
-def test_windows_own_numbers_win_over_the_portable_one(number, code):
+def test_windows_own_numbers_win_over_the_portable_one(number: int, code: str) -> None:
     exc = PermissionError(errno.EACCES, "text")
     exc.winerror = number  # type: ignore[attr-defined]
 
@@ -313,23 +315,23 @@ def test_windows_own_numbers_win_over_the_portable_one(number, code):
     [(1, "BUG_UNKNOWN"), (75, "UPSTREAM_NOT_READY"), (124, "LOCAL_TIMEOUT"), (126, "CONFIG_INVALID"), (127, "CONFIG_INVALID"),
      (-9, "WORKER_CRASH"), (137, "WORKER_CRASH"), (139, "WORKER_CRASH"), (-15, "CANCELLED"), (143, "CANCELLED"), (255, "BUG_UNKNOWN")],
 )  # fmt: skip
-def test_the_exit_status_of_a_child_process(status, code):
+def test_the_exit_status_of_a_child_process(status: int, code: str) -> None:
     assert classify(subprocess.CalledProcessError(status, ["program"])).code == code
 
 
-def test_email_and_xml_rpc():
+def test_email_and_xml_rpc() -> None:
     assert classify(email.errors.HeaderParseError("bad header")).code == "SCHEMA_INVALID"
     failure = classify(xmlrpc.client.ProtocolError("example.org/RPC", 503, "busy", {"Retry-After": "5"}))
     assert (failure.code, failure.http_status, failure.retry_after) == ("NETWORK_UNAVAILABLE", 503, 5.0)
 
 
-def test_memory_and_streams():
+def test_memory_and_streams() -> None:
     assert classify(MemoryError()).code == "OUT_OF_MEMORY"
     assert classify(EOFError()).code == "NETWORK_RESET"
     assert classify(asyncio.IncompleteReadError(b"", 5)).code == "NETWORK_PROTOCOL"
 
 
-def test_a_resolver_out_of_memory_and_a_certificate_refused_under_the_root_class():
+def test_a_resolver_out_of_memory_and_a_certificate_refused_under_the_root_class() -> None:
     refused = ssl.SSLError(1, "certificate verify failed")
     refused.reason = "CERTIFICATE_VERIFY_FAILED"
 

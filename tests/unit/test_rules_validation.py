@@ -49,7 +49,7 @@ class Struct(msgspec.Struct):
         ),
     ],
 )
-def test_content_that_does_not_fit_is_not_retried(read):
+def test_content_that_does_not_fit_is_not_retried(read: Callable[[], object]) -> None:
     failure = failure_of(read)
 
     assert (failure.code, failure.category, failure.retryable) == ("SCHEMA_INVALID", "validation", False)
@@ -66,7 +66,7 @@ def test_content_that_does_not_fit_is_not_retried(read):
         ),
         pytest.param(lambda: referencing.Registry()["urn:nowhere"], "CONFIG_INVALID", id="unknown resource"),
         pytest.param(lambda: msgspec.json.encode(object()), "BUG_CODE", id="msgspec: cannot be written"),
-        pytest.param(lambda: pydantic.TypeAdapter(object()), "BUG_CODE", id="pydantic: no type"),
+        pytest.param(lambda: pydantic.TypeAdapter(object()), "BUG_CODE", id="pydantic: no type"),  # type: ignore[arg-type]
         pytest.param(
             lambda: pydantic.TypeAdapter(object).dump_json(object()),
             "BUG_CODE",
@@ -74,17 +74,19 @@ def test_content_that_does_not_fit_is_not_retried(read):
         ),
     ],
 )
-def test_models_and_schemas_that_make_no_sense_are_the_programs_doing(call, code):
+def test_models_and_schemas_that_make_no_sense_are_the_programs_doing(
+    call: Callable[[], object], code: str
+) -> None:
     failure = failure_of(call)
 
     assert (failure.code, failure.category, failure.retryable) == (code, "bug", False)
 
 
-def test_a_reference_that_could_not_be_fetched_is_as_the_network_was():
+def test_a_reference_that_could_not_be_fetched_is_as_the_network_was() -> None:
     def fetch(_uri: str) -> referencing.Resource[object]:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    registry: referencing.Registry[object] = referencing.Registry(retrieve=fetch)
+    registry: referencing.Registry[object] = referencing.Registry(retrieve=fetch)  # type: ignore[call-arg]  # an alias its types hide
 
     failure = failure_of(registry.get_or_retrieve, "http://schemas.invalid/a")
 

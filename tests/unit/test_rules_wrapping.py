@@ -31,7 +31,7 @@ def refuse() -> None:
 
 @pytest.mark.parametrize("wrapper", [RuntimeError, Exception, ValueError, StepFailedError])
 @pytest.mark.req("CR-1.1")
-def test_a_wrapper_is_what_it_was_raised_from(wrapper):
+def test_a_wrapper_is_what_it_was_raised_from(wrapper: type[Exception]) -> None:
     def work() -> None:
         try:
             refuse()
@@ -45,7 +45,7 @@ def test_a_wrapper_is_what_it_was_raised_from(wrapper):
 
 
 @pytest.mark.parametrize("wrapper", [RuntimeError, Exception, StepFailedError])
-def test_a_wrapper_raised_while_handling_a_failure_is_that_failure(wrapper):
+def test_a_wrapper_raised_while_handling_a_failure_is_that_failure(wrapper: type[Exception]) -> None:
     def work() -> None:
         try:
             refuse()
@@ -55,7 +55,7 @@ def test_a_wrapper_raised_while_handling_a_failure_is_that_failure(wrapper):
     assert failure_of(work).code == "NETWORK_REFUSED"
 
 
-def test_a_mistake_made_while_handling_a_failure_is_a_bug_all_the_same():
+def test_a_mistake_made_while_handling_a_failure_is_a_bug_all_the_same() -> None:
     def work() -> None:
         try:
             refuse()
@@ -67,7 +67,7 @@ def test_a_mistake_made_while_handling_a_failure_is_a_bug_all_the_same():
     assert (failure.code, failure.retryable) == ("BUG_CODE", False)
 
 
-def test_raising_from_none_hides_what_was_before():
+def test_raising_from_none_hides_what_was_before() -> None:
     def work() -> None:
         try:
             refuse()
@@ -79,7 +79,7 @@ def test_raising_from_none_hides_what_was_before():
     assert (failure.code, failure.is_unknown) == ("BUG_UNKNOWN", True)
 
 
-def test_the_outermost_exception_with_a_rule_wins():
+def test_the_outermost_exception_with_a_rule_wins() -> None:
     def work() -> None:
         try:
             refuse()
@@ -89,26 +89,26 @@ def test_the_outermost_exception_with_a_rule_wins():
     assert failure_of(work).code == "SCHEMA_INVALID"
 
 
-def test_a_subclass_of_a_known_class_inherits_its_meaning():
+def test_a_subclass_of_a_known_class_inherits_its_meaning() -> None:
     class GatewayTimeoutError(TimeoutError):
         pass
 
     assert classify(GatewayTimeoutError("slow")).code == "NETWORK_TIMEOUT"
 
 
-def test_what_urllib_met_is_the_networks_trouble_unless_it_is_a_text_about_the_address():
+def test_what_urllib_met_is_the_networks_trouble_unless_it_is_a_text_about_the_address() -> None:
     assert classify(urllib.error.URLError(OSError("what?"))).code == "NETWORK_ERROR"
     assert classify(urllib.error.URLError("unknown url type: foo")).code == "REQUEST_INVALID"
 
 
-def test_a_users_class_that_shares_a_name_with_a_known_one_is_not_mistaken_for_it():
+def test_a_users_class_that_shares_a_name_with_a_known_one_is_not_mistaken_for_it() -> None:
     class JSONDecodeError(Exception):
         pass
 
     assert classify(JSONDecodeError()).code == "BUG_UNKNOWN"
 
 
-def test_what_hides_in_an_attribute_is_dug_out():
+def test_what_hides_in_an_attribute_is_dug_out() -> None:
     assert classify(urllib.error.URLError(ConnectionResetError(104, "reset"))).code == "NETWORK_RESET"
     assert classify(urllib.error.URLError("unknown url type: x")).code == "REQUEST_INVALID"
 
@@ -122,5 +122,5 @@ def test_what_hides_in_an_attribute_is_dug_out():
         ([TimeoutError(), ExceptionGroup("inner", [MemoryError()])], "OUT_OF_MEMORY"),
     ],
 )
-def test_a_group_is_as_bad_as_its_worst_member(members, code):
+def test_a_group_is_as_bad_as_its_worst_member(members: list[Exception], code: str) -> None:
     assert classify(ExceptionGroup("all of them", members)).code == code

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import string
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,6 @@ import pytest
 
 from redrive.errors import ConfigurationError
 from redrive.sinks import Files, SunkAttempt, SunkLetter, safe_name, write_file
-from redrive.sinks import files as module
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ATTEMPT = SunkAttempt(
@@ -81,7 +81,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, field: str, name: str) 
     assert written.is_relative_to(folder)
     assert len(written.relative_to(folder).parts) == 3
     assert all(
-        set(part) <= set(module.string.ascii_letters + "0123456789._-~")
+        set(part) <= set(string.ascii_letters + "0123456789._-~")
         for part in written.relative_to(folder).parts
     )
     assert files_in(tmp_path) == [str(written.relative_to(tmp_path))]
@@ -193,7 +193,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
     def broken(_file: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "fsync", broken)
+    monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(OSError, match="No space"):
         sink.deliver(letter(message="new"))
 
@@ -207,15 +207,17 @@ def test_a_file_and_its_folder_are_durable_before_it_counts_as_delivered(
     (tmp_path / "shop/fetch").mkdir(parents=True)
     steps: list[str] = []
     fsync, replace = os.fsync, Path.replace
-    monkeypatch.setattr(
-        module.os,
-        "fsync",
-        lambda file: (
-            steps.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file"),
-            fsync(file),
-        ),
-    )
-    monkeypatch.setattr(Path, "replace", lambda self, target: (steps.append("move"), replace(self, target)))
+
+    def synced(file: int) -> None:
+        steps.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+        fsync(file)
+
+    def moved(self: Path, target: Path) -> Path:
+        steps.append("move")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", moved)
     Files(tmp_path).deliver(LETTER)
 
     assert steps == ["file", "move", "folder"]

@@ -136,7 +136,7 @@ def test_whatever_is_no_2xx_was_not_taken_and_the_next_time_it_is(site: Site, ac
     assert refused.value.__cause__ is None
 
 
-def slow(site: Site) -> Callable[[BaseHTTPRequestHandler], None]:
+def slow(site: Site) -> Callable[[BaseHTTPRequestHandler], object]:
     return lambda _handler: site.released.wait(20)
 
 

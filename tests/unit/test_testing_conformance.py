@@ -6,16 +6,20 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from redrive.store.protocol import Outlook, Renewal, Step, Store
+from redrive.store.protocol import NewJob, Outlook, Renewal, Settlement, Step, Store, Want
 from redrive.store.sqlite import SqliteStore
 from redrive.testing.conformance import StoreConformance
 from redrive.testing.conformance.build import LEASE, NOW
 from tests.tidy.tree import ROOT
+
+Right = Callable[..., Any]
+"""The method as it should be."""
 
 
 class Flawed:
@@ -40,23 +44,29 @@ def sound() -> Generator[SqliteStore]:
     made.close()
 
 
-def forgets_keys(right, jobs, now):
+def forgets_keys(right: Right, jobs: Sequence[NewJob], now: float) -> object:
     return right([replace(job, key=None) for job in jobs], now)
 
 
-def forgets_children(right, worker, done, want, **rest):
+def forgets_children(
+    right: Right, worker: str, done: Sequence[Settlement], want: Want, **rest: object
+) -> object:
     return right(worker, [replace(one, children=()) for one in done], want, **rest)
 
 
-def trusts_any_token(right, worker, done, want, **rest):
+def trusts_any_token(
+    right: Right, worker: str, done: Sequence[Settlement], want: Want, **rest: object
+) -> object:
     return replace(right(worker, done, want, **rest), lost=())
 
 
-def ignores_limits(right, worker, done, want, **rest):
+def ignores_limits(
+    right: Right, worker: str, done: Sequence[Settlement], want: Want, **rest: object
+) -> object:
     return right(worker, done, replace(want, limits={}), **rest)
 
 
-def ignores_expectations(right, *steps):
+def ignores_expectations(right: Right, *steps: Step) -> object:
     return right(*(Step(step.name, step.parameters) for step in steps))
 
 

@@ -218,7 +218,7 @@ with redrive.connect(sys.argv[1]) as rd:
 def test_a_crash_ends_a_real_worker_and_the_next_one_remembers_it(tmp_path: Path) -> None:
     database, marks, script = tmp_path / "jobs.db", tmp_path / "marks", tmp_path / "worker.py"
     script.write_text(WORKER, encoding="utf-8")
-    plain = Pipeline("flow", [stage(name="notify")(lambda number: number)])
+    plain = Pipeline("flow", [stage(name="notify")(lambda number: number)])  # type: ignore[misc]  # a stage without types
     with connect(database) as rd:
         job = rd.submit(plain, 1)
 

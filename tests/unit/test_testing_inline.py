@@ -423,7 +423,7 @@ def test_what_is_no_failure_of_a_stage_goes_through_to_the_test(is_async: bool) 
     async def acall(number: int) -> int:
         pytest.fail("from inside")
 
-    made = stage(name="call")(acall if is_async else call)  # type: ignore[arg-type]
+    made = stage(name="call")(acall if is_async else call)
 
     with pytest.raises(pytest.fail.Exception, match="from inside"):
         run_inline(Pipeline("flow", [made], resources=[opened]), 1)

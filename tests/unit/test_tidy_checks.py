@@ -120,12 +120,12 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
     (words.dodges, TEST, "async def f():\n    await asyncio.sleep(delay)", "asyncio.sleep"),
     (
         words.error_codes,
-        "src/redrive/errors.py",
+        "src/redrive/errors/root.py",
         "class AError:\n    code = 'a'\nclass BError:\n    code = 'a'",
         "used twice",
     ),
-    (words.error_codes, "src/redrive/errors.py", "class AError: ...", "no code of its own"),
-    (words.error_codes, "src/redrive/errors.py", "class Trouble:\n    code = 'a'", "must end in Error"),
+    (words.error_codes, "src/redrive/errors/root.py", "class AError: ...", "no code of its own"),
+    (words.error_codes, "src/redrive/errors/root.py", "class Trouble:\n    code = 'a'", "must end in Error"),
 ]
 
 TIDY: list[tuple[Check, str, str]] = [
@@ -173,7 +173,7 @@ TIDY: list[tuple[Check, str, str]] = [
     (words.dodges, TEST, "s = 'pytest.skip()'\nasync def f():\n    await asyncio.sleep(0)"),
     (
         words.error_codes,
-        "src/redrive/errors.py",
+        "src/redrive/errors/root.py",
         "class AError:\n    code: ClassVar[str] = 'a'\nclass BError:\n    code = 'b'",
     ),
 ]
@@ -194,6 +194,15 @@ def test_a_check_complains_about_what_is_untidy(check: Check, path: str, text: s
 @pytest.mark.parametrize(("check", "path", "text"), TIDY, ids=label)
 def test_a_check_leaves_what_is_tidy_alone(check: Check, path: str, text: str) -> None:
     assert check(Source(path, text)) == []
+
+
+def test_a_code_that_two_files_share_is_found_where_it_stands_the_second_time() -> None:
+    first = Source("src/redrive/errors/root.py", "class AError:\n    code = 'a'")
+    second = Source("src/redrive/errors/jobs.py", "class BError:\n    code = 'a'")
+
+    found = words.error_codes(first, second)
+
+    assert found == ["src/redrive/errors/jobs.py:1: the code 'a' is used twice, first by AError"]
 
 
 def test_a_module_nobody_refers_to_is_found() -> None:

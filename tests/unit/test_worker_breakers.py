@@ -64,10 +64,12 @@ def test_an_outage_of_two_hours_kills_no_job_and_burns_no_more_than_what_failed_
 
     assert jobs(store, "DISTINCT status") == [("complete",)]
     ((burned,),) = store.read("SELECT count(*) FROM attempts WHERE burned AND outcome <> 'ok'")
+    assert isinstance(burned, int)
     assert burned <= 5
     ((held,),) = store.read(
         "SELECT count(*) FROM attempts WHERE outcome = 'hold' AND code = 'NETWORK_REFUSED'"
     )
+    assert isinstance(held, int)
     assert 100 <= held <= 140
 
 
@@ -97,6 +99,7 @@ def test_a_fail_fast_breaker_burns_attempts_and_says_so_in_the_dead_letter(
     assert jobs(store, "DISTINCT status") == [("failed",)]
     assert ("BREAKER_OPEN",) in jobs(store, "DISTINCT error_code")
     ((called,),) = store.read("SELECT count(*) FROM attempts WHERE code = 'NETWORK_REFUSED'")
+    assert isinstance(called, int)
     assert called < 10
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -17,7 +18,7 @@ def _session() -> boto3.session.Session:
     return boto3.session.Session()
 
 
-def make_client(service: str, address: str, *, timeout: float = PATIENT_S, **more: object):
+def make_client(service: str, address: str, *, timeout: float = PATIENT_S, **more: object) -> Any:
     config = Config(
         retries={"total_max_attempts": 1},
         connect_timeout=timeout,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import httpx
@@ -84,7 +84,11 @@ def _requests(call: Call) -> None:
 
 
 def _urllib3(call: Call) -> None:
-    settings = {"retries": urllib3.Retry(0), "timeout": call.timeout, "ssl_context": call.trust()}
+    settings: dict[str, Any] = {
+        "retries": urllib3.Retry(0),
+        "timeout": call.timeout,
+        "ssl_context": call.trust(),
+    }
     manager = urllib3.ProxyManager(call.proxy, **settings) if call.proxy else urllib3.PoolManager(**settings)
     with manager:
         manager.request("GET", call.url)

@@ -11,22 +11,19 @@ import datetime
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 
-from tests.wire.server import Behaviour, Listener, Refusing
+from tests.wire.server import Behaviour, Certificates, Listener, Refusing, Serve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # gRPC's native code writes every broken connection to standard error; it reads this once, when it is first imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-Serve = Callable[..., Listener]
 
 
 @pytest.fixture(autouse=True)
@@ -68,22 +65,6 @@ def refusing() -> Iterator[Refusing]:
     port = Refusing()
     yield port
     port.close()
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """Server certificates, and the file with the authority that clients are told to trust."""
-
-    good: ssl.SSLContext
-    untrusted: ssl.SSLContext
-    wrong_host: ssl.SSLContext
-    expired: ssl.SSLContext
-    trusted_pem: str
-    good_chain: bytes
-    good_key: bytes
-    trusted_bytes: bytes
-    untrusted_chain: bytes
-    untrusted_key: bytes
 
 
 @pytest.fixture(scope="session")

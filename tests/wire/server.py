@@ -115,6 +115,26 @@ class Refusing:
         self._socket.close()
 
 
+Serve = Callable[..., Listener]
+"""Start a listener with a behaviour, and with a certificate if told: the fixture `serve`."""
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Server certificates, and the file with the authority that clients are told to trust."""
+
+    good: ssl.SSLContext
+    untrusted: ssl.SSLContext
+    wrong_host: ssl.SSLContext
+    expired: ssl.SSLContext
+    trusted_pem: str
+    good_chain: bytes
+    good_key: bytes
+    trusted_bytes: bytes
+    untrusted_chain: bytes
+    untrusted_key: bytes
+
+
 def read_request(connection: socket.socket) -> Request | None:
     """Read one whole request, body included: closing a socket with unread bytes would reset it."""
     data = b""

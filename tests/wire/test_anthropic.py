@@ -8,10 +8,10 @@ import json
 import anthropic
 import pytest
 
-from redrive.core.failure import Category
+from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
 from tests.wire.clients import HASTY_S, PATIENT_S
-from tests.wire.server import answer, disconnect, reset, silence
+from tests.wire.server import Behaviour, Refusing, Serve, answer, disconnect, reset, silence
 
 # docs.anthropic.com/en/api/errors, "HTTP errors" and "Error shapes"
 ERRORS = [
@@ -46,15 +46,17 @@ def _ask(address: str, *, timeout: float = PATIENT_S, stream: bool = False) -> N
             list(asked)
 
 
-def _failure(address: str, **how: object):
+def _failure(address: str, *, timeout: float = PATIENT_S, stream: bool = False) -> Failure:
     with pytest.raises(anthropic.AnthropicError) as raised:
-        _ask(address, **how)
+        _ask(address, timeout=timeout, stream=stream)
     return classify(raised.value)
 
 
 @pytest.mark.req("CR-1.2", "CR-1.3", "CR-1.6")
 @pytest.mark.parametrize(("status", "kind", "code", "heals"), ERRORS)
-def test_an_answer_means_what_its_error_type_says(serve, status, kind, code, heals):
+def test_an_answer_means_what_its_error_type_says(
+    serve: Serve, status: int, kind: str, code: str, heals: bool
+) -> None:
     failure = _failure(serve(answer(status, _body(kind))).url)
 
     assert (failure.code, failure.retryable, failure.http_status) == (code, heals, status)
@@ -68,7 +70,7 @@ def test_an_answer_means_what_its_error_type_says(serve, status, kind, code, hea
         ("prompt is too long: 215000 tokens > 200000 maximum", "REQUEST_TOO_LARGE"),
     ],
 )
-def test_a_400_whose_message_alone_says_what_is_wrong(serve, message, code):
+def test_a_400_whose_message_alone_says_what_is_wrong(serve: Serve, message: str, code: str) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     failure = _failure(serve(answer(400, body)).url)
 
@@ -85,7 +87,9 @@ def test_a_400_whose_message_alone_says_what_is_wrong(serve, message, code):
         ({"date": "Wed, 21 Oct 2026 07:28:00 GMT", "retry-after": "Wed, 21 Oct 2026 07:28:05 GMT"}, 5.0),
     ],
 )
-def test_a_rate_limit_tells_how_long_to_wait(serve, headers, seconds):
+def test_a_rate_limit_tells_how_long_to_wait(
+    serve: Serve, headers: dict[str, str], seconds: float | None
+) -> None:
     failure = _failure(serve(answer(429, _body("rate_limit_error"), headers)).url)
 
     assert failure.retry_after == seconds
@@ -99,7 +103,9 @@ def test_a_rate_limit_tells_how_long_to_wait(serve, headers, seconds):
         ("ramp_limit_exceeded", "RATE_LIMITED", True),
     ],
 )
-def test_the_error_code_in_the_details_says_more_than_the_type(serve, word, code, heals):
+def test_the_error_code_in_the_details_says_more_than_the_type(
+    serve: Serve, word: str, code: str, heals: bool
+) -> None:
     """The words are those of the SDK's own `error_code` types."""
     failure = _failure(serve(answer(429, _body("rate_limit_error", error_code=word))).url)
 
@@ -118,7 +124,9 @@ def test_the_error_code_in_the_details_says_more_than_the_type(serve, word, code
         ("a_new_error", "UPSTREAM_ERROR", True),
     ],
 )
-def test_an_error_event_in_a_stream_means_what_it_says(serve, kind, code, heals):
+def test_an_error_event_in_a_stream_means_what_it_says(
+    serve: Serve, kind: str, code: str, heals: bool
+) -> None:
     event = f"event: error\ndata: {json.dumps(_body(kind))}\n\n".encode()
 
     failure = _failure(serve(answer(200, event, {"content-type": "text/event-stream"})).url, stream=True)
@@ -132,19 +140,23 @@ def test_an_error_event_in_a_stream_means_what_it_says(serve, kind, code, heals)
     ("behave", "code"),
     [(reset, "NETWORK_RESET"), (disconnect, "NETWORK_PROTOCOL"), (silence, "NETWORK_TIMEOUT")],
 )
-def test_a_connection_error_is_what_the_transport_beneath_it_says(serve, behave, code):
+def test_a_connection_error_is_what_the_transport_beneath_it_says(
+    serve: Serve, behave: Behaviour, code: str
+) -> None:
     failure = _failure(serve(behave).url, timeout=HASTY_S if behave is silence else PATIENT_S)
 
     assert (failure.code, failure.category, failure.retryable) == (code, Category.NETWORK, True)
 
 
 @pytest.mark.req("CR-1.1")
-def test_refused_and_unresolved_are_told_apart(refusing):
+def test_refused_and_unresolved_are_told_apart(refusing: Refusing) -> None:
     assert _failure(refusing.url).code == "NETWORK_REFUSED"
     assert _failure("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
-def test_a_mistake_in_our_own_hook_is_a_bug_although_the_sdk_calls_it_a_connection_error(serve):
+def test_a_mistake_in_our_own_hook_is_a_bug_although_the_sdk_calls_it_a_connection_error(
+    serve: Serve,
+) -> None:
     def broken(_request: object) -> None:
         raise TypeError("our mistake")
 

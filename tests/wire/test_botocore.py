@@ -3,18 +3,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import boto3
 import botocore.exceptions
 import pytest
 
-from redrive.core.failure import Category
+from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
 from tests.wire.aws import make_client
 from tests.wire.clients import HASTY_S, PATIENT_S
-from tests.wire.server import answer, disconnect, garbage, reset, silence, truncated_body
+from tests.wire.server import (
+    Behaviour,
+    Certificates,
+    Refusing,
+    Serve,
+    answer,
+    disconnect,
+    garbage,
+    reset,
+    silence,
+    truncated_body,
+)
 
 
-def _s3_failure(address: str, **how: object):
+def _s3_failure(address: str, **how: Any) -> Failure:
     client = make_client("s3", address, **how)
     with pytest.raises(Exception) as raised:  # noqa: PT011 - what is raised is what is tested
         client.get_object(Bucket="bucket", Key="key")
@@ -56,7 +70,9 @@ S3_ERRORS = [
 
 @pytest.mark.req("CR-1.2", "CR-1.6", "CR-1.7")
 @pytest.mark.parametrize(("status", "word", "code", "heals"), S3_ERRORS)
-def test_an_answer_of_s3_means_what_its_code_says(serve, status, word, code, heals):
+def test_an_answer_of_s3_means_what_its_code_says(
+    serve: Serve, status: int, word: str, code: str, heals: bool
+) -> None:
     failure = _s3_failure(serve(answer(status, _xml(word), {"x-amz-request-id": "4442587FB7D0A2F9"})).url)
 
     assert (failure.code, failure.retryable, failure.provider_code) == (code, heals, word)
@@ -81,7 +97,7 @@ DYNAMODB_ERRORS = [
 
 @pytest.mark.req("CR-1.2", "CR-1.4", "CR-1.5")
 @pytest.mark.parametrize(("kind", "code", "heals"), DYNAMODB_ERRORS)
-def test_a_400_of_dynamodb_means_what_its_type_says(serve, kind, code, heals):
+def test_a_400_of_dynamodb_means_what_its_type_says(serve: Serve, kind: str, code: str, heals: bool) -> None:
     body = {"__type": kind, "message": "as documented"}
     headers = {"content-type": "application/x-amz-json-1.0", "x-amzn-requestid": "ABC"}
     client = make_client("dynamodb", serve(answer(400, body, headers)).url)
@@ -96,7 +112,7 @@ def test_a_400_of_dynamodb_means_what_its_type_says(serve, kind, code, heals):
     assert failure.provider_code == kind.rsplit("#", 1)[-1]
 
 
-def test_an_identity_provider_that_cannot_be_reached_heals_although_it_is_a_400(serve):
+def test_an_identity_provider_that_cannot_be_reached_heals_although_it_is_a_400(serve: Serve) -> None:
     # docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html, "Errors"
     body = (
         b"<ErrorResponse><Error><Type>Sender</Type><Code>IDPCommunicationError</Code></Error></ErrorResponse>"
@@ -114,7 +130,7 @@ def test_an_identity_provider_that_cannot_be_reached_heals_although_it_is_a_400(
 
 
 @pytest.mark.parametrize("word", ["ModelErrorException", "ModelStreamErrorException"])
-def test_a_model_of_bedrock_that_failed_heals_although_it_is_a_424(serve, word):
+def test_a_model_of_bedrock_that_failed_heals_although_it_is_a_424(serve: Serve, word: str) -> None:
     # docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html, "Errors"
     headers = {"x-amzn-errortype": word, "content-type": "application/json"}
     client = make_client("bedrock-runtime", serve(answer(424, {"message": "as documented"}, headers)).url)
@@ -128,7 +144,7 @@ def test_a_model_of_bedrock_that_failed_heals_although_it_is_a_424(serve, word):
 
 
 @pytest.mark.req("CR-1.4")
-def test_a_failed_condition_heals_for_an_idempotent_stage(serve):
+def test_a_failed_condition_heals_for_an_idempotent_stage(serve: Serve) -> None:
     body = {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "message": "no"}
     client = make_client("dynamodb", serve(answer(400, body)).url)
 
@@ -140,7 +156,7 @@ def test_a_failed_condition_heals_for_an_idempotent_stage(serve):
 
 
 @pytest.mark.req("CR-1.7")
-def test_a_deleted_queue_of_sqs_is_not_found(serve):
+def test_a_deleted_queue_of_sqs_is_not_found(serve: Serve) -> None:
     # docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html, "Errors"
     body = {"__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": "The specified queue does not exist."}
     listener = serve(
@@ -156,7 +172,7 @@ def test_a_deleted_queue_of_sqs_is_not_found(serve):
     assert (failure.code, failure.retryable, failure.http_status) == ("NOT_FOUND", False, 400)
 
 
-def test_the_answer_to_a_head_request_has_no_body_and_keeps_its_status(serve):
+def test_the_answer_to_a_head_request_has_no_body_and_keeps_its_status(serve: Serve) -> None:
     client = make_client("s3", serve(answer(404)).url)
 
     with pytest.raises(botocore.exceptions.ClientError) as raised:
@@ -166,7 +182,7 @@ def test_the_answer_to_a_head_request_has_no_body_and_keeps_its_status(serve):
     assert (classify(raised.value).code, classify(raised.value).http_status) == ("NOT_FOUND", 404)
 
 
-def test_retry_after_is_honoured(serve):
+def test_retry_after_is_honoured(serve: Serve) -> None:
     assert _s3_failure(serve(answer(503, _xml("SlowDown"), {"retry-after": "4"})).url).retry_after == 4.0
 
 
@@ -180,20 +196,20 @@ def test_retry_after_is_honoured(serve):
         (silence, "NETWORK_TIMEOUT"),
     ],
 )
-def test_a_connection_that_fails_heals(serve, behave, code):
+def test_a_connection_that_fails_heals(serve: Serve, behave: Behaviour, code: str) -> None:
     failure = _s3_failure(serve(behave).url, timeout=HASTY_S if behave is silence else PATIENT_S)
 
     assert (failure.code, failure.category, failure.retryable) == (code, Category.NETWORK, True)
 
 
 @pytest.mark.req("CR-1.1")
-def test_refused_and_unresolved_are_told_apart(refusing):
+def test_refused_and_unresolved_are_told_apart(refusing: Refusing) -> None:
     assert _s3_failure(refusing.url).code == "NETWORK_REFUSED"
     assert _s3_failure("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_body_that_ends_too_early_heals(serve):
+def test_a_body_that_ends_too_early_heals(serve: Serve) -> None:
     client = make_client("s3", serve(truncated_body).url)
     body = client.get_object(Bucket="bucket", Key="key")["Body"]
 
@@ -204,20 +220,22 @@ def test_a_body_that_ends_too_early_heals(serve):
     assert (classify(raised.value).code, classify(raised.value).retryable) == ("NETWORK_PROTOCOL", True)
 
 
-def test_an_untrusted_certificate_does_not_heal(serve, certificates):
+def test_an_untrusted_certificate_does_not_heal(serve: Serve, certificates: Certificates) -> None:
     failure = _s3_failure(serve(answer(200), tls=certificates.untrusted).url)
 
     assert (failure.code, failure.retryable) == ("TLS_CERTIFICATE", False)
 
 
 @pytest.mark.parametrize(("status", "code"), [(403, "NETWORK_PROXY"), (407, "AUTH_INVALID")])
-def test_a_proxy_that_refuses_the_tunnel_is_the_proxys_failure(serve, status, code):
+def test_a_proxy_that_refuses_the_tunnel_is_the_proxys_failure(serve: Serve, status: int, code: str) -> None:
     proxy = serve(answer(status))
 
     assert _s3_failure("https://nowhere.invalid", proxies={"https": proxy.url}).code == code
 
 
-def test_missing_credentials_and_regions_are_wrong_configuration(monkeypatch, tmp_path):
+def test_missing_credentials_and_regions_are_wrong_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
@@ -232,7 +250,7 @@ def test_missing_credentials_and_regions_are_wrong_configuration(monkeypatch, tm
 
 
 @pytest.mark.req("CR-1.5")
-def test_a_parameter_of_the_wrong_type_does_not_heal(refusing):
+def test_a_parameter_of_the_wrong_type_does_not_heal(refusing: Refusing) -> None:
     client = make_client("s3", refusing.url)
 
     with pytest.raises(botocore.exceptions.ParamValidationError) as raised:
@@ -246,7 +264,7 @@ def test_a_parameter_of_the_wrong_type_does_not_heal(refusing):
 
 
 @pytest.mark.req("CR-1.6")
-def test_a_failed_upload_is_what_the_call_beneath_it_says(serve, tmp_path):
+def test_a_failed_upload_is_what_the_call_beneath_it_says(serve: Serve, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"content")
     client = make_client("s3", serve(answer(403, _xml("AccessDenied"))).url)
@@ -258,7 +276,7 @@ def test_a_failed_upload_is_what_the_call_beneath_it_says(serve, tmp_path):
     assert (classify(raised.value).code, classify(raised.value).http_status) == ("AUTH_DENIED", 403)
 
 
-def test_a_waiter_that_ran_out_of_attempts_is_not_ready_yet(serve):
+def test_a_waiter_that_ran_out_of_attempts_is_not_ready_yet(serve: Serve) -> None:
     client = make_client("s3", serve(answer(404)).url)
 
     with pytest.raises(botocore.exceptions.WaiterError) as raised:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import google.auth
 import google.auth.exceptions
 import google.auth.transport.requests
@@ -10,18 +12,18 @@ import google.oauth2.credentials
 import pytest
 from google.auth import _exponential_backoff
 
-from redrive.core.failure import Category
+from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
-from tests.wire.server import answer, garbage, reset
+from tests.wire.server import Behaviour, Certificates, Refusing, Serve, answer, garbage, reset
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch):
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library waits between its own retries, which cannot be switched off; the waits are taken out."""
-    monkeypatch.setattr(_exponential_backoff.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(f"{_exponential_backoff.__name__}.time.sleep", lambda _seconds: None)
 
 
-def _failure(address: str):
+def _failure(address: str) -> Failure:
     credentials = google.oauth2.credentials.Credentials(
         None, refresh_token="made-up", token_uri=address, client_id="made-up", client_secret="made-up"
     )
@@ -55,7 +57,9 @@ def _failure(address: str):
         (503, b"<html>busy</html>", "UPSTREAM_ERROR", True, None),
     ],
 )
-def test_a_refused_refresh_means_what_the_token_endpoint_says(serve, status, body, code, heals, word):
+def test_a_refused_refresh_means_what_the_token_endpoint_says(
+    serve: Serve, status: int, body: bytes | dict[str, str], code: str, heals: bool, word: str | None
+) -> None:
     failure = _failure(serve(answer(status, body)).url)
 
     assert (failure.code, failure.retryable, failure.provider_code) == (code, heals, word)
@@ -63,26 +67,26 @@ def test_a_refused_refresh_means_what_the_token_endpoint_says(serve, status, bod
 
 @pytest.mark.req("CR-1.1")
 @pytest.mark.parametrize(("behave", "code"), [(reset, "NETWORK_RESET"), (garbage, "NETWORK_PROTOCOL")])
-def test_a_token_endpoint_that_cannot_be_reached_heals(serve, behave, code):
+def test_a_token_endpoint_that_cannot_be_reached_heals(serve: Serve, behave: Behaviour, code: str) -> None:
     failure = _failure(serve(behave).url)
 
     assert (failure.code, failure.category, failure.retryable) == (code, Category.NETWORK, True)
 
 
 @pytest.mark.req("CR-1.1")
-def test_refused_and_unresolved_are_told_apart(refusing):
+def test_refused_and_unresolved_are_told_apart(refusing: Refusing) -> None:
     assert _failure(refusing.url).code == "NETWORK_REFUSED"
     assert _failure("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
-def test_an_untrusted_certificate_does_not_heal(serve, certificates):
+def test_an_untrusted_certificate_does_not_heal(serve: Serve, certificates: Certificates) -> None:
     failure = _failure(serve(answer(200, {}), tls=certificates.untrusted).url)
 
     assert (failure.code, failure.retryable) == ("TLS_CERTIFICATE", False)
 
 
 @pytest.mark.req("CR-1.6")
-def test_credentials_without_a_way_to_refresh_do_not_heal():
+def test_credentials_without_a_way_to_refresh_do_not_heal() -> None:
     credentials = google.oauth2.credentials.Credentials("expired")
 
     with pytest.raises(google.auth.exceptions.RefreshError) as raised:
@@ -91,7 +95,9 @@ def test_credentials_without_a_way_to_refresh_do_not_heal():
     assert (classify(raised.value).code, classify(raised.value).retryable) == ("AUTH_INVALID", False)
 
 
-def test_a_credentials_file_that_is_missing_is_wrong_configuration(monkeypatch, tmp_path):
+def test_a_credentials_file_that_is_missing_is_wrong_configuration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
 
     with pytest.raises(google.auth.exceptions.DefaultCredentialsError) as raised:

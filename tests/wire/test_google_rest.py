@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 
 import google.api_core.exceptions
-import googleapiclient.discovery
-import googleapiclient.errors
-import httplib2
+import googleapiclient.discovery  # type: ignore[import-untyped]
+import googleapiclient.errors  # type: ignore[import-untyped]
+import httplib2  # type: ignore[import-untyped]
 import pytest
 import requests
 from google import genai
+from google.api_core.exceptions import GoogleAPICallError
+from google.genai.types import HttpOptionsDict
 
-from redrive.core.failure import Category
+from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
 from tests.wire.clients import HASTY_S, PATIENT_S
-from tests.wire.server import answer, garbage, reset, silence
+from tests.wire.server import Behaviour, Certificates, Refusing, Serve, answer, garbage, reset, silence
 
 # google-genai subclasses aiohttp's session, which aiohttp warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -28,7 +31,7 @@ def _old(status: int, reason: str) -> dict[str, object]:
     return {"error": {"errors": [entry], "code": status, "message": "as documented"}}
 
 
-def _new(status: int, name: str, *details: dict[str, object]) -> dict[str, object]:
+def _new(status: int, name: str, *details: Mapping[str, object]) -> dict[str, object]:
     """The newer shape: cloud.google.com/apis/design/errors, "HTTP mapping"."""
     return {"error": {"code": status, "message": "as documented", "status": name, "details": list(details)}}
 
@@ -176,13 +179,21 @@ def _api_core(address: str, timeout: float) -> None:
 
 
 def _genai(address: str, timeout: float) -> None:
-    options = {"base_url": address, "timeout": int(timeout * 1000), "retry_options": {"attempts": 1}}
+    options: HttpOptionsDict = {
+        "base_url": address,
+        "timeout": int(timeout * 1000),
+        "retry_options": {"attempts": 1},
+    }
     with genai.Client(api_key="made-up", http_options=options) as client:
         client.models.generate_content(model="gemini-made-up", contents="hi")
 
 
 def _genai_async(address: str, timeout: float) -> None:
-    options = {"base_url": address, "timeout": int(timeout * 1000), "retry_options": {"attempts": 1}}
+    options: HttpOptionsDict = {
+        "base_url": address,
+        "timeout": int(timeout * 1000),
+        "retry_options": {"attempts": 1},
+    }
 
     async def ask() -> None:
         async with genai.Client(api_key="made-up", http_options=options).aio as client:
@@ -200,8 +211,8 @@ CLIENTS = {
 
 
 @pytest.fixture(params=CLIENTS)
-def failure_at(request):
-    def call(address, timeout=PATIENT_S):
+def failure_at(request: pytest.FixtureRequest) -> Callable[..., Failure]:
+    def call(address: str, timeout: float = PATIENT_S) -> Failure:
         with pytest.raises(Exception) as raised:  # noqa: PT011 - what is raised is what is tested
             CLIENTS[request.param](address, timeout)
         return classify(raised.value)
@@ -211,7 +222,9 @@ def failure_at(request):
 
 @pytest.mark.req("CR-1.2", "CR-1.6", "CR-1.7")
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_means_what_its_reason_says(serve, failure_at, name):
+def test_an_answer_means_what_its_reason_says(
+    serve: Serve, failure_at: Callable[..., Failure], name: str
+) -> None:
     status, body, code, heals, word, retry_after = ANSWERS[name]
 
     failure = failure_at(serve(answer(status, body)).url)
@@ -221,7 +234,9 @@ def test_an_answer_means_what_its_reason_says(serve, failure_at, name):
 
 
 @pytest.mark.req("CR-1.1")
-def test_an_answer_that_is_not_googles_keeps_its_status_and_its_wait(serve, failure_at):
+def test_an_answer_that_is_not_googles_keeps_its_status_and_its_wait(
+    serve: Serve, failure_at: Callable[..., Failure]
+) -> None:
     failure = failure_at(serve(answer(502, b"<html>bad gateway</html>", {"retry-after": "3"})).url)
 
     assert (failure.code, failure.http_status, failure.retry_after) == ("NETWORK_BAD_GATEWAY", 502, 3.0)
@@ -233,7 +248,9 @@ def test_an_answer_that_is_not_googles_keeps_its_status_and_its_wait(serve, fail
     ("behave", "codes"),
     [(reset, {"NETWORK_RESET"}), (garbage, {"NETWORK_PROTOCOL"}), (silence, {"NETWORK_TIMEOUT", "TIMEOUT"})],
 )
-def test_a_connection_that_fails_heals(serve, failure_at, behave, codes):
+def test_a_connection_that_fails_heals(
+    serve: Serve, failure_at: Callable[..., Failure], behave: Behaviour, codes: set[str]
+) -> None:
     failure = failure_at(serve(behave).url, HASTY_S if behave is silence else PATIENT_S)
 
     assert failure.code in codes
@@ -241,18 +258,22 @@ def test_a_connection_that_fails_heals(serve, failure_at, behave, codes):
 
 
 @pytest.mark.req("CR-1.1")
-def test_refused_and_unresolved_are_told_apart(refusing, failure_at):
+def test_refused_and_unresolved_are_told_apart(
+    refusing: Refusing, failure_at: Callable[..., Failure]
+) -> None:
     assert failure_at(refusing.url).code == "NETWORK_REFUSED"
     assert failure_at("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
-def test_an_untrusted_certificate_does_not_heal(serve, certificates, failure_at):
+def test_an_untrusted_certificate_does_not_heal(
+    serve: Serve, certificates: Certificates, failure_at: Callable[..., Failure]
+) -> None:
     failure = failure_at(serve(answer(200, {}), tls=certificates.untrusted).url)
 
     assert (failure.code, failure.retryable) == ("TLS_CERTIFICATE", False)
 
 
-def test_an_api_that_does_not_exist_is_wrong_configuration():
+def test_an_api_that_does_not_exist_is_wrong_configuration() -> None:
     with pytest.raises(googleapiclient.errors.UnknownApiNameOrVersion) as raised:
         googleapiclient.discovery.build("nothing", "v0", static_discovery=True, developerKey="made-up")
 
@@ -268,17 +289,17 @@ def test_an_api_that_does_not_exist_is_wrong_configuration():
         (google.api_core.exceptions.ServiceUnavailable, "NETWORK_UNAVAILABLE", True),
     ],
 )
-def test_an_api_core_error_means_what_the_grpc_status_behind_it_means(kind, code, heals):
+def test_an_api_core_error_means_what_the_grpc_status_behind_it_means(
+    kind: type[GoogleAPICallError], code: str, heals: bool
+) -> None:
     failure = classify(kind("no"))
 
-    assert (failure.code, failure.retryable, failure.provider_code) == (
-        code,
-        heals,
-        kind.grpc_status_code.name,
-    )
+    assert kind.grpc_status_code is not None
+    assert failure.provider_code == kind.grpc_status_code.name
+    assert (failure.code, failure.retryable) == (code, heals)
 
 
-def test_an_api_core_error_without_any_status_leaves_it_to_its_cause():
+def test_an_api_core_error_without_any_status_leaves_it_to_its_cause() -> None:
     raised = google.api_core.exceptions.Unknown("no")
     raised.__cause__ = ConnectionResetError(104, "reset")
 
@@ -286,7 +307,7 @@ def test_an_api_core_error_without_any_status_leaves_it_to_its_cause():
     assert classify(google.api_core.exceptions.GoogleAPICallError("no")).code == "UPSTREAM_ERROR"
 
 
-def test_an_api_core_error_without_its_response_is_read_from_its_parts():
+def test_an_api_core_error_without_its_response_is_read_from_its_parts() -> None:
     """A transport that has let go of its response: only built by hand can the exception be without one."""
     raised = google.api_core.exceptions.TooManyRequests("slow", details=[WAIT, _info("RATE_LIMIT_EXCEEDED")])
 

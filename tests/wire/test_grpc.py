@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import google.api_core.exceptions
@@ -16,22 +16,23 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from redrive.core.failure import Category
+from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
 from redrive.rules.rpc_status import read_status
 from tests.wire.clients import HASTY_S, PATIENT_S
-from tests.wire.server import answer
+from tests.wire.server import Certificates, Refusing, Serve, answer
 
 METHOD = "/wire.Service/Call"
+Behave = Callable[[grpc.ServicerContext], object]
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @pytest.fixture
-def rpc():
+def rpc() -> Iterator[Callable[..., str]]:
     """Start servers whose only method does as told; they end with the test."""
-    servers = []
+    servers: list[grpc.Server] = []
 
-    def start(behave, *, credentials=None, **options):
+    def start(behave: Behave, *, credentials: object = None, **options: object) -> str:
         handler = grpc.unary_unary_rpc_method_handler(lambda _request, context: behave(context))
         handlers = grpc.method_handlers_generic_handler("wire.Service", {"Call": handler})
         server = grpc.server(ThreadPoolExecutor(2), handlers=[handlers], options=list(options.items()))
@@ -70,11 +71,11 @@ CALLS: dict[str, Callable[..., None]] = {"grpc": _sync, "grpc.aio": _aio, "api_c
 
 
 @pytest.fixture(params=CALLS)
-def call(request):
+def call(request: pytest.FixtureRequest) -> Callable[..., None]:
     return CALLS[request.param]
 
 
-def _failure(call: Callable[..., None], target: str, *, idempotent: bool = False, **how: object):
+def _failure(call: Callable[..., None], target: str, *, idempotent: bool = False, **how: object) -> Failure:
     with pytest.raises((grpc.RpcError, google.api_core.exceptions.GoogleAPICallError)) as raised:
         call(target, **how)
     return classify(raised.value, idempotent=idempotent)
@@ -82,7 +83,7 @@ def _failure(call: Callable[..., None], target: str, *, idempotent: bool = False
 
 def _abort(
     code: grpc.StatusCode, details: str = "as told", metadata: tuple[tuple[str, str | bytes], ...] = ()
-):
+) -> Behave:
     def behave(context: grpc.ServicerContext) -> None:
         context.set_trailing_metadata(metadata)
         context.abort(code, details)
@@ -111,13 +112,15 @@ STATUSES = {
 }
 
 
-def test_every_status_of_the_library_has_a_row():
+def test_every_status_of_the_library_has_a_row() -> None:
     assert {status.name for status in grpc.StatusCode} - {"OK"} == set(STATUSES)
 
 
 @pytest.mark.req("CR-1.1", "CR-1.3", "CR-1.6")
 @pytest.mark.parametrize("name", STATUSES)
-def test_a_status_says_what_failed_and_whether_it_heals(call, rpc, name):
+def test_a_status_says_what_failed_and_whether_it_heals(
+    call: Callable[..., None], rpc: Callable[..., str], name: str
+) -> None:
     failure = _failure(call, rpc(_abort(grpc.StatusCode[name])))
 
     assert (failure.code, failure.retryable) == STATUSES[name]
@@ -125,7 +128,9 @@ def test_a_status_says_what_failed_and_whether_it_heals(call, rpc, name):
 
 
 @pytest.mark.req("CR-1.4")
-def test_an_aborted_call_heals_for_an_idempotent_stage(call, rpc):
+def test_an_aborted_call_heals_for_an_idempotent_stage(
+    call: Callable[..., None], rpc: Callable[..., str]
+) -> None:
     assert _failure(call, rpc(_abort(grpc.StatusCode.ABORTED)), idempotent=True).retryable
 
 
@@ -182,14 +187,23 @@ def _quota(quota_id: str) -> error_details_pb2.QuotaFailure:
         ),
     ],
 )
-def test_the_details_say_how_long_and_which_quota(call, rpc, messages, code, word, retry_after):
+def test_the_details_say_how_long_and_which_quota(
+    call: Callable[..., None],
+    rpc: Callable[..., str],
+    messages: tuple[object, ...],
+    code: str,
+    word: str,
+    retry_after: float | None,
+) -> None:
     failure = _failure(call, rpc(_abort(EXHAUSTED, metadata=_details(EXHAUSTED, *messages))))
 
     assert (failure.code, failure.provider_code, failure.retry_after) == (code, word, retry_after)
 
 
 @pytest.mark.req("CR-1.6")
-def test_the_reason_in_the_details_says_more_than_the_status(call, rpc):
+def test_the_reason_in_the_details_says_more_than_the_status(
+    call: Callable[..., None], rpc: Callable[..., str]
+) -> None:
     reason = error_details_pb2.ErrorInfo(reason="API_KEY_INVALID", domain="googleapis.com")
 
     status = grpc.StatusCode.INVALID_ARGUMENT
@@ -203,7 +217,7 @@ def test_the_reason_in_the_details_says_more_than_the_status(call, rpc):
     )
 
 
-def test_the_servers_id_for_the_request_is_kept(call, rpc):
+def test_the_servers_id_for_the_request_is_kept(call: Callable[..., None], rpc: Callable[..., str]) -> None:
     status = grpc.StatusCode.INTERNAL
     metadata = _details(status, error_details_pb2.RequestInfo(request_id="req-9"))
 
@@ -216,7 +230,9 @@ def test_the_servers_id_for_the_request_is_kept(call, rpc):
     ("pushback", "heals", "retry_after"),
     [("1500", True, 1.5), ("0", True, 0.0), ("-1", False, None), ("never", False, None)],
 )
-def test_the_servers_pushback_is_obeyed(call, rpc, pushback, heals, retry_after):
+def test_the_servers_pushback_is_obeyed(
+    call: Callable[..., None], rpc: Callable[..., str], pushback: str, heals: bool, retry_after: float | None
+) -> None:
     metadata = (("grpc-retry-pushback-ms", pushback),)
 
     failure = _failure(call, rpc(_abort(grpc.StatusCode.UNAVAILABLE, metadata=metadata)))
@@ -229,28 +245,28 @@ def test_the_servers_pushback_is_obeyed(call, rpc, pushback, heals, retry_after)
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_dead_port_is_refused(call, refusing):
+def test_a_dead_port_is_refused(call: Callable[..., None], refusing: Refusing) -> None:
     failure = _failure(call, f"127.0.0.1:{refusing.port}")
 
     assert (failure.code, failure.category, failure.retryable) == ("NETWORK_REFUSED", Category.NETWORK, True)
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_name_that_does_not_resolve_heals(call):
+def test_a_name_that_does_not_resolve_heals(call: Callable[..., None]) -> None:
     # gRPC's resolver is native code and asks for real; this name it refuses by itself, with the words of any failed lookup.
     failure = _failure(call, "dns:///a..b:1")
 
     assert (failure.code, failure.retryable) == ("NETWORK_DNS", True)
 
 
-def test_a_target_that_is_none_is_wrong_configuration(call):
+def test_a_target_that_is_none_is_wrong_configuration(call: Callable[..., None]) -> None:
     failure = _failure(call, "dns:///")
 
     assert (failure.code, failure.retryable) == ("CONFIG_INVALID", False)
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_deadline_that_passes_heals(call, rpc):
+def test_a_deadline_that_passes_heals(call: Callable[..., None], rpc: Callable[..., str]) -> None:
     failure = _failure(call, rpc(_until_over), timeout=HASTY_S)
 
     assert (failure.code, failure.retryable) == ("NETWORK_TIMEOUT", True)
@@ -264,7 +280,7 @@ def _until_over(context: grpc.ServicerContext) -> bytes:
 
 
 @pytest.mark.req("CR-1.5")
-def test_a_message_over_the_limit_does_not_heal(call, rpc):
+def test_a_message_over_the_limit_does_not_heal(call: Callable[..., None], rpc: Callable[..., str]) -> None:
     target = rpc(lambda _context: b"", **{"grpc.max_receive_message_length": 10})
 
     failure = _failure(call, target, content=b"x" * 100)
@@ -273,14 +289,14 @@ def test_a_message_over_the_limit_does_not_heal(call, rpc):
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_gateway_that_speaks_no_grpc_keeps_its_status(call, serve):
+def test_a_gateway_that_speaks_no_grpc_keeps_its_status(call: Callable[..., None], serve: Serve) -> None:
     """An HTTP/1.1 server on the port: the client cannot make sense of it and says that the service is unavailable."""
     failure = _failure(call, f"127.0.0.1:{serve(answer(502)).port}", timeout=PATIENT_S)
 
     assert (failure.category, failure.retryable) == (Category.NETWORK, True)
 
 
-def test_an_untrusted_certificate_does_not_heal(rpc, certificates):
+def test_an_untrusted_certificate_does_not_heal(rpc: Callable[..., str], certificates: Certificates) -> None:
     pair = ((certificates.untrusted_key, certificates.untrusted_chain),)
     target = rpc(lambda _context: b"", credentials=grpc.ssl_server_credentials(pair))
     trust = grpc.ssl_channel_credentials(root_certificates=certificates.trusted_bytes)
@@ -291,7 +307,7 @@ def test_an_untrusted_certificate_does_not_heal(rpc, certificates):
     assert (classify(raised.value).code, classify(raised.value).retryable) == ("TLS_CERTIFICATE", False)
 
 
-def test_a_call_that_we_cancel_is_cancelled(rpc):
+def test_a_call_that_we_cancel_is_cancelled(rpc: Callable[..., str]) -> None:
     with grpc.insecure_channel(rpc(_until_over)) as channel:
         asked = channel.unary_unary(METHOD).future(b"", timeout=PATIENT_S)
         asked.cancel()
@@ -302,7 +318,7 @@ def test_a_call_that_we_cancel_is_cancelled(rpc):
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_details_that_are_cut_short_or_forged_say_nothing(cut):
+def test_details_that_are_cut_short_or_forged_say_nothing(cut: int) -> None:
     whole = _details(EXHAUSTED, _wait(34), error_details_pb2.ErrorInfo(reason="RATE_LIMIT_EXCEEDED"))[0][1]
 
     assert isinstance(read_status(whole[:cut]), dict)

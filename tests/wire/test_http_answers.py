@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+from collections.abc import Callable
 
 import aiohttp
 import httpx
@@ -13,7 +14,7 @@ import requests
 
 from redrive.engine.classifier import classify
 from tests.wire.clients import CLIENTS, PATIENT_S, Call, failure_of
-from tests.wire.server import answer
+from tests.wire.server import Serve, answer
 
 # urllib3 hands out any status as a normal response, so there is nothing to classify.
 RAISING = {name: get for name, get in CLIENTS.items() if name != "urllib3"}
@@ -51,13 +52,15 @@ STATUSES = {
 
 
 @pytest.fixture(params=RAISING)
-def get(request):
+def get(request: pytest.FixtureRequest) -> Callable[[Call], None]:
     return RAISING[request.param]
 
 
 @pytest.mark.req("CR-1.1", "CR-1.3")
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_status_says_what_failed_and_whether_it_heals(get, serve, status):
+def test_a_status_says_what_failed_and_whether_it_heals(
+    get: Callable[[Call], None], serve: Serve, status: int
+) -> None:
     failure = classify(failure_of(get, Call(serve(answer(status, b"sorry")).url)))
 
     assert (failure.code, failure.retryable) == STATUSES[status]
@@ -67,7 +70,9 @@ def test_a_status_says_what_failed_and_whether_it_heals(get, serve, status):
 
 @pytest.mark.parametrize("status", [301, 304, 308])
 @pytest.mark.parametrize("name", [name for name in RAISING if name.startswith("httpx")])
-def test_a_redirect_that_leads_nowhere_is_an_answer_and_does_not_heal(serve, name, status):
+def test_a_redirect_that_leads_nowhere_is_an_answer_and_does_not_heal(
+    serve: Serve, name: str, status: int
+) -> None:
     """httpx raises for whatever is no success; requests and aiohttp let it pass."""
     failure = classify(failure_of(RAISING[name], Call(serve(answer(status)).url)))
 
@@ -75,7 +80,7 @@ def test_a_redirect_that_leads_nowhere_is_an_answer_and_does_not_heal(serve, nam
 
 
 @pytest.mark.req("CR-1.4")
-def test_a_conflict_heals_only_for_an_idempotent_stage(get, serve):
+def test_a_conflict_heals_only_for_an_idempotent_stage(get: Callable[[Call], None], serve: Serve) -> None:
     raised = failure_of(get, Call(serve(answer(409)).url))
 
     assert not classify(raised).retryable
@@ -83,7 +88,9 @@ def test_a_conflict_heals_only_for_an_idempotent_stage(get, serve):
 
 
 @pytest.mark.parametrize("status", [408, 429])
-def test_a_4xx_that_heals_speaks_for_the_dependency_not_against_it(get, serve, status):
+def test_a_4xx_that_heals_speaks_for_the_dependency_not_against_it(
+    get: Callable[[Call], None], serve: Serve, status: int
+) -> None:
     failure = classify(failure_of(get, Call(serve(answer(status)).url)))
 
     assert failure.retryable
@@ -116,14 +123,18 @@ NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
         ({}, None),
     ],
 )
-def test_a_rate_limit_tells_how_long_to_wait(get, serve, headers, seconds):
+def test_a_rate_limit_tells_how_long_to_wait(
+    get: Callable[[Call], None], serve: Serve, headers: dict[str, str], seconds: float | None
+) -> None:
     failure = classify(failure_of(get, Call(serve(answer(429, b"slow down", headers)).url)))
 
     assert (failure.code, failure.retry_after) == ("RATE_LIMITED", seconds)
 
 
 @pytest.mark.req("CR-1.2")
-def test_an_unavailable_service_may_name_the_instant_to_come_back(get, serve):
+def test_an_unavailable_service_may_name_the_instant_to_come_back(
+    get: Callable[[Call], None], serve: Serve
+) -> None:
     headers = {
         "retry-after": email.utils.formatdate(4102444800, usegmt=True),
         "date": email.utils.formatdate(4102444740, usegmt=True),
@@ -137,7 +148,9 @@ def test_an_unavailable_service_may_name_the_instant_to_come_back(get, serve):
 @pytest.mark.parametrize(
     "name", ["x-request-id", "request-id", "x-amzn-requestid", "x-github-request-id", "x-ms-request-id"]
 )
-def test_the_dependencys_id_for_the_request_is_kept(get, serve, name):
+def test_the_dependencys_id_for_the_request_is_kept(
+    get: Callable[[Call], None], serve: Serve, name: str
+) -> None:
     failure = classify(failure_of(get, Call(serve(answer(500, b"", {name: "req-123"})).url)))
 
     assert failure.request_id == "req-123"
@@ -159,7 +172,9 @@ GITHUB_LIMIT = {
         ({"x-ratelimit-remaining": "4999"}, "AUTH_DENIED", None),
     ],
 )
-def test_a_403_with_nothing_left_of_a_limit_is_a_rate_limit(get, serve, headers, code, retry_after):
+def test_a_403_with_nothing_left_of_a_limit_is_a_rate_limit(
+    get: Callable[[Call], None], serve: Serve, headers: dict[str, str], code: str, retry_after: float | None
+) -> None:
     failure = classify(failure_of(get, Call(serve(answer(403, GITHUB_LIMIT, headers)).url)))
 
     assert (failure.code, failure.retry_after) == (code, retry_after)
@@ -201,7 +216,15 @@ BODIES = [
 @pytest.mark.req("CR-1.2", "CR-1.5")
 @pytest.mark.parametrize(("status", "body", "code", "heals", "word"), BODIES)
 @pytest.mark.parametrize("name", [name for name in RAISING if name != "aiohttp"])
-def test_the_providers_own_word_wins_over_the_status(serve, name, status, body, code, heals, word):
+def test_the_providers_own_word_wins_over_the_status(
+    serve: Serve,
+    name: str,
+    status: int,
+    body: bytes | dict[str, object],
+    code: str,
+    heals: bool,
+    word: str | None,
+) -> None:
     """aiohttp is left out: its exception carries no body."""
     failure = classify(failure_of(RAISING[name], Call(serve(answer(status, body)).url)))
 
@@ -209,7 +232,7 @@ def test_the_providers_own_word_wins_over_the_status(serve, name, status, body, 
     assert failure.http_status == status
 
 
-def test_an_unread_body_of_a_streamed_answer_stays_unread_in_httpx(serve):
+def test_an_unread_body_of_a_streamed_answer_stays_unread_in_httpx(serve: Serve) -> None:
     listener = serve(answer(429, {"error": {"code": "insufficient_quota"}}))
     with httpx.Client(trust_env=False) as client, client.stream("GET", listener.url) as response:
         with pytest.raises(httpx.HTTPStatusError) as raised:
@@ -221,7 +244,7 @@ def test_an_unread_body_of_a_streamed_answer_stays_unread_in_httpx(serve):
     assert (failure.code, failure.http_status, failure.provider_code) == ("RATE_LIMITED", 429, None)
 
 
-def test_an_unread_body_of_a_streamed_answer_stays_unread_in_requests(serve):
+def test_an_unread_body_of_a_streamed_answer_stays_unread_in_requests(serve: Serve) -> None:
     listener = serve(answer(429, {"error": {"code": "insufficient_quota"}}))
     with requests.get(listener.url, stream=True, timeout=PATIENT_S) as response:
         with pytest.raises(requests.HTTPError) as raised:
@@ -233,14 +256,16 @@ def test_an_unread_body_of_a_streamed_answer_stays_unread_in_requests(serve):
     assert (failure.code, failure.provider_code) == ("RATE_LIMITED", None)
 
 
-async def _json(address):
+async def _json(address: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(address) as response:
         await response.json()
 
 
 @pytest.mark.req("CR-1.5")
 @pytest.mark.parametrize(("status", "code"), [(200, "SCHEMA_INVALID"), (503, "NETWORK_UNAVAILABLE")])
-def test_an_html_page_where_json_was_expected_is_invalid_unless_its_status_says_more(serve, status, code):
+def test_an_html_page_where_json_was_expected_is_invalid_unless_its_status_says_more(
+    serve: Serve, status: int, code: str
+) -> None:
     listener = serve(answer(status, b"<html>", {"content-type": "text/html"}))
 
     with pytest.raises(aiohttp.ContentTypeError) as raised:

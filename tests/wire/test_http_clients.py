@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import httpx
@@ -14,6 +15,7 @@ from redrive.core.failure import Category
 from redrive.engine.classifier import classify
 from tests.wire import server
 from tests.wire.clients import CLIENTS, HASTY_S, PATIENT_S, Call, failure_of
+from tests.wire.server import Certificates, Refusing, Serve
 
 RESET = frozenset({"NETWORK_RESET"})
 BROKEN = frozenset({"NETWORK_RESET", "NETWORK_PROTOCOL"})
@@ -40,13 +42,15 @@ SCENARIOS = {
 
 
 @pytest.fixture(params=CLIENTS)
-def get(request):
+def get(request: pytest.FixtureRequest) -> Callable[[Call], None]:
     return CLIENTS[request.param]
 
 
 @pytest.mark.req("CR-1.1")
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_connection_that_fails_is_a_network_failure_and_heals(get, serve, name):
+def test_a_connection_that_fails_is_a_network_failure_and_heals(
+    get: Callable[[Call], None], serve: Serve, name: str
+) -> None:
     scenario = SCENARIOS[name]
 
     failure = classify(failure_of(get, Call(serve(scenario.behave).url + "/x", timeout=scenario.timeout)))
@@ -57,21 +61,23 @@ def test_a_connection_that_fails_is_a_network_failure_and_heals(get, serve, name
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_refused_connection_heals(get, refusing):
+def test_a_refused_connection_heals(get: Callable[[Call], None], refusing: Refusing) -> None:
     failure = classify(failure_of(get, Call(refusing.url)))
 
     assert (failure.code, failure.retryable) == ("NETWORK_REFUSED", True)
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_name_that_does_not_resolve_heals(get):
+def test_a_name_that_does_not_resolve_heals(get: Callable[[Call], None]) -> None:
     failure = classify(failure_of(get, Call("http://nowhere.invalid/")))
 
     assert (failure.code, failure.retryable) == ("NETWORK_DNS", True)
 
 
 @pytest.mark.parametrize("which", ["untrusted", "wrong_host", "expired"])
-def test_a_certificate_that_cannot_be_trusted_does_not_heal(get, serve, certificates, which):
+def test_a_certificate_that_cannot_be_trusted_does_not_heal(
+    get: Callable[[Call], None], serve: Serve, certificates: Certificates, which: str
+) -> None:
     listener = serve(server.answer(200, b"ok"), tls=getattr(certificates, which))
 
     failure = classify(failure_of(get, Call(listener.url, ca_file=certificates.trusted_pem)))
@@ -79,14 +85,18 @@ def test_a_certificate_that_cannot_be_trusted_does_not_heal(get, serve, certific
     assert (failure.code, failure.category, failure.retryable) == ("TLS_CERTIFICATE", Category.BUG, False)
 
 
-def test_a_good_certificate_is_no_failure(get, serve, certificates):
+def test_a_good_certificate_is_no_failure(
+    get: Callable[[Call], None], serve: Serve, certificates: Certificates
+) -> None:
     listener = serve(server.answer(200, b"ok"), tls=certificates.good)
 
     get(Call(listener.url, ca_file=certificates.trusted_pem))
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_server_without_tls_on_a_tls_port_is_tls_trouble_that_may_heal(get, serve):
+def test_a_server_without_tls_on_a_tls_port_is_tls_trouble_that_may_heal(
+    get: Callable[[Call], None], serve: Serve
+) -> None:
     listener = serve(server.answer(400, b"plain"))
 
     failure = classify(failure_of(get, Call(listener.url.replace("http:", "https:"))))
@@ -94,7 +104,9 @@ def test_a_server_without_tls_on_a_tls_port_is_tls_trouble_that_may_heal(get, se
     assert (failure.code, failure.retryable) == ("NETWORK_TLS", True)
 
 
-def test_a_proxy_that_refuses_the_tunnel_is_the_proxys_failure(get, serve):
+def test_a_proxy_that_refuses_the_tunnel_is_the_proxys_failure(
+    get: Callable[[Call], None], serve: Serve
+) -> None:
     proxy = serve(server.answer(403, b"no"))
 
     failure = classify(failure_of(get, Call("https://nowhere.invalid/", proxy=proxy.url)))
@@ -103,7 +115,9 @@ def test_a_proxy_that_refuses_the_tunnel_is_the_proxys_failure(get, serve):
 
 
 @pytest.mark.req("CR-1.6")
-def test_a_proxy_that_wants_other_credentials_does_not_heal(get, serve):
+def test_a_proxy_that_wants_other_credentials_does_not_heal(
+    get: Callable[[Call], None], serve: Serve
+) -> None:
     proxy = serve(server.answer(407, b"who are you"))
 
     failure = classify(failure_of(get, Call("https://nowhere.invalid/", proxy=proxy.url)))
@@ -111,14 +125,14 @@ def test_a_proxy_that_wants_other_credentials_does_not_heal(get, serve):
     assert (failure.code, failure.retryable) == ("AUTH_INVALID", False)
 
 
-def test_a_redirect_loop_fails_at_once(get, serve):
+def test_a_redirect_loop_fails_at_once(get: Callable[[Call], None], serve: Serve) -> None:
     failure = classify(failure_of(get, Call(serve(server.redirect_loop).url + "/x")))
 
     assert (failure.code, failure.retryable) == ("REQUEST_INVALID", False)
 
 
 @pytest.mark.parametrize("url", ["foo://127.0.0.1/", "http://", "http://[::1"])
-def test_an_address_that_is_none_fails_at_once(get, url):
+def test_an_address_that_is_none_fails_at_once(get: Callable[[Call], None], url: str) -> None:
     failure = classify(failure_of(get, Call(url)))
 
     assert (failure.code, failure.category, failure.retryable) == (
@@ -129,14 +143,14 @@ def test_an_address_that_is_none_fails_at_once(get, url):
 
 
 @pytest.mark.req("CR-1.5")
-def test_a_body_that_does_not_decompress_does_not_heal(get, serve):
+def test_a_body_that_does_not_decompress_does_not_heal(get: Callable[[Call], None], serve: Serve) -> None:
     failure = classify(failure_of(get, Call(serve(server.broken_gzip).url)))
 
     assert (failure.code, failure.retryable) == ("SCHEMA_INVALID", False)
 
 
 @pytest.mark.req("CR-1.5")
-def test_a_json_answer_that_is_none_does_not_heal(serve):
+def test_a_json_answer_that_is_none_does_not_heal(serve: Serve) -> None:
     address = serve(server.answer(200, b"<html>")).url
 
     with pytest.raises(requests.JSONDecodeError) as raised:
@@ -145,10 +159,13 @@ def test_a_json_answer_that_is_none_does_not_heal(serve):
     assert (classify(raised.value).code, classify(raised.value).retryable) == ("SCHEMA_INVALID", False)
 
 
-def test_waiting_for_a_connection_of_our_own_pool_is_our_lack_of_capacity(serve):
+def test_waiting_for_a_connection_of_our_own_pool_is_our_lack_of_capacity(serve: Serve) -> None:
     stalling = serve(server.stalled_body).url
-    settings = {"limits": httpx.Limits(max_connections=1), "timeout": httpx.Timeout(PATIENT_S, pool=0.01)}
-    with httpx.Client(**settings, trust_env=False) as client, client.stream("GET", stalling):
+    limits, timeout = httpx.Limits(max_connections=1), httpx.Timeout(PATIENT_S, pool=0.01)
+    with (
+        httpx.Client(limits=limits, timeout=timeout, trust_env=False) as client,
+        client.stream("GET", stalling),
+    ):
         with pytest.raises(httpx.PoolTimeout) as raised:
             client.get(stalling)
 
@@ -161,7 +178,7 @@ def test_waiting_for_a_connection_of_our_own_pool_is_our_lack_of_capacity(serve)
     )
 
 
-def test_an_empty_urllib3_pool_is_our_lack_of_capacity(serve):
+def test_an_empty_urllib3_pool_is_our_lack_of_capacity(serve: Serve) -> None:
     listener = serve(server.answer(200, b"ok"))
     with urllib3.HTTPConnectionPool("127.0.0.1", listener.port, maxsize=1, block=True) as pool:
         taken = pool._get_conn()
@@ -173,7 +190,7 @@ def test_an_empty_urllib3_pool_is_our_lack_of_capacity(serve):
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_urllib3_giving_up_on_a_status_keeps_the_status(serve, settled):
+def test_urllib3_giving_up_on_a_status_keeps_the_status(serve: Serve, settled: bool) -> None:
     listener = serve(server.answer(503, b"busy"))
     retry = urllib3.Retry(0 if settled else 1, status_forcelist=[503], backoff_factor=0)
     with urllib3.PoolManager() as manager, pytest.raises(urllib3.exceptions.MaxRetryError) as raised:
@@ -184,7 +201,7 @@ def test_urllib3_giving_up_on_a_status_keeps_the_status(serve, settled):
     assert (failure.code, failure.http_status, failure.retryable) == ("NETWORK_UNAVAILABLE", 503, True)
 
 
-def test_requests_giving_up_on_a_status_keeps_the_status(serve):
+def test_requests_giving_up_on_a_status_keeps_the_status(serve: Serve) -> None:
     listener = serve(server.answer(500, b"oops"))
     with requests.Session() as session:
         session.trust_env = False
@@ -200,7 +217,7 @@ def test_requests_giving_up_on_a_status_keeps_the_status(serve):
 
 
 @pytest.mark.parametrize("headers", [{"bad\nname": "x"}, {"name": "bad\nvalue"}])
-def test_a_header_that_cannot_be_sent_fails_at_once(serve, headers):
+def test_a_header_that_cannot_be_sent_fails_at_once(serve: Serve, headers: dict[str, str]) -> None:
     listener = serve(server.answer(200, b"ok"))
 
     with pytest.raises(requests.exceptions.InvalidHeader) as from_requests:

@@ -53,7 +53,7 @@ def _classes(file: str) -> dict[str, type[BaseException]]:
 
 
 @pytest.mark.parametrize("file", WHERE)
-def test_every_class_a_rule_names_exists_in_the_library(file):
+def test_every_class_a_rule_names_exists_in_the_library(file: str) -> None:
     rules = importlib.import_module(f"redrive.rules.{file}").RULES
 
     missing = set(rules) - set(_classes(file))
@@ -73,7 +73,7 @@ def _own(file: str) -> list[type[BaseException]]:
 
 
 @pytest.mark.parametrize("file", WHERE)
-def test_every_error_class_of_the_library_is_known(file):
+def test_every_error_class_of_the_library_is_known(file: str) -> None:
     """A new class in a new version fails here first, rather than as an unknown bug in production."""
     # Roots that nobody raises, and one signal between the parts of a library.
     internal = {
@@ -137,7 +137,9 @@ HOSTILE = [
 )  # setting it is enough for aiohttp to warn
 @pytest.mark.parametrize("attributes", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("file", WHERE)
-def test_an_exception_with_missing_or_odd_attributes_is_classified_all_the_same(file, attributes):
+def test_an_exception_with_missing_or_odd_attributes_is_classified_all_the_same(
+    file: str, attributes: dict[str, object]
+) -> None:
     for cls in _own(file):
         raised = _bare(cls)
         for name, value in attributes.items():
@@ -157,7 +159,7 @@ class _Raising:
 
 
 @pytest.mark.parametrize("file", WHERE)
-def test_an_exception_whose_parts_raise_is_classified_all_the_same(file):
+def test_an_exception_whose_parts_raise_is_classified_all_the_same(file: str) -> None:
     for cls in _own(file):
         raised = _bare(cls)
         raised.__dict__.update(
@@ -167,7 +169,7 @@ def test_an_exception_whose_parts_raise_is_classified_all_the_same(file):
         assert classify(raised).code
 
 
-def test_an_exception_that_contains_itself_is_classified_all_the_same():
+def test_an_exception_that_contains_itself_is_classified_all_the_same() -> None:
     for file in WHERE:
         for cls in _own(file):
             raised = _bare(cls)
@@ -179,7 +181,7 @@ def test_an_exception_that_contains_itself_is_classified_all_the_same():
             assert classify(raised).code
 
 
-def test_two_exceptions_that_contain_each_other_are_classified_all_the_same():
+def test_two_exceptions_that_contain_each_other_are_classified_all_the_same() -> None:
     for file in WHERE:
         for cls in _own(file):
             one, other = _bare(cls), _bare(cls)
@@ -192,7 +194,7 @@ def test_two_exceptions_that_contain_each_other_are_classified_all_the_same():
             assert classify(one).code
 
 
-def test_classifying_imports_no_client_library():
+def test_classifying_imports_no_client_library() -> None:
     roots = sorted(
         {root.partition(".")[0] for root in LIBRARIES} - {"redrive", "msgspec", *sys.stdlib_module_names}
     )
@@ -209,7 +211,7 @@ def test_classifying_imports_no_client_library():
     assert done.stdout.strip() == "[]"
 
 
-def test_every_rule_file_for_these_clients_is_compared():
+def test_every_rule_file_for_these_clients_is_compared() -> None:
     import redrive.rules
 
     shared = {"network", "reading", "rpc_status"}

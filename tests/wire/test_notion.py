@@ -8,7 +8,7 @@ import pytest
 
 from redrive.engine.classifier import classify
 from tests.wire.clients import HASTY_S, PATIENT_S
-from tests.wire.server import answer, garbage, reset, silence
+from tests.wire.server import Behaviour, Serve, answer, garbage, reset, silence
 
 # developers.notion.com/reference/status-codes, "Error codes"
 ERRORS = [
@@ -39,7 +39,9 @@ def _raised(address: str, *, timeout: float = PATIENT_S) -> BaseException:
 
 @pytest.mark.req("CR-1.5", "CR-1.6", "CR-1.7")
 @pytest.mark.parametrize(("status", "word", "code", "heals"), ERRORS)
-def test_an_answer_means_what_its_code_says(serve, status, word, code, heals):
+def test_an_answer_means_what_its_code_says(
+    serve: Serve, status: int, word: str, code: str, heals: bool
+) -> None:
     body = {
         "object": "error",
         "status": status,
@@ -55,7 +57,7 @@ def test_an_answer_means_what_its_code_says(serve, status, word, code, heals):
 
 
 @pytest.mark.req("CR-1.4")
-def test_a_conflict_heals_for_an_idempotent_stage(serve):
+def test_a_conflict_heals_for_an_idempotent_stage(serve: Serve) -> None:
     body = {"object": "error", "status": 409, "code": "conflict_error", "message": "collision"}
 
     assert classify(_raised(serve(answer(409, body)).url), idempotent=True).retryable
@@ -63,7 +65,7 @@ def test_a_conflict_heals_for_an_idempotent_stage(serve):
 
 # developers.notion.com/reference/request-limits: 429 with Retry-After in seconds
 @pytest.mark.req("CR-1.2")
-def test_a_rate_limit_tells_how_long_to_wait(serve):
+def test_a_rate_limit_tells_how_long_to_wait(serve: Serve) -> None:
     body = {
         "object": "error",
         "status": 429,
@@ -75,7 +77,7 @@ def test_a_rate_limit_tells_how_long_to_wait(serve):
 
 
 @pytest.mark.req("CR-1.1")
-def test_an_answer_that_is_not_notions_keeps_its_status(serve):
+def test_an_answer_that_is_not_notions_keeps_its_status(serve: Serve) -> None:
     failure = classify(_raised(serve(answer(502, b"<html>Bad gateway</html>")).url))
 
     assert (failure.code, failure.http_status, failure.retryable) == ("NETWORK_BAD_GATEWAY", 502, True)
@@ -86,13 +88,13 @@ def test_an_answer_that_is_not_notions_keeps_its_status(serve):
     ("behave", "code"),
     [(reset, "NETWORK_RESET"), (garbage, "NETWORK_PROTOCOL"), (silence, "NETWORK_TIMEOUT")],
 )
-def test_a_connection_that_fails_heals(serve, behave, code):
+def test_a_connection_that_fails_heals(serve: Serve, behave: Behaviour, code: str) -> None:
     failure = classify(_raised(serve(behave).url, timeout=HASTY_S if behave is silence else PATIENT_S))
 
     assert (failure.code, failure.retryable) == (code, True)
 
 
-def test_a_path_that_leaves_the_api_fails_at_once():
+def test_a_path_that_leaves_the_api_fails_at_once() -> None:
     with notion_client.Client(auth="made-up") as client, pytest.raises(Exception) as raised:  # noqa: PT011
         client.pages.retrieve("../../secrets")
 

@@ -5,15 +5,27 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import openai
 import pytest
 from pydantic import BaseModel
 
-from redrive.core.failure import Category
+from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
 from tests.wire.clients import HASTY_S, PATIENT_S
-from tests.wire.server import answer, disconnect, garbage, reset, silence, truncated_chunk
+from tests.wire.server import (
+    Behaviour,
+    Certificates,
+    Refusing,
+    Serve,
+    answer,
+    disconnect,
+    garbage,
+    reset,
+    silence,
+    truncated_chunk,
+)
 
 
 @dataclass(frozen=True)
@@ -182,13 +194,13 @@ def _client(address: str, timeout: float = PATIENT_S) -> openai.OpenAI:
     return openai.OpenAI(api_key="sk-made-up", base_url=address, max_retries=0, timeout=timeout)
 
 
-def _ask(client: openai.OpenAI, **more: object) -> object:
+def _ask(client: openai.OpenAI, **more: Any) -> Any:
     return client.chat.completions.create(
         model="gpt-4o", messages=[{"role": "user", "content": "hi"}], **more
     )
 
 
-def _failure(address: str, timeout: float = PATIENT_S):
+def _failure(address: str, timeout: float = PATIENT_S) -> Failure:
     with _client(address, timeout) as client, pytest.raises(openai.OpenAIError) as raised:
         _ask(client)
     return classify(raised.value)
@@ -196,7 +208,7 @@ def _failure(address: str, timeout: float = PATIENT_S):
 
 @pytest.mark.req("CR-1.2", "CR-1.3", "CR-1.6")
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_means_what_its_error_code_says(serve, name):
+def test_an_answer_means_what_its_error_code_says(serve: Serve, name: str) -> None:
     case = ANSWERS[name]
 
     failure = _failure(
@@ -211,7 +223,7 @@ def test_an_answer_means_what_its_error_code_says(serve, name):
     )
 
 
-def test_the_async_client_raises_the_same(serve):
+def test_the_async_client_raises_the_same(serve: Serve) -> None:
     case = ANSWERS["no credit"]
     listener = serve(answer(case.status, {"error": case.error}))
 
@@ -225,13 +237,13 @@ def test_the_async_client_raises_the_same(serve):
     assert classify(raised.value).code == "QUOTA_EXHAUSTED"
 
 
-def test_a_server_that_forbids_retries_is_obeyed(serve):
+def test_a_server_that_forbids_retries_is_obeyed(serve: Serve) -> None:
     failure = _failure(serve(answer(500, {"error": {}}, {"x-should-retry": "false"})).url)
 
     assert (failure.code, failure.retryable) == ("UPSTREAM_ERROR", False)
 
 
-def test_a_server_that_asks_for_a_retry_is_obeyed(serve):
+def test_a_server_that_asks_for_a_retry_is_obeyed(serve: Serve) -> None:
     failure = _failure(serve(answer(409, {"error": {}}, {"x-should-retry": "true"})).url)
 
     assert (failure.code, failure.retryable) == ("CONFLICT", True)
@@ -247,19 +259,23 @@ def test_a_server_that_asks_for_a_retry_is_obeyed(serve):
         (silence, "NETWORK_TIMEOUT"),
     ],
 )
-def test_a_connection_error_is_what_the_transport_beneath_it_says(serve, behave, code):
+def test_a_connection_error_is_what_the_transport_beneath_it_says(
+    serve: Serve, behave: Behaviour, code: str
+) -> None:
     failure = _failure(serve(behave).url, HASTY_S if behave is silence else PATIENT_S)
 
     assert (failure.code, failure.category, failure.retryable) == (code, Category.NETWORK, True)
 
 
 @pytest.mark.req("CR-1.1")
-def test_refused_and_unresolved_are_told_apart(refusing):
+def test_refused_and_unresolved_are_told_apart(refusing: Refusing) -> None:
     assert _failure(refusing.url).code == "NETWORK_REFUSED"
     assert _failure("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
-def test_an_untrusted_certificate_is_found_beneath_the_connection_error(serve, certificates):
+def test_an_untrusted_certificate_is_found_beneath_the_connection_error(
+    serve: Serve, certificates: Certificates
+) -> None:
     listener = serve(answer(200, {}), tls=certificates.untrusted)
 
     failure = _failure(listener.url)
@@ -293,7 +309,9 @@ def _stream(*events: str) -> bytes:
         ('{"error": {"message": "something new"}}', "UPSTREAM_ERROR", True),
     ],
 )
-def test_an_error_event_in_a_stream_means_what_it_says(serve, event, code, heals):
+def test_an_error_event_in_a_stream_means_what_it_says(
+    serve: Serve, event: str, code: str, heals: bool
+) -> None:
     listener = serve(answer(200, _stream(event), {"content-type": "text/event-stream"}))
 
     with _client(listener.url) as client, pytest.raises(openai.APIError) as raised:
@@ -303,7 +321,7 @@ def test_an_error_event_in_a_stream_means_what_it_says(serve, event, code, heals
     assert (failure.code, failure.retryable, failure.http_status) == (code, heals, None)
 
 
-def test_a_stream_that_breaks_off_is_a_network_failure(serve):
+def test_a_stream_that_breaks_off_is_a_network_failure(serve: Serve) -> None:
     with _client(serve(truncated_chunk).url) as client, pytest.raises(openai.APIConnectionError) as raised:
         list(_ask(client, stream=True))
 
@@ -323,7 +341,9 @@ class _Verdict(BaseModel):
         ("content_filter", "REJECTED_POLICY", Category.REJECTED),
     ],
 )
-def test_a_completion_that_was_cut_off_does_not_heal(serve, reason, code, category):
+def test_a_completion_that_was_cut_off_does_not_heal(
+    serve: Serve, reason: str, code: str, category: Category
+) -> None:
     choice = {
         "index": 0,
         "finish_reason": reason,
@@ -341,7 +361,7 @@ def test_a_completion_that_was_cut_off_does_not_heal(serve, reason, code, catego
     assert (failure.code, failure.category, failure.retryable) == (code, category, False)
 
 
-def test_a_missing_key_is_wrong_configuration():
+def test_a_missing_key_is_wrong_configuration() -> None:
     with pytest.raises(openai.OpenAIError) as raised:
         openai.OpenAI()
 
@@ -349,7 +369,7 @@ def test_a_missing_key_is_wrong_configuration():
 
 
 @pytest.mark.req("CR-1.5")
-def test_an_answer_of_another_form_is_invalid(serve):
+def test_an_answer_of_another_form_is_invalid(serve: Serve) -> None:
     """The strict mode of the SDK is the only one that validates."""
     listener = serve(answer(200, {"object": 7}))
     with (

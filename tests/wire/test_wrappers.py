@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import boto3.exceptions
 import google.api_core.exceptions
 import google.api_core.retry
@@ -10,15 +12,20 @@ import google.genai.errors
 import pytest
 from boto3.s3.transfer import TransferConfig
 from google import genai
+from google.genai.types import HttpOptionsDict
 
 from redrive.engine.classifier import classify
 from tests.wire.aws import make_client
 from tests.wire.clients import PATIENT_S
-from tests.wire.server import answer, truncated_body
+from tests.wire.server import Refusing, Serve, answer, truncated_body
 
 
 def _interact(address: str) -> None:
-    options = {"base_url": address, "timeout": int(PATIENT_S * 1000), "retry_options": {"attempts": 1}}
+    options: HttpOptionsDict = {
+        "base_url": address,
+        "timeout": int(PATIENT_S * 1000),
+        "retry_options": {"attempts": 1},
+    }
     with genai.Client(api_key="made-up", http_options=options) as client:
         client.interactions.create(model="gemini-made-up", input="hi")
 
@@ -32,7 +39,9 @@ def _interact(address: str) -> None:
         (404, "NOT_FOUND", "NOT_FOUND", False),
     ],
 )
-def test_an_answer_to_a_gemini_interaction_means_what_its_status_says(serve, status, name, code, heals):
+def test_an_answer_to_a_gemini_interaction_means_what_its_status_says(
+    serve: Serve, status: int, name: str, code: str, heals: bool
+) -> None:
     body = {"error": {"code": status, "message": "as documented", "status": name}}
 
     with pytest.raises(Exception) as raised:  # noqa: PT011 - the class depends on the operation
@@ -42,7 +51,7 @@ def test_an_answer_to_a_gemini_interaction_means_what_its_status_says(serve, sta
     assert (failure.code, failure.retryable, failure.http_status) == (code, heals, status)
 
 
-def test_a_gemini_interaction_that_cannot_connect_is_a_network_failure(refusing):
+def test_a_gemini_interaction_that_cannot_connect_is_a_network_failure(refusing: Refusing) -> None:
     with pytest.raises(Exception) as raised:  # noqa: PT011
         _interact(refusing.url)
 
@@ -61,7 +70,7 @@ def test_a_gemini_interaction_that_cannot_connect_is_a_network_failure(refusing)
         (1013, "UPSTREAM_OVERLOADED", True),
     ],
 )
-def test_a_live_session_ends_with_what_its_close_code_says(closed, code, heals):
+def test_a_live_session_ends_with_what_its_close_code_says(closed: int, code: str, heals: bool) -> None:
     with pytest.raises(google.genai.errors.APIError) as raised:
         google.genai.errors.APIError.raise_error(closed, "the reason the server gave", None)
     failure = classify(raised.value)
@@ -70,7 +79,7 @@ def test_a_live_session_ends_with_what_its_close_code_says(closed, code, heals):
 
 
 @pytest.mark.req("CR-1.3")
-def test_retries_of_api_core_that_ran_out_are_what_they_ran_into():
+def test_retries_of_api_core_that_ran_out_are_what_they_ran_into() -> None:
     def always() -> None:
         raise google.api_core.exceptions.ServiceUnavailable("busy")
 
@@ -83,7 +92,7 @@ def test_retries_of_api_core_that_ran_out_are_what_they_ran_into():
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_download_that_gave_up_is_what_it_ran_into_last(serve, tmp_path):
+def test_a_download_that_gave_up_is_what_it_ran_into_last(serve: Serve, tmp_path: Path) -> None:
     client = make_client("s3", serve(truncated_body).url)
     config = TransferConfig(num_download_attempts=1, use_threads=False)
 

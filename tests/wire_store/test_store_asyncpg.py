@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
 
 from redrive.core.failure import Failure
 from tests.wire_store.catching import failure_awaited
+from tests.wire_store.servers import Postgres
 
 
-def connect(port: int, **options: object) -> Awaitable[asyncpg.Connection]:
+async def connect(port: int, **options: Any) -> asyncpg.Connection:
     known = {"host": "127.0.0.1", "user": "postgres", "database": "postgres", "timeout": 5}
-    return asyncpg.connect(port=port, **{**known, **options})
+    return await asyncpg.connect(port=port, **{**known, **options})
 
 
 @asynccontextmanager
-async def connected(port: int, **options: object):
+async def connected(port: int, **options: object) -> AsyncIterator[asyncpg.Connection]:
     connection = await connect(port, **options)
     try:
         yield connection
@@ -48,7 +50,7 @@ def executing(port: int, *statements: str, **options: object) -> Failure:
 
 
 @pytest.fixture(scope="module")
-def port(postgres) -> int:
+def port(postgres: Postgres) -> int:
     async def prepare() -> None:
         async with connected(postgres.port) as admin:
             await admin.execute(
@@ -62,7 +64,9 @@ def port(postgres) -> int:
 
 
 @pytest.mark.req("CR-1.1")
-def test_connections_that_cannot_be_made_heal(closed_port, silent_port, resetting_port, closing_port):
+def test_connections_that_cannot_be_made_heal(
+    closed_port: int, silent_port: int, resetting_port: int, closing_port: int
+) -> None:
     assert connecting(closed_port).code == "NETWORK_REFUSED"
     assert connecting(silent_port, timeout=0.1).code == "TIMEOUT"
     assert connecting(resetting_port).code == "NETWORK_RESET"
@@ -72,21 +76,21 @@ def test_connections_that_cannot_be_made_heal(closed_port, silent_port, resettin
 
 
 @pytest.mark.req("CR-1.6")
-def test_a_wrong_password_is_not_retried(port):
+def test_a_wrong_password_is_not_retried(port: int) -> None:
     failure = connecting(port, user="amy", password="wrong")
 
     assert (failure.code, failure.retryable, failure.provider_code) == ("AUTH_INVALID", False, "28P01")
 
 
-def test_an_unknown_database_is_wrong_configuration(port):
+def test_an_unknown_database_is_wrong_configuration(port: int) -> None:
     assert connecting(port, database="nowhere").code == "CONFIG_INVALID"
 
 
-def test_an_impossible_configuration_is_reported_as_such():
+def test_an_impossible_configuration_is_reported_as_such() -> None:
     assert connecting(5432, target_session_attrs="sometimes").code == "CONFIG_INVALID"
 
 
-def test_too_many_connections_heal(port):
+def test_too_many_connections_heal(port: int) -> None:
     async def run() -> Failure:
         async with AsyncExitStack() as open_connections:
 
@@ -114,11 +118,11 @@ def test_too_many_connections_heal(port):
     ],
 )
 @pytest.mark.req("CR-1.4", "CR-1.5")
-def test_the_servers_errors_are_read_by_sqlstate(port, statement, code):
+def test_the_servers_errors_are_read_by_sqlstate(port: int, statement: str, code: str) -> None:
     assert executing(port, statement).code == code
 
 
-def test_an_argument_that_does_not_fit_is_a_validation_failure(port):
+def test_an_argument_that_does_not_fit_is_a_validation_failure(port: int) -> None:
     async def run() -> Failure:
         async with connected(port) as connection:
             return await failure_awaited(connection.execute("insert into entry values ($1, 1)", "x"))
@@ -126,11 +130,11 @@ def test_an_argument_that_does_not_fit_is_a_validation_failure(port):
     assert asyncio.run(run()).code == "SCHEMA_INVALID"
 
 
-def test_a_slow_statement_is_a_timeout_by_the_clients_own_limit(port):
+def test_a_slow_statement_is_a_timeout_by_the_clients_own_limit(port: int) -> None:
     assert executing(port, "select pg_sleep(5)", timeout=0.05).code == "TIMEOUT"
 
 
-def test_a_terminated_backend_says_why_and_the_connection_is_lost_afterwards(port):
+def test_a_terminated_backend_says_why_and_the_connection_is_lost_afterwards(port: int) -> None:
     async def run() -> tuple[Failure, Failure]:
         async with connected(port) as connection:
             ended = await failure_awaited(connection.execute("select pg_terminate_backend(pg_backend_pid())"))
@@ -142,7 +146,7 @@ def test_a_terminated_backend_says_why_and_the_connection_is_lost_afterwards(por
     assert (afterwards.code, afterwards.retryable) == ("NETWORK_RESET", True)
 
 
-def test_two_statements_at_once_on_one_connection_are_a_bug(port):
+def test_two_statements_at_once_on_one_connection_are_a_bug(port: int) -> None:
     async def run() -> Failure:
         async with connected(port) as connection:
             busy = asyncio.ensure_future(connection.execute("select pg_sleep(0.1)"))
@@ -154,7 +158,7 @@ def test_two_statements_at_once_on_one_connection_are_a_bug(port):
     assert asyncio.run(run()).code == "BUG_CODE"
 
 
-def test_an_exhausted_pool_is_a_timeout(port):
+def test_an_exhausted_pool_is_a_timeout(port: int) -> None:
     async def run() -> Failure:
         options = {"host": "127.0.0.1", "port": port, "user": "postgres", "database": "postgres"}
         async with asyncpg.create_pool(**options, min_size=1, max_size=1) as pool, pool.acquire():
@@ -165,7 +169,7 @@ def test_an_exhausted_pool_is_a_timeout(port):
     assert (failure.code, failure.retryable) == ("TIMEOUT", True)
 
 
-def test_a_deadlock_is_a_conflict(port):
+def test_a_deadlock_is_a_conflict(port: int) -> None:
     async def cross(
         first: asyncpg.Connection, mine: int, others: int, meet: Callable[[], Awaitable[object]]
     ) -> None:

@@ -28,7 +28,7 @@ def fail_in_the_child() -> None:
     raise ConnectionRefusedError(111, "Connection refused")
 
 
-def test_a_full_disk_is_not_retried():
+def test_a_full_disk_is_not_retried() -> None:
     def write() -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             full.write(b"x")
@@ -38,7 +38,7 @@ def test_a_full_disk_is_not_retried():
     assert (failure.code, failure.retryable) == ("DISK_FULL", False)
 
 
-def test_files_that_are_missing_barred_or_of_the_wrong_kind(tmp_path):
+def test_files_that_are_missing_barred_or_of_the_wrong_kind(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("content")
 
@@ -53,7 +53,7 @@ def test_files_that_are_missing_barred_or_of_the_wrong_kind(tmp_path):
     assert failure_of(os.close, 10_000).code == "BUG_CODE"
 
 
-def test_running_out_of_descriptors_heals():
+def test_running_out_of_descriptors_heals() -> None:
     def use_up() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         held: list[int] = []
@@ -71,14 +71,14 @@ def test_running_out_of_descriptors_heals():
     assert (failure.code, failure.retryable) == ("RESOURCE_EXHAUSTED", True)
 
 
-def test_running_out_of_memory_is_not_retried():
+def test_running_out_of_memory_is_not_retried() -> None:
     failure = failure_of(lambda: bytearray(2**62))
 
     assert (failure.code, failure.retryable) == ("OUT_OF_MEMORY", False)
 
 
-def shell(script: str, **options: object) -> None:
-    subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True, **options)
+def shell(script: str, *, timeout: float | None = None) -> None:
+    subprocess.run(["/bin/sh", "-c", script], check=True, capture_output=True, timeout=timeout)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def shell(script: str, **options: object) -> None:
         ("kill -TERM $$", "CANCELLED", False),
     ],
 )
-def test_a_child_process_is_read_by_how_it_ended(script, code, retryable):
+def test_a_child_process_is_read_by_how_it_ended(script: str, code: str, retryable: bool) -> None:
     failure = failure_of(shell, script)
 
     assert (failure.code, failure.retryable) == (code, retryable)
 
 
-def test_a_child_process_that_takes_too_long_is_a_timeout():
+def test_a_child_process_that_takes_too_long_is_a_timeout() -> None:
     assert failure_of(shell, "sleep 5", timeout=0.05).code == "LOCAL_TIMEOUT"
 
 
-def test_a_program_that_is_missing_or_may_not_run_is_wrong_configuration(tmp_path):
+def test_a_program_that_is_missing_or_may_not_run_is_wrong_configuration(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
 
@@ -123,7 +123,9 @@ def pool() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-def test_a_failure_in_a_process_pool_keeps_its_meaning_and_a_dead_worker_is_a_crash(pool):
+def test_a_failure_in_a_process_pool_keeps_its_meaning_and_a_dead_worker_is_a_crash(
+    pool: ProcessPoolExecutor,
+) -> None:
     assert failure_of(pool.submit(fail_in_the_child).result).code == "NETWORK_REFUSED"
 
     failure = failure_of(pool.submit(die).result)
@@ -132,7 +134,7 @@ def test_a_failure_in_a_process_pool_keeps_its_meaning_and_a_dead_worker_is_a_cr
 
 
 @pytest.fixture
-def file(tmp_path) -> Path:
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "file.db"
     with sqlite3.connect(path) as db:
         db.execute(
@@ -144,13 +146,15 @@ def file(tmp_path) -> Path:
 
 
 @pytest.fixture
-def db(file) -> Iterator[sqlite3.Connection]:
+def db(file: Path) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     yield connection
     connection.close()
 
 
-def test_a_locked_database_heals_whether_or_not_the_stage_is_idempotent(file, db):
+def test_a_locked_database_heals_whether_or_not_the_stage_is_idempotent(
+    file: Path, db: sqlite3.Connection
+) -> None:
     other = sqlite3.connect(file, timeout=0, isolation_level=None)
     other.execute("begin immediate")
 
@@ -162,7 +166,7 @@ def test_a_locked_database_heals_whether_or_not_the_stage_is_idempotent(file, db
     assert classify(exc).provider_code == "SQLITE_BUSY"
 
 
-def test_a_snapshot_that_another_writer_overtook_heals(file, db):
+def test_a_snapshot_that_another_writer_overtook_heals(file: Path, db: sqlite3.Connection) -> None:
     db.execute("pragma journal_mode = wal")
     other = sqlite3.connect(file, timeout=0, isolation_level=None)
     db.execute("begin")
@@ -189,11 +193,13 @@ def test_a_snapshot_that_another_writer_overtook_heals(file, db):
     ],
 )
 @pytest.mark.req("CR-1.4", "CR-1.5")
-def test_sqlite_statements_that_fail(db, statement, code):
+def test_sqlite_statements_that_fail(db: sqlite3.Connection, statement: str, code: str) -> None:
     assert failure_of(db.execute, statement).code == code
 
 
-def test_a_database_that_is_full_or_read_only_or_none_at_all(file, db, tmp_path):
+def test_a_database_that_is_full_or_read_only_or_none_at_all(
+    file: Path, db: sqlite3.Connection, tmp_path: Path
+) -> None:
     db.execute("pragma max_page_count = 3")
     assert failure_of(db.execute, "insert into item values (9, ?, 1)", ("x" * 100_000,)).code == "DISK_FULL"
 
@@ -210,7 +216,7 @@ def test_a_database_that_is_full_or_read_only_or_none_at_all(file, db, tmp_path)
     assert failure_of(sqlite3.connect, tmp_path / "no" / "folder.db").code == "IO_NOT_FOUND"
 
 
-def test_sqlite_interrupted_too_big_or_closed(db):
+def test_sqlite_interrupted_too_big_or_closed(db: sqlite3.Connection) -> None:
     db.set_progress_handler(lambda: 1, 1)
     assert failure_of(db.execute, "select * from item").code == "CANCELLED"
     db.set_progress_handler(None, 0)

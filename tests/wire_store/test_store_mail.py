@@ -8,6 +8,7 @@ import imaplib
 import poplib
 import smtplib
 import socket
+from typing import Any
 
 import pytest
 
@@ -74,14 +75,14 @@ def sending(*recipients: str, login: bool = False, **answers: bytes) -> Failure:
         ("greeting", b"garbage\r\n", "NETWORK_PROTOCOL", True),
     ],
 )
-def test_smtp_replies_say_whether_they_heal(command, reply, code, retryable):
-    failure = sending(**{command: reply})
+def test_smtp_replies_say_whether_they_heal(command: str, reply: bytes, code: str, retryable: bool) -> None:
+    failure = sending(login=False, **{command: reply})
 
     assert (failure.code, failure.retryable) == (code, retryable)
 
 
 @pytest.mark.req("CR-1.6")
-def test_smtp_logins_that_fail_for_good_and_for_the_moment():
+def test_smtp_logins_that_fail_for_good_and_for_the_moment() -> None:
     refused = sending(login=True, auth=b"535 5.7.8 bad credentials\r\n")
     for_the_moment = sending(login=True, auth=b"454 4.7.0 temporary failure\r\n")
 
@@ -89,17 +90,16 @@ def test_smtp_logins_that_fail_for_good_and_for_the_moment():
     assert (for_the_moment.code, for_the_moment.retryable) == ("UPSTREAM_NOT_READY", True)
 
 
-def test_smtp_servers_without_the_feature_are_not_asked_again():
+def test_smtp_servers_without_the_feature_are_not_asked_again() -> None:
     assert sending(login=True, ehlo=b"250 nothing\r\n").code == "UPSTREAM_UNSUPPORTED"
     assert sending(login=True, ehlo=b"250-here\r\n250 AUTH NOVEL\r\n").code == "CONFIG_INVALID"
 
 
-def test_one_recipient_refused_for_the_moment_makes_the_whole_message_worth_another_try():
+def test_one_recipient_refused_for_the_moment_makes_the_whole_message_worth_another_try() -> None:
     replies = iter([b"550 5.1.1 no such user\r\n", b"450 4.2.1 busy\r\n"])
 
-    class OneByOne(dict):
-        def get(self, key, default=None):
-            return next(replies) if key == "rcpt" else super().get(key, default)
+    def answer(command: str) -> bytes:
+        return next(replies) if command == "rcpt" else b"221 bye\r\n" if command == "quit" else b"250 ok\r\n"
 
     def send(port: int) -> None:
         with smtplib.SMTP("127.0.0.1", port, local_hostname="client", timeout=5) as client:
@@ -107,10 +107,9 @@ def test_one_recipient_refused_for_the_moment_makes_the_whole_message_worth_anot
 
     def talk(connection: socket.socket) -> None:
         connection.sendall(b"220 hello\r\n")
-        answers = OneByOne(quit=b"221 bye\r\n")
         with connection.makefile("rb") as lines:
             for line in lines:
-                connection.sendall(answers.get(line.split()[0].lower().decode(), b"250 ok\r\n"))
+                connection.sendall(answer(line.split()[0].lower().decode()))
 
     with listening(talk) as port:
         failure = failure_of(send, port)
@@ -118,9 +117,9 @@ def test_one_recipient_refused_for_the_moment_makes_the_whole_message_worth_anot
     assert (failure.code, failure.retryable, failure.provider_code) == ("UPSTREAM_NOT_READY", True, "450")
 
 
-def connecting(kind: type, port: int, timeout: float = 5) -> Failure:
+def connecting(kind: type[Any], port: int, timeout: float = 5) -> Failure:
     """Return how making a connection fails; some of these clients leave the socket open when their constructor raises."""
-    client = ftplib.FTP() if kind is ftplib.FTP else kind.__new__(kind)
+    client: Any = ftplib.FTP() if kind is ftplib.FTP else object.__new__(kind)
     connect = client.connect if kind is ftplib.FTP else client.__init__
     try:
         return failure_of(connect, "127.0.0.1", port, timeout=timeout)
@@ -136,13 +135,15 @@ CLIENTS = [smtplib.SMTP, imaplib.IMAP4, poplib.POP3, ftplib.FTP]
 
 @pytest.mark.req("CR-1.1")
 @pytest.mark.parametrize("client", CLIENTS)
-def test_servers_that_refuse_or_stay_silent_heal(client, closed_port, silent_port):
+def test_servers_that_refuse_or_stay_silent_heal(
+    client: type[Any], closed_port: int, silent_port: int
+) -> None:
     assert connecting(client, closed_port).code == "NETWORK_REFUSED"
     assert connecting(client, silent_port, timeout=0.05).code == "NETWORK_TIMEOUT"
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_servers_that_hang_up_without_a_word_are_resets(client):
+def test_servers_that_hang_up_without_a_word_are_resets(client: type[Any]) -> None:
     def goodbye(_connection: socket.socket) -> None:
         """Close at once."""
 
@@ -195,8 +196,8 @@ def imap(reply: bytes, call: str, *args: str) -> Failure:
     ],
 )
 def test_imap_refusals_are_read_by_their_response_code_and_lost_connections_heal(
-    reply, call, code, retryable
-):
+    reply: bytes, call: str, code: str, retryable: bool
+) -> None:
     args = ("user", "password") if call == "login" else ()
 
     failure = imap(reply, call, *args)
@@ -204,7 +205,7 @@ def test_imap_refusals_are_read_by_their_response_code_and_lost_connections_heal
     assert (failure.code, failure.retryable) == (code, retryable)
 
 
-def test_imap_commands_out_of_order_are_not_retried():
+def test_imap_commands_out_of_order_are_not_retried() -> None:
     assert not imap(b"TAG OK\r\n", "search", "ALL").retryable
 
 
@@ -218,7 +219,7 @@ def test_imap_commands_out_of_order_are_not_retried():
         (b"-ERR no\r\n", "REQUEST_INVALID", False),
     ],
 )
-def test_pop_refusals_are_read_by_their_response_code(reply, code, retryable):
+def test_pop_refusals_are_read_by_their_response_code(reply: bytes, code: str, retryable: bool) -> None:
     def run(port: int) -> None:
         client = poplib.POP3("127.0.0.1", port, timeout=5)
         try:
@@ -249,7 +250,7 @@ def test_pop_refusals_are_read_by_their_response_code(reply, code, retryable):
     ],
 )
 @pytest.mark.req("CR-1.7")
-def test_ftp_replies_say_whether_they_heal(reply, code, retryable):
+def test_ftp_replies_say_whether_they_heal(reply: bytes, code: str, retryable: bool) -> None:
     def run(port: int) -> None:
         with ftplib.FTP() as client:
             client.connect("127.0.0.1", port, timeout=5)
@@ -261,10 +262,11 @@ def test_ftp_replies_say_whether_they_heal(reply, code, retryable):
     assert (failure.code, failure.retryable) == (code, retryable)
 
 
-def test_smtp_connections_that_break_later_heal():
+def test_smtp_connections_that_break_later_heal() -> None:
     with listening(greeting(b"220 hello\r\n", b"250 ok\r\n")) as port:
         client = smtplib.SMTP("127.0.0.1", port, local_hostname="client", timeout=5)
         client.ehlo()
+        assert client.sock is not None
         client.sock.shutdown(socket.SHUT_RDWR)
         failure = failure_of(client.noop)
         client.close()

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import nats
 import nats.js.errors
 import pytest
 from nats.aio.client import Client
+from nats.js import JetStreamContext
 
 from redrive.core.failure import Failure
 from redrive.engine.classifier import classify
@@ -29,14 +32,19 @@ async def connect(
     url: str, user: str = "alice", password: str = "right", client: Client | None = None
 ) -> Client:
     client = client or Client()
-    options = {"allow_reconnect": False, "max_reconnect_attempts": 1, "connect_timeout": 0.2}
-    options |= {"reconnect_time_wait": 0.01, "error_cb": remember}
+    options: dict[str, Any] = {
+        "allow_reconnect": False,
+        "max_reconnect_attempts": 1,
+        "connect_timeout": 0.2,
+        "reconnect_time_wait": 0.01,
+        "error_cb": remember,
+    }
     await client.connect(url, user=user, password=password, **options)
     return client
 
 
 @asynccontextmanager
-async def connected(url: str, user: str = "alice"):
+async def connected(url: str, user: str = "alice") -> AsyncIterator[Client]:
     client = await connect(url, user)
     try:
         yield client
@@ -65,7 +73,7 @@ def doing(server: Nats, what: Callable[[Client], Awaitable[object]], user: str =
 
 
 @pytest.fixture(scope="module")
-def jetstream(nats_server) -> Nats:
+def jetstream(nats_server: Nats) -> Nats:
     async def prepare() -> None:
         async with connected(nats_server.url) as client:
             stream = client.jetstream()
@@ -83,7 +91,7 @@ def jetstream(nats_server) -> Nats:
 
 
 @pytest.mark.req("CR-1.1")
-def test_servers_that_cannot_be_reached_heal(closed_port, silent_port):
+def test_servers_that_cannot_be_reached_heal(closed_port: int, silent_port: int) -> None:
     refused = connecting(f"nats://127.0.0.1:{closed_port}")
     unknown = connecting("nats://nohost.invalid:4222")
 
@@ -94,14 +102,14 @@ def test_servers_that_cannot_be_reached_heal(closed_port, silent_port):
 
 
 @pytest.mark.req("CR-1.6")
-def test_wrong_credentials_are_not_retried(nats_server):
+def test_wrong_credentials_are_not_retried(nats_server: Nats) -> None:
     failure = connecting(nats_server.url, password="wrong")
 
     assert (failure.code, failure.retryable) == ("AUTH_INVALID", False)
 
 
 @pytest.mark.req("CR-1.6")
-def test_a_forbidden_subject_is_denied_and_told_outside_of_the_call(nats_server):
+def test_a_forbidden_subject_is_denied_and_told_outside_of_the_call(nats_server: Nats) -> None:
     async def run() -> Exception:
         complaints: asyncio.Queue[Exception] = asyncio.Queue()
         async with await nats.connect(
@@ -115,13 +123,13 @@ def test_a_forbidden_subject_is_denied_and_told_outside_of_the_call(nats_server)
     assert (failure.code, failure.retryable) == ("AUTH_DENIED", False)
 
 
-def test_a_subject_that_nobody_serves_heals(nats_server):
+def test_a_subject_that_nobody_serves_heals(nats_server: Nats) -> None:
     failure = doing(nats_server, lambda client: client.request("nobody", b"", timeout=2))
 
     assert (failure.code, failure.retryable) == ("NETWORK_UNAVAILABLE", True)
 
 
-def test_a_service_that_does_not_answer_is_a_timeout(nats_server):
+def test_a_service_that_does_not_answer_is_a_timeout(nats_server: Nats) -> None:
     async def ask(client: Client) -> None:
         await client.subscribe("slow")
         await client.request("slow", b"", timeout=0.05)
@@ -131,13 +139,13 @@ def test_a_service_that_does_not_answer_is_a_timeout(nats_server):
     assert (failure.code, failure.retryable) == ("NETWORK_TIMEOUT", True)
 
 
-def test_a_payload_above_the_servers_limit_is_too_large(nats_server):
+def test_a_payload_above_the_servers_limit_is_too_large(nats_server: Nats) -> None:
     failure = doing(nats_server, lambda client: client.publish("x", b"x" * 2000))
 
     assert (failure.code, failure.retryable) == ("REQUEST_TOO_LARGE", False)
 
 
-def test_a_subject_that_is_none_is_not_retried(nats_server):
+def test_a_subject_that_is_none_is_not_retried(nats_server: Nats) -> None:
     assert doing(nats_server, lambda client: client.publish("", b"")).code == "REQUEST_INVALID"
 
 
@@ -194,26 +202,30 @@ def test_a_subject_that_is_none_is_not_retried(nats_server):
     ],
 )
 @pytest.mark.req("CR-1.4")
-def test_jetstream_is_read_by_its_own_error_number(jetstream, call, code, number):
+def test_jetstream_is_read_by_its_own_error_number(
+    jetstream: Nats, call: Callable[[JetStreamContext], Awaitable[object]], code: str, number: str
+) -> None:
     failure = doing(jetstream, lambda client: call(client.jetstream()))
 
     assert (failure.code, failure.provider_code) == (code, number)
 
 
-def test_an_account_without_jetstream_is_wrong_configuration_although_the_code_is_503(nats_server):
+def test_an_account_without_jetstream_is_wrong_configuration_although_the_code_is_503(
+    nats_server: Nats,
+) -> None:
     failure = doing(nats_server, lambda client: client.jetstream().account_info(), user="carol")
 
     assert (failure.code, failure.retryable, failure.provider_code) == ("CONFIG_INVALID", False, "10039")
 
 
-def test_publishing_where_no_stream_listens_heals(jetstream):
+def test_publishing_where_no_stream_listens_heals(jetstream: Nats) -> None:
     assert (
         doing(jetstream, lambda client: client.jetstream().publish("nowhere", b"")).code
         == "NETWORK_UNAVAILABLE"
     )
 
 
-def test_the_key_value_store_is_read_by_class(jetstream):
+def test_the_key_value_store_is_read_by_class(jetstream: Nats) -> None:
     async def create(client: Client) -> None:
         await (await client.jetstream().key_value("settings")).create("key", b"2")
 
@@ -229,7 +241,7 @@ def test_the_key_value_store_is_read_by_class(jetstream):
     assert doing(jetstream, lambda client: client.jetstream().key_value("nowhere")).code == "NOT_FOUND"
 
 
-def test_fetching_from_an_empty_stream_is_a_timeout(jetstream):
+def test_fetching_from_an_empty_stream_is_a_timeout(jetstream: Nats) -> None:
     async def fetch(client: Client) -> None:
         subscription = await client.jetstream().pull_subscribe("orders.none", "reader")
         await subscription.fetch(1, timeout=0.05)
@@ -237,7 +249,7 @@ def test_fetching_from_an_empty_stream_is_a_timeout(jetstream):
     assert doing(jetstream, fetch).code == "NETWORK_TIMEOUT"
 
 
-def test_acknowledging_twice_is_a_bug(jetstream):
+def test_acknowledging_twice_is_a_bug(jetstream: Nats) -> None:
     async def twice(client: Client) -> None:
         subscription = await client.jetstream().pull_subscribe("orders.new", "once")
         (message,) = await subscription.fetch(1, timeout=2)
@@ -248,7 +260,7 @@ def test_acknowledging_twice_is_a_bug(jetstream):
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_server_that_is_killed_breaks_the_connection_and_heals(tmp_path):
+def test_a_server_that_is_killed_breaks_the_connection_and_heals(tmp_path: Path) -> None:
     async def run() -> Failure:
         server = Nats(tmp_path)
         lost = asyncio.Event()

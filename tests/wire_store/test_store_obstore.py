@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import http.server
+import ssl
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 import obstore
 import pytest
@@ -15,6 +18,9 @@ from obstore.store import LocalStore, MemoryStore, S3Store
 from redrive.core.failure import Failure
 from tests.wire_store.catching import failure_of, raised_by
 from tests.wire_store.sockets import listening, saying, securing
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig  # exists for type checkers only
 
 
 class FakeS3(http.server.BaseHTTPRequestHandler):
@@ -46,7 +52,9 @@ def s3_port() -> Iterator[int]:
         thread.join()
 
 
-def bucket(port: int, *, scheme: str = "http", host: str = "127.0.0.1", **client_options: object) -> S3Store:
+def bucket(
+    port: int, *, scheme: str = "http", host: str = "127.0.0.1", **client_options: Unpack[ClientConfig]
+) -> S3Store:
     return S3Store(
         "bucket",
         endpoint=f"{scheme}://{host}:{port}",
@@ -79,7 +87,9 @@ def bucket(port: int, *, scheme: str = "http", host: str = "127.0.0.1", **client
     ],
 )
 @pytest.mark.req("CR-1.6", "CR-1.7")
-def test_an_answer_is_read_by_status_and_by_the_stores_own_word(s3_port, answer, code, retryable):
+def test_an_answer_is_read_by_status_and_by_the_stores_own_word(
+    s3_port: int, answer: str, code: str, retryable: bool
+) -> None:
     failure = failure_of(obstore.put, bucket(s3_port), answer, b"content")
 
     assert (failure.code, failure.retryable, failure.http_status) == (code, retryable, int(answer[:3]))
@@ -87,25 +97,25 @@ def test_an_answer_is_read_by_status_and_by_the_stores_own_word(s3_port, answer,
     assert failure.request_id == "REQ-1"
 
 
-def test_an_answer_without_a_body_is_read_by_its_status(s3_port):
+def test_an_answer_without_a_body_is_read_by_its_status(s3_port: int) -> None:
     assert failure_of(obstore.head, bucket(s3_port), "404-x").code == "NOT_FOUND"
     assert failure_of(obstore.head, bucket(s3_port), "503-x").code == "NETWORK_UNAVAILABLE"
 
 
-def test_a_missing_object_arrives_as_the_built_in_exception_and_is_known_all_the_same(s3_port):
+def test_a_missing_object_arrives_as_the_built_in_exception_and_is_known_all_the_same(s3_port: int) -> None:
     exc = raised_by(obstore.get, bucket(s3_port), "404-NoSuchKey")
 
     assert type(exc) is FileNotFoundError
 
 
-def reading(port: int, **options: object) -> Failure:
+def reading(port: int, **options: Any) -> Failure:
     return failure_of(lambda: obstore.get(bucket(port, **options), "key").bytes())
 
 
 @pytest.mark.req("CR-1.1")
 def test_trouble_with_the_network_is_told_apart_and_heals(
-    closed_port, silent_port, resetting_port, closing_port
-):
+    closed_port: int, silent_port: int, resetting_port: int, closing_port: int
+) -> None:
     assert reading(closed_port).code == "NETWORK_REFUSED"
     assert reading(silent_port, timeout="100ms").code == "NETWORK_TIMEOUT"
     assert reading(resetting_port).code == "NETWORK_RESET"
@@ -114,27 +124,27 @@ def test_trouble_with_the_network_is_told_apart_and_heals(
     assert reading(closed_port).retryable
 
 
-def test_an_answer_that_is_cut_short_or_no_http_is_a_protocol_failure():
+def test_an_answer_that_is_cut_short_or_no_http_is_a_protocol_failure() -> None:
     head = b'HTTP/1.1 200 OK\r\ncontent-length: 100\r\nlast-modified: Wed, 21 Oct 2015 07:28:00 GMT\r\netag: "x"\r\n\r\n'
     for answer in (head + b"abc", b"garbage\r\n\r\n"):
         with listening(saying(answer)) as port:
             assert reading(port).code == "NETWORK_PROTOCOL"
 
 
-def test_a_certificate_of_an_unknown_authority_is_not_retried(server_tls):
+def test_a_certificate_of_an_unknown_authority_is_not_retried(server_tls: ssl.SSLContext) -> None:
     with listening(securing(server_tls)) as port:
         failure = reading(port, scheme="https")
 
     assert (failure.code, failure.retryable) == ("TLS_CERTIFICATE", False)
 
 
-def test_wrong_configuration_is_not_retried(s3_port):
+def test_wrong_configuration_is_not_retried(s3_port: int) -> None:
     assert reading(s3_port, allow_http=False).code == "CONFIG_INVALID"
     assert failure_of(S3Store, "bucket", no_such_option=1).code == "CONFIG_INVALID"
     assert failure_of(S3Store).code == "CONFIG_INVALID"
 
 
-def test_a_local_folder_is_read_by_the_operating_systems_number(tmp_path):
+def test_a_local_folder_is_read_by_the_operating_systems_number(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     obstore.put(store, "file", b"content")
 
@@ -145,7 +155,7 @@ def test_a_local_folder_is_read_by_the_operating_systems_number(tmp_path):
 
 
 @pytest.mark.req("CR-1.4")
-def test_conditions_that_do_not_hold_are_conflicts_and_an_unchanged_object_is_no_failure_to_retry():
+def test_conditions_that_do_not_hold_are_conflicts_and_an_unchanged_object_is_no_failure_to_retry() -> None:
     store = MemoryStore()
     obstore.put(store, "key", b"content")
     tag = obstore.head(store, "key")["e_tag"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -45,8 +46,13 @@ def answering(answer: bytes, **others: bytes) -> Talk:
     return talk
 
 
-def client(port: int, **options: object) -> redis.Redis:
-    known = {"host": "127.0.0.1", "protocol": 2, "socket_timeout": 5, "retry": Retry(NoBackoff(), 0)}
+def client(port: int, **options: Any) -> redis.Redis:
+    known: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "protocol": 2,
+        "socket_timeout": 5,
+        "retry": Retry(NoBackoff(), 0),
+    }
     return redis.Redis(port=port, **{**known, **options})
 
 
@@ -89,7 +95,7 @@ def client(port: int, **options: object) -> redis.Redis:
     ],
 )
 @pytest.mark.req("CR-1.6")
-def test_an_answer_is_read_by_its_class_or_by_its_first_word(answer, code, retryable):
+def test_an_answer_is_read_by_its_class_or_by_its_first_word(answer: str, code: str, retryable: bool) -> None:
     with listening(answering(f"-{answer}\r\n".encode())) as port, client(port) as db:
         failure = failure_of(db.set, "key", "value")
 
@@ -98,9 +104,9 @@ def test_an_answer_is_read_by_its_class_or_by_its_first_word(answer, code, retry
 
 @pytest.mark.req("CR-1.1")
 def test_connections_that_cannot_be_made_or_break_heal(
-    closed_port, silent_port, resetting_port, closing_port
-):
-    cases = {
+    closed_port: int, silent_port: int, resetting_port: int, closing_port: int
+) -> None:
+    cases: dict[str, dict[str, Any]] = {
         "NETWORK_REFUSED": {"port": closed_port},
         "NETWORK_TIMEOUT": {"port": silent_port, "socket_timeout": 0.1},
         "NETWORK_DNS": {"port": 6379, "host": "nohost.invalid"},
@@ -112,9 +118,9 @@ def test_connections_that_cannot_be_made_or_break_heal(
         assert failure_of(client(port).ping).code == "NETWORK_RESET"
 
 
-def test_the_asynchronous_client_is_read_alike(closed_port, silent_port):
+def test_the_asynchronous_client_is_read_alike(closed_port: int, silent_port: int) -> None:
     async def ping(port: int) -> str:
-        options = {"socket_timeout": 0.1, "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
+        options: dict[str, Any] = {"socket_timeout": 0.1, "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
         async with redis.asyncio.Redis(host="127.0.0.1", port=port, protocol=2, **options) as db:
             return (await failure_awaited(db.ping())).code
 
@@ -122,7 +128,7 @@ def test_the_asynchronous_client_is_read_alike(closed_port, silent_port):
     assert asyncio.run(ping(silent_port)) == "NETWORK_TIMEOUT"
 
 
-def test_an_unrelated_failure_before_it_does_not_colour_a_lost_connection(closing_port):
+def test_an_unrelated_failure_before_it_does_not_colour_a_lost_connection(closing_port: int) -> None:
     def work() -> None:
         try:
             open("/no/such/file")  # noqa: PTH123, SIM115 - it fails, which is the point.
@@ -132,18 +138,18 @@ def test_an_unrelated_failure_before_it_does_not_colour_a_lost_connection(closin
     assert failure_of(work).code == "NETWORK_RESET"
 
 
-def test_a_server_that_speaks_another_protocol_is_a_protocol_failure():
+def test_a_server_that_speaks_another_protocol_is_a_protocol_failure() -> None:
     with listening(saying(b"HTTP/1.1 400 Bad Request\r\n")) as port:
         assert failure_of(client(port).ping).code == "NETWORK_PROTOCOL"
 
 
-def test_tls_trouble_is_told_from_a_broken_connection():
+def test_tls_trouble_is_told_from_a_broken_connection() -> None:
     with listening(saying(b"-ERR no TLS here\r\n")) as port:
         assert failure_of(client(port, ssl=True).ping).code == "NETWORK_TLS"
 
 
 @pytest.mark.req("CR-1.4")
-def test_a_watched_key_that_changed_is_a_conflict():
+def test_a_watched_key_that_changed_is_a_conflict() -> None:
     with (
         listening(answering(b"+QUEUED\r\n", watch=b"+OK\r\n", multi=b"+OK\r\n", exec=b"*-1\r\n")) as port,
         client(port) as db,
@@ -158,15 +164,15 @@ def test_a_watched_key_that_changed_is_a_conflict():
     assert classify(exc, idempotent=True).retryable
 
 
-def test_a_lock_that_somebody_else_holds_is_a_conflict():
+def test_a_lock_that_somebody_else_holds_is_a_conflict() -> None:
     with listening(answering(b"$-1\r\n")) as port, client(port) as db:
         lock = db.lock("name", blocking_timeout=0.01, sleep=0.005)
         assert failure_of(lock.__enter__).code == "CONFLICT"
 
 
-def test_pools_without_a_free_connection_heal():
+def test_pools_without_a_free_connection_heal() -> None:
     with listening(answering(b"+PONG\r\n")) as port:
-        options = {"host": "127.0.0.1", "port": port, "protocol": 2, "max_connections": 1}
+        options: dict[str, Any] = {"host": "127.0.0.1", "port": port, "protocol": 2, "max_connections": 1}
         for pool in (redis.ConnectionPool(**options), redis.BlockingConnectionPool(**options, timeout=0.01)):
             taken = pool.get_connection()
             failure = failure_of(redis.Redis(connection_pool=pool, retry=Retry(NoBackoff(), 0)).ping)
@@ -175,6 +181,6 @@ def test_pools_without_a_free_connection_heal():
             pool.disconnect()
 
 
-def test_a_value_that_cannot_be_sent_is_a_bug():
+def test_a_value_that_cannot_be_sent_is_a_bug() -> None:
     with listening(answering(b"+OK\r\n")) as port, client(port) as db:
         assert failure_of(db.set, "key", object()).code == "BUG_CODE"

@@ -11,6 +11,7 @@ from sqlalchemy import orm
 
 from redrive.core.failure import Failure
 from tests.wire_store.catching import failure_of
+from tests.wire_store.servers import Postgres
 
 
 class Base(orm.DeclarativeBase):
@@ -34,7 +35,7 @@ def running(engine: sqlalchemy.Engine, statement: str, **values: object) -> Fail
 
 
 @pytest.fixture
-def engine(postgres) -> Iterator[sqlalchemy.Engine]:
+def engine(postgres: Postgres) -> Iterator[sqlalchemy.Engine]:
     url = f"postgresql+psycopg://postgres@127.0.0.1:{postgres.port}/postgres"
     engine = sqlalchemy.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
     Base.metadata.drop_all(engine)
@@ -63,7 +64,9 @@ def lite() -> Iterator[sqlalchemy.Engine]:
         ("set local statement_timeout = 20; select pg_sleep(5)", "LOCAL_TIMEOUT", "57014"),
     ],
 )
-def test_psycopgs_error_inside_decides(engine, statement, code, state):
+def test_psycopgs_error_inside_decides(
+    engine: sqlalchemy.Engine, statement: str, code: str, state: str
+) -> None:
     failure = running(engine, statement)
 
     assert (failure.code, failure.provider_code) == (code, state)
@@ -71,7 +74,7 @@ def test_psycopgs_error_inside_decides(engine, statement, code, state):
 
 
 @pytest.mark.req("CR-1.1")
-def test_a_server_that_is_down_is_a_refused_connection(closed_port):
+def test_a_server_that_is_down_is_a_refused_connection(closed_port: int) -> None:
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://postgres@127.0.0.1:{closed_port}/postgres")
 
     failure = failure_of(engine.connect)
@@ -79,7 +82,7 @@ def test_a_server_that_is_down_is_a_refused_connection(closed_port):
     assert (failure.code, failure.retryable) == ("NETWORK_REFUSED", True)
 
 
-def test_an_exhausted_pool_heals(engine):
+def test_an_exhausted_pool_heals(engine: sqlalchemy.Engine) -> None:
     with engine.connect():
         failure = failure_of(engine.connect)
 
@@ -95,16 +98,16 @@ def test_an_exhausted_pool_heals(engine):
         ("select * from nowhere", "BUG_CODE"),
     ],
 )
-def test_sqlites_error_inside_decides_too(lite, statement, code):
+def test_sqlites_error_inside_decides_too(lite: sqlalchemy.Engine, statement: str, code: str) -> None:
     assert running(lite, statement).code == code
 
 
-def test_a_missing_bind_value_is_a_bug(lite):
+def test_a_missing_bind_value_is_a_bug(lite: sqlalchemy.Engine) -> None:
     assert running(lite, "select :x").code == "BUG_CODE"
 
 
 @pytest.mark.req("CR-1.4")
-def test_a_row_that_somebody_else_changed_is_a_conflict(lite):
+def test_a_row_that_somebody_else_changed_is_a_conflict(lite: sqlalchemy.Engine) -> None:
     with orm.Session(lite) as session:
         session.add(Page(id=1))
         session.flush()
@@ -116,18 +119,20 @@ def test_a_row_that_somebody_else_changed_is_a_conflict(lite):
     assert failure.code == "CONFLICT"
 
 
-def test_a_row_that_is_not_there_is_not_found(lite):
+def test_a_row_that_is_not_there_is_not_found(lite: sqlalchemy.Engine) -> None:
     with orm.Session(lite) as session:
         assert failure_of(session.get_one, Page, 404).code == "NOT_FOUND"
 
 
-def test_wrong_use_of_the_library_is_a_bug_and_an_unknown_driver_wrong_configuration(lite):
+def test_wrong_use_of_the_library_is_a_bug_and_an_unknown_driver_wrong_configuration(
+    lite: sqlalchemy.Engine,
+) -> None:
     with orm.Session(lite) as session:
         assert failure_of(session.get, int, 1).code == "BUG_CODE"
     assert failure_of(sqlalchemy.create_engine, "nosuchdb://x").code == "CONFIG_INVALID"
 
 
-def test_an_error_of_the_asyncpg_adapter_is_read_by_the_sqlstate_it_copies():
+def test_an_error_of_the_asyncpg_adapter_is_read_by_the_sqlstate_it_copies() -> None:
     """The adapter itself needs greenlet, so its class is raised by hand, with the attributes it really has."""
     from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
@@ -139,7 +144,7 @@ def test_an_error_of_the_asyncpg_adapter_is_read_by_the_sqlstate_it_copies():
     assert failure_of(run).code == "CONFLICT"
 
 
-def test_a_mysql_drivers_number_is_read():
+def test_a_mysql_drivers_number_is_read() -> None:
     driver_error = type("OperationalError", (Exception,), {"__module__": "pymysql.err"})
 
     def run(number: int) -> None:
@@ -150,8 +155,8 @@ def test_a_mysql_drivers_number_is_read():
     assert failure_of(run, 1045).code == "AUTH_INVALID"
 
 
-def test_an_unknown_driver_is_read_by_class_and_by_whether_the_connection_was_thrown_away():
-    def run(kind: type[Exception], *, invalidated: bool) -> None:
+def test_an_unknown_driver_is_read_by_class_and_by_whether_the_connection_was_thrown_away() -> None:
+    def run(kind: type[sqlalchemy.exc.DBAPIError], *, invalidated: bool) -> None:
         raise kind("select 1", {}, Exception("what happened"), connection_invalidated=invalidated)
 
     assert failure_of(run, sqlalchemy.exc.OperationalError, invalidated=True).code == "NETWORK_RESET"

@@ -11,7 +11,7 @@ import itertools
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
 from redrive.engine.leases import Leases
@@ -38,8 +38,8 @@ def bounded(scene: Coroutine[object, object, T]) -> T:
     return asyncio.run(limited())
 
 
-def one_stage(function: Callable[..., object], pipeline: str = "shop", **options: object) -> Pipeline:
-    return Pipeline(pipeline, [stage(**options)(function)])  # type: ignore[call-overload]
+def one_stage(function: Callable[..., object], pipeline: str = "shop", **options: Any) -> Pipeline:
+    return Pipeline(pipeline, [stage(**options)(function)])
 
 
 def worker_on(
@@ -50,9 +50,7 @@ def worker_on(
     return Worker(store, pipelines, means or inline_means(), names=names, **options)  # type: ignore[arg-type]
 
 
-def work(
-    store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: object
-) -> Ending:
+def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: Any) -> Ending:
     """Work until nothing is left."""
 
     async def scene() -> Ending:
@@ -63,12 +61,12 @@ def work(
 
 def threaded_means(limit: int = 8, *, watch: float | None = None) -> Means:
     """Build means whose sync stages run on real threads; the threads end with the process."""
-    return Means(ask_store=at_once, hands=StageThreads(limit), apart=NoProcesses(), watch=watch)  # type: ignore[arg-type]
+    return Means(ask_store=at_once, hands=StageThreads(limit), apart=NoProcesses(), watch=watch)
 
 
 def watching_means() -> Means:
     """Build means that run everything on the loop, for a worker that sees at once what others change."""
-    return Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)  # type: ignore[arg-type]
+    return Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
 
 
 def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease: float = 30.0) -> Leases:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
+from redrive.engine.stages import Stage
 from redrive.engine.worker import Means
 from redrive.errors import JobNotFoundError
 from redrive.store.protocol import Step
@@ -248,7 +250,7 @@ class Gate:
         return question()
 
     def means(self) -> Means:
-        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())  # type: ignore[arg-type]
+        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -287,11 +289,11 @@ def test_a_cancel_while_its_outcome_is_being_settled_leaves_no_job_behind(
     bounded(scene())
 
 
-def _with_child(declared: object) -> object:
+def _with_child(declared: Stage[..., Any]) -> Stage[..., Any]:
     """Return the stage with a child, so that its success needs a question to the store."""
-    inner = declared.fn  # type: ignore[attr-defined]
+    inner = declared.fn
 
-    if declared.is_async:  # type: ignore[attr-defined]
+    if declared.is_async:
 
         async def calling(number: int, ctx: Context) -> int:
             ctx.submit(SHIPPING, number)
@@ -306,4 +308,4 @@ def _with_child(declared: object) -> object:
     return stage(name="call")(call)
 
 
-SHIPPING = Pipeline("shipping", [stage(name="ship")(lambda number: number)])
+SHIPPING = Pipeline("shipping", [stage(name="ship")(lambda number: number)])  # type: ignore[misc]  # a lambda has no types to infer

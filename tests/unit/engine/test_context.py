@@ -126,7 +126,7 @@ def test_children_are_there_with_their_parents_checkpoint(store: SqliteStore, rd
         ctx.submit(SHIPPING, {"part": 2})
         return order
 
-    pipeline = Pipeline("shop", [stage(split), stage(name="done")(lambda order: order)])
+    pipeline = Pipeline("shop", [stage(split), stage(name="done")(lambda order: order)])  # type: ignore[misc]  # a lambda has no types to infer
     parent = rd.submit(pipeline, 7)
     work(store, pipeline)
 

@@ -198,7 +198,7 @@ def test_a_process_that_cannot_even_be_started_is_a_failure_of_the_attempt(
 
     pipeline = one_stage(lambda number: number, name="crunch", process=True, retry=ONCE)
     rd.submit(pipeline, 1)
-    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Broken()))  # type: ignore[arg-type]
+    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Broken()))
 
     assert jobs(store) == [("failed",)]
 

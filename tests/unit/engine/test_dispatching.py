@@ -207,7 +207,7 @@ def _open(store: SqliteStore, breaker: Breaker, clock: VirtualClock) -> None:
 def test_a_large_payload_goes_through_large_inputs_to_a_large_result(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
-    pipeline = Pipeline("shop", [stage(name=name)(lambda text: text + "!") for name in ("one", "two")])
+    pipeline = Pipeline("shop", [stage(name=name)(lambda text: text + "!") for name in ("one", "two")])  # type: ignore[misc]  # a lambda has no types to infer
     job = rd.submit(pipeline, BIG)
     work(store, pipeline)
 
@@ -249,7 +249,7 @@ def test_every_attempt_of_a_stage_gets_the_stored_input_however_large(
             raise ConnectionResetError(104, "reset")
         return len(text)
 
-    pipeline = Pipeline("shop", [stage(name="grow")(lambda text: text + BIG), stage(retry=STEADY)(check)])
+    pipeline = Pipeline("shop", [stage(name="grow")(lambda text: text + BIG), stage(retry=STEADY)(check)])  # type: ignore[misc]  # a lambda has no types to infer
     rd.submit(pipeline, "a")
     rd.submit(pipeline, BIG)
     work(store, pipeline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from redrive import Redrive
 from redrive.engine.worker import Means
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses, at_once
+from tests.inline import A, InlineHands, NoProcesses, T, at_once
 
 from .build import attempts, bounded, jobs, one_stage, until, worker_on
 
@@ -24,9 +25,7 @@ class BrokenHands(InlineHands):
         self.started = 0
         self.failures = failures
 
-    def start(
-        self, work: Callable[[object], object], of: object, done: Callable[[object, object], None]
-    ) -> None:
+    def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
         if self.started and self.failures:
             self.failures -= 1
             raise OSError("nothing can be started")
@@ -35,7 +34,7 @@ class BrokenHands(InlineHands):
 
 
 def means_with(hands: BrokenHands) -> Means:
-    return Means(ask_store=at_once, hands=hands, apart=NoProcesses())  # type: ignore[arg-type]
+    return Means(ask_store=at_once, hands=hands, apart=NoProcesses())
 
 
 def test_an_outcome_is_not_lost_when_the_next_job_cannot_be_started(
@@ -83,20 +82,20 @@ def test_an_async_stage_whose_task_could_not_be_made_runs_when_it_can(
     async def plain(number: int) -> int:
         return number
 
-    def factory(loop: asyncio.AbstractEventLoop, body: object, **options: object) -> asyncio.Task[object]:
+    def factory(loop: asyncio.AbstractEventLoop, body: Any, **options: Any) -> asyncio.Task[Any]:
         name = getattr(body, "__qualname__", "")
         if name == "Slots._run":
             made.append(name)
             if len(made) == 2:
                 raise MemoryError
-        return asyncio.Task(body, loop=loop, **options)  # type: ignore[arg-type]
+        return asyncio.Task(body, loop=loop, **options)
 
     async def scene() -> None:
         pipeline = one_stage(plain)
         worker = worker_on(store, pipeline, concurrency=1)
         worker._ahead.count = 1
         rd.submit_many(pipeline, [1, 2])
-        asyncio.get_running_loop().set_task_factory(factory)  # type: ignore[arg-type]
+        asyncio.get_running_loop().set_task_factory(factory)
         task = asyncio.ensure_future(worker.run(until_idle=True))
         await until(task.done)
         assert task.result() == "idle"

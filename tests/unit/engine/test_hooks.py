@@ -283,7 +283,7 @@ def test_more_than_a_batch_is_told_in_the_order_in_which_it_happened(
     heard: list[int] = []
     pipeline = Pipeline(
         "shop",
-        [stage(name="fail")(lambda number: 1 / number)],
+        [stage(name="fail")(lambda number: 1 / number)],  # type: ignore[misc]  # a lambda has no types to infer
         on_dead=lambda event: heard.append(event.job_id),
     )
     rd.submit_many(pipeline, [0] * (BATCH + 50))

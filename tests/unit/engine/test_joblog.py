@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -51,8 +52,8 @@ def heard(setup: LogSetup, message: str = "hello") -> None:
         joblog._count(-1)
 
 
-def handled(stream: object = None, formatter: logging.Formatter | None = None) -> logging.Handler:
-    handler = logging.StreamHandler(stream)  # type: ignore[arg-type]
+def handled(stream: TextIO | None = None, formatter: logging.Formatter | None = None) -> logging.Handler:
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
     return handler
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import sys
@@ -203,10 +204,10 @@ def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_
     """Played in this process, with everything that would end it taken away."""
     ended, ignored = threading.Event(), []
     parent = SimpleNamespace(join=lambda: None)
-    monkeypatch.setattr(module.multiprocessing, "parent_process", lambda: parent)
-    monkeypatch.setattr(module.os, "_exit", lambda _code: ended.set())
-    monkeypatch.setattr(module.signal, "signal", lambda number, _how: ignored.append(number))
-    monkeypatch.setattr(module.sys, "path", list(sys.path))
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: parent)
+    monkeypatch.setattr(os, "_exit", lambda _code: ended.set())
+    monkeypatch.setattr(signal, "signal", lambda number, _how: ignored.append(number))
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
     logs: list[object] = []
     monkeypatch.setattr(module, "log_as", logs.append)
@@ -290,7 +291,7 @@ def test_a_late_error_of_a_process_stage_is_a_timeout_as_on_a_thread(
 
     pipeline = one_stage(lambda number: number, name="crunch", process=True, timeout=60, retry=RetryPolicy(1))
     rd.submit(pipeline, 1)
-    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Late()))  # type: ignore[arg-type]
+    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Late()))
 
     assert jobs(store, "error_code") == [("TIMEOUT",)]
 
@@ -308,7 +309,7 @@ def test_a_job_that_runs_apart_can_be_cancelled_and_let_go(
                 return b"null"
 
         pipeline = one_stage(lambda number: number, name="crunch", process=True)
-        means = Means(ask_store=at_once, hands=InlineHands(), apart=Endless())  # type: ignore[arg-type]
+        means = Means(ask_store=at_once, hands=InlineHands(), apart=Endless())
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, means=means)
         task = asyncio.ensure_future(worker.run(until_idle=True))
@@ -342,10 +343,10 @@ def test_how_often_a_suspect_may_kill_its_process_is_up_to_the_pipeline(
         async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes:
             raise LostProcessError(139)
 
-    pipeline = Pipeline("shop", [stage(name="crunch")(lambda number: number)], crash_max=crash_max)
+    pipeline = Pipeline("shop", [stage(name="crunch")(lambda number: number)], crash_max=crash_max)  # type: ignore[misc]  # a lambda has no types to infer
     rd.submit(pipeline, 1)
     suspect(store)
-    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Deadly()))  # type: ignore[arg-type]
+    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Deadly()))
 
     assert attempts(store) == [("crashed",)] * (deaths - 1) + [("dead",)]
     assert "exit code 139" in str(letters(store, "message"))
@@ -360,4 +361,4 @@ def test_processes_are_for_sync_functions_without_resources() -> None:
 
     for function in (wait, ask):
         with pytest.raises(ConfigurationError, match="process"):
-            stage(process=True)(function)  # type: ignore[call-overload]
+            stage(process=True)(function)

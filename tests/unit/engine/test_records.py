@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ def test_an_attempt_says_under_which_settings_it_was_made(store: SqliteStore, rd
     "change",
     [{"timeout": 5}, {"concurrency": 3}, {"idempotent": True}, {"retry": RetryPolicy(2)}, {"version": "7"}],
 )
-def test_every_setting_is_part_of_the_hash(change: dict[str, object]) -> None:
+def test_every_setting_is_part_of_the_hash(change: dict[str, Any]) -> None:
     def call(number: int) -> int:
         return number
 
@@ -143,7 +144,7 @@ def test_a_stages_own_input_is_taken_out_as_well(store: SqliteStore, rd: Redrive
     def fail(text: str) -> None:
         raise RuntimeError(f"no {text}")
 
-    pipeline = Pipeline("shop", [stage(name="make")(lambda _n: "words of the first stage"), stage(fail)])
+    pipeline = Pipeline("shop", [stage(name="make")(lambda _n: "words of the first stage"), stage(fail)])  # type: ignore[misc]  # a lambda has no types to infer
     rd.submit(pipeline, 1)
     work(store, pipeline)
 

@@ -147,4 +147,4 @@ def test_what_is_no_function_is_refused_when_the_pipeline_is_declared(options: d
 
 def test_a_parameter_that_is_no_class_cannot_be_a_resource() -> None:
     with pytest.raises(ConfigurationError, match="exactly one input"):
-        stage(lambda number, other: number)  # type: ignore[misc]
+        stage(lambda number, other: number)

@@ -65,7 +65,7 @@ def endless_after(items: list[object]) -> Callable[[], object]:
             yield item
         await asyncio.Event().wait()
 
-    return source  # type: ignore[return-value]
+    return source
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_was(filed: Redrive) -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -381,13 +382,16 @@ def test_a_sink_that_hangs_holds_up_neither_the_hook_nor_the_other_sinks(
 
     pipeline = failing(sinks=[Hanging(), fine], on_dead=heard.append)
 
+    def have_heard(count: int) -> bool:
+        return len(heard) == len(fine.letters) == count
+
     async def scene() -> None:
         hooks = hooks_of(store, clock, pipeline)
         task = asyncio.ensure_future(hooks.run())
         for count in (1, 2):
             rd.submit(pipeline, ORDER)
             await worker_on(store, pipeline, on_commit=hooks.committed).run(until_idle=True)
-            await until(lambda count=count: len(heard) == len(fine.letters) == count)
+            await until(partial(have_heard, count))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -406,7 +410,7 @@ def test_a_worker_delivers_before_it_ends(tmp_path: Path) -> None:
     basket = Named()
     pipeline = Pipeline(
         "shop",
-        [stage(name="fail")(lambda number: 1 / number)],
+        [stage(name="fail")(lambda number: 1 / number)],  # type: ignore[misc]  # a lambda has no types to infer
         sinks=[Files(tmp_path / "letters"), basket],
     )
     with connect(tmp_path / "jobs.db") as rd:

@@ -8,7 +8,8 @@ import contextvars
 import gc
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,7 @@ def _call(work: Callable[[], object]) -> object:
     return work()
 
 
-async def ended(threads: StageThreads, works: list[Callable[[], object]]) -> list[object]:
+async def ended(threads: StageThreads, works: Sequence[Callable[[], object]]) -> list[object]:
     """Run functions and return what came back, in the order in which it did."""
     results: list[object] = []
     over = asyncio.Event()
@@ -74,8 +75,9 @@ def test_functions_that_return_at_once_all_come_back_however_often_they_are_star
         threads = StageThreads(8)
         count = 0
         for turn in range(200):
-            works = [lambda turn=turn, place=place: (turn, place) for place in range(turn % 7 + 1)]
-            assert sorted(await ended(threads, works)) == [(turn, place) for place in range(turn % 7 + 1)]  # type: ignore[type-var]
+            pairs = [(turn, place) for place in range(turn % 7 + 1)]
+            works = [partial(tuple, pair) for pair in pairs]
+            assert sorted(await ended(threads, works)) == pairs  # type: ignore[type-var]
             count += len(works)
         threads.close()
         return count
@@ -109,7 +111,7 @@ def test_a_blocked_function_does_not_keep_those_behind_it_waiting() -> None:
         threads = StageThreads(2)
         blocked = asyncio.ensure_future(ended(threads, [lambda: go_on.wait(10)]))
         await asyncio.sleep(0)
-        quick = await ended(threads, [lambda place=place: place for place in range(20)])
+        quick = await ended(threads, [partial(int, place) for place in range(20)])
         go_on.set()
         assert await blocked == [True]
         threads.close()
@@ -396,7 +398,7 @@ def test_questions_to_the_store_are_answered_in_order_and_an_error_is_an_answer(
 
     async def scene() -> list[object]:
         store = StoreThread()
-        questions = [store.ask(lambda place=place: order.append(place)) for place in range(20)]
+        questions = [store.ask(partial(order.append, place)) for place in range(20)]
         answers = await asyncio.gather(*questions, store.ask(fail), return_exceptions=True)
         store.close()
         return list(answers)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -243,6 +244,7 @@ def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
 def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_stage(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
+    loop: asyncio.AbstractEventLoop
     go_on = threading.Event()
     running = most = 0
     lock = threading.Lock()
@@ -263,7 +265,13 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
     async def scene() -> None:
         nonlocal loop
         loop = asyncio.get_running_loop()
-        options = {"timeout": 5, "retry": ONCE, "idempotent": True, "on_overrun": "abandon", "concurrency": 1}
+        options: dict[str, Any] = {
+            "timeout": 5,
+            "retry": ONCE,
+            "idempotent": True,
+            "on_overrun": "abandon",
+            "concurrency": 1,
+        }
         pipeline = one_stage(fetch, **options)
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, means=threaded_means(8, watch=0.001), concurrency=8)
@@ -279,7 +287,6 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
             rd.submit_many(pipeline, range(2, 40))
             await until(lambda: rd.counts().get("complete") == 38)
 
-    loop: asyncio.AbstractEventLoop
     bounded(scene())
     assert most == 1
 
@@ -376,7 +383,7 @@ def test_an_async_stage_that_does_not_let_go_is_waited_for_and_logged(
         {"on_overrun": "forget", "timeout": 1},
     ],
 )
-def test_abandoning_is_for_idempotent_stages_with_a_timeout(options: dict[str, object]) -> None:
+def test_abandoning_is_for_idempotent_stages_with_a_timeout(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="on_overrun"):
         one_stage(lambda number: number, name="fetch", **options)
 

@@ -12,6 +12,7 @@ import pytest
 from redrive import Breaker, Context, Redrive
 from redrive.engine import letters as told
 from redrive.engine import slots
+from redrive.engine.codec import storable
 from redrive.engine.outcomes import UNTOLD
 from redrive.engine.threads import StageThreads
 from redrive.store.protocol import Claimed
@@ -222,7 +223,7 @@ def test_a_thread_that_was_abandoned_may_add_notes_while_those_before_are_writte
     store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contexts: list[Context] = []
-    storable, may_end = told.storable, threading.Event()
+    may_end = threading.Event()
 
     def adding(text: str) -> str:
         contexts[0].note(f"page {len(contexts[0].notes)}", "more")

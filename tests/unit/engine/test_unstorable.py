@@ -48,7 +48,7 @@ def test_a_job_whose_notice_never_fits_is_settled_without_it(
 def test_a_job_whose_child_never_fits_fails_and_the_rest_of_the_batch_does_not(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
-    other = Pipeline("other", [stage(name="rest")(lambda number: number)])
+    other = Pipeline("other", [stage(name="rest")(lambda number: number)])  # type: ignore[misc]  # a lambda has no types to infer
 
     @stage
     def call(number: int, ctx: Context) -> int:

@@ -52,7 +52,7 @@ class Flaky:
         return answered
 
     def means(self) -> Means:
-        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())  # type: ignore[arg-type]
+        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())
 
 
 @pytest.mark.parametrize("failure", ["question", "answer"])
@@ -61,7 +61,12 @@ def test_whatever_question_or_answer_is_lost_every_job_is_done_once(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, failure: str, place: int
 ) -> None:
     ran: list[int] = []
-    pipeline = Pipeline("shop", [stage(name=name)(lambda n: (ran.append(n), n)[1]) for name in ("a", "b")])
+
+    def run(number: int) -> int:
+        ran.append(number)
+        return number
+
+    pipeline = Pipeline("shop", [stage(name=name)(run) for name in ("a", "b")])
     rd.submit_many(pipeline, range(3))
     work(store, pipeline, means=Flaky(*[""] * place, failure, failure).means())
 
@@ -349,7 +354,7 @@ def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
 ) -> None:
     async def scene() -> float:
         pipeline = one_stage(lambda number: number, name="plain")
-        means = Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)  # type: ignore[arg-type]
+        means = Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
         loop = asyncio.get_running_loop()
         async with working(worker_on(store, pipeline, means=means)):
             await turns(50)
@@ -364,7 +369,7 @@ def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
 def test_a_worker_that_watches_survives_a_store_that_does_not_answer(store: SqliteStore, rd: Redrive) -> None:
     async def scene() -> None:
         flaky = Flaky()
-        means = Means(ask_store=flaky.ask, hands=InlineHands(), apart=NoProcesses(), watch=0.001)  # type: ignore[arg-type]
+        means = Means(ask_store=flaky.ask, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
         pipeline = one_stage(lambda number: number, name="plain")
         async with working(worker_on(store, pipeline, means=means)):
             await turns(50)
