@@ -8,13 +8,16 @@ that leaves the process in a dead letter, a log line or an export goes through h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Final
 
 from redrive.config import secret_environment
+from redrive.core.redact.cuts import PIECE, closed_from, common_start, pieces_of
 from redrive.core.redact.literals import LITERAL_MIN, Literals
 from redrive.core.redact.marks import placeholder
+from redrive.core.redact.near import Sought
 from redrive.core.redact.structure import Walk
 from redrive.core.redact.text import redact_with
 from redrive.errors import ConfigurationError
@@ -22,16 +25,13 @@ from redrive.errors import ConfigurationError
 __all__ = ["redact", "redact_end", "redact_mapping", "redact_start", "register_secret"]
 
 _SECRET: Final = placeholder("secret")
+_PASSED: Final = placeholder("unjudged")
 
 SEEN_MAX: Final = 1_000
 SEEN_LENGTH_MAX: Final = 2_048
-FORMS_MAX: Final = 2_000
-"""Of so many literals every form is looked for, percent-encoded and in base64; of further ones the plain form."""
 MARGIN: Final = 4
 """No form of a literal, base64 included, is shorter than the literal by more than this; a longer one cannot stand in a text."""
 
-PIECE: Final = 256
-"""In a text that is cut, literals longer than this are looked for in pieces: the rest of one may be beyond the cut."""
 SHORTENED_MAX: Final = 64
 """So many of the longest literals are looked for in all of a text that is too long to be read."""
 _REPEATED: Final = re.compile(r"(<(?:payload|redacted):[^<>]*>)\1+")
@@ -69,7 +69,15 @@ def redact(text: str, payload: Mapping[str, str] | None = None) -> str:
             rule="redact takes a str",
             fix="decode bytes first, or pass structures to redact_mapping",
         )
-    near = _near(payload or {}, text)
+    return _redacted(text, _sought(payload).near(text, len(text) + MARGIN) if payload else {})
+
+
+def _sought(payload: Mapping[str, str]) -> Sought:
+    return payload if isinstance(payload, Sought) else Sought(payload)
+
+
+def _redacted(text: str, near: Mapping[str, str]) -> str:
+    """Return a text without its secrets and without the literals that can stand in it."""
     known = _now_known()
     if near or len(text) > SEEN_LENGTH_MAX:
         return redact_with(text, (known.literals, Literals(near)) if near else (known.literals,))
@@ -97,80 +105,52 @@ def redact_start(
     """
     if len(text) <= read:
         return redact(prepare(text), payload)
-    pieces = _pieces(payload or {}, read, is_start=True)
-    longer, shorter = (redact(prepare(text[:end]), pieces) for end in (read, read // 2))
-    return _REPEATED.sub(r"\1", _common_start(longer, shorter))
+    redacted = _in_parts(payload or {}, read, is_start=True)
+    longer, shorter = (redacted(prepare(text[:end])) for end in (read, read // 2))
+    return _REPEATED.sub(r"\1", common_start(longer, shorter))
 
 
 def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int) -> str:
     """Return a text redacted, whole if it has at most `read` characters, and of a longer one what is certain of its end.
 
-    See `redact_start`. Long literals are taken out before: what stands before them is then read as well.
+    See `redact_start`. Long literals are taken out before: what stands before them is then read as well. What may be the rest of
+    some other secret, one that began before both cuts, is passed over.
     """
     if len(text) > read:
         text = _shortened(text, payload or {})
     if len(text) <= read:
         return redact(text, payload)
-    pieces = _pieces(payload or {}, read, is_start=False)
-    longer, shorter = (redact(text[-length:], pieces)[::-1] for length in (read, read // 2))
-    return _REPEATED.sub(r"\1", _common_start(longer, shorter)[::-1])
+    redacted = _in_parts(payload or {}, read, is_start=False)
+    since, cut = len(text) - read, len(text) - read // 2
+    start = closed_from(text, since, cut, redact)
+    longer, shorter = (redacted(part)[::-1] for part in (text[since:], text[start:]))
+    told = _REPEATED.sub(r"\1", common_start(longer, shorter)[::-1])
+    return told if start == cut else f"{_PASSED}{told}"
 
 
 def _shortened(text: str, literals: Mapping[str, str]) -> str:
     """Replace the longest literals where they stand as they are."""
-    for literal in sorted((each for each in literals if len(each) > PIECE), key=len, reverse=True)[
-        :SHORTENED_MAX
-    ]:
-        text = text.replace(literal, literals[literal])
+    long = _sought(literals).divided(PIECE)[1]
+    for literal in sorted(long, key=len, reverse=True)[:SHORTENED_MAX]:
+        text = text.replace(literal, long[literal])
     return text
 
 
-def _pieces(payload: Mapping[str, str], read: int, *, is_start: bool) -> dict[str, str]:
-    """Return literals, the long ones in pieces of the part that can stand in a text of which so much is read."""
-    known = _now_known()
-    pieces: dict[str, str] = {}
-    for literal, mark in (
-        *((secret, _SECRET) for secret in (*known.environment.values(), *known.registered)),
-        *payload.items(),
-    ):
-        if len(literal) <= PIECE:
-            pieces.setdefault(literal, mark)
-            continue
-        # Python escapes a quote only in a text that holds both kinds; a piece of it need not hold them.
-        is_escaped = "'" in literal and '"' in literal
-        for piece in _cut(literal[:read] if is_start else literal[-read:], is_start=is_start):
-            pieces.setdefault(piece, mark)
-            if is_escaped:
-                pieces.setdefault(repr(f"{piece}'\"")[1:-4], mark)
-    return pieces
+def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> Callable[[str], str]:
+    """Return what redacts the parts of a text that is cut: in them long literals are looked for in pieces."""
+    known, sought = _now_known(), _sought(payload)
+    short, long = sought.divided(PIECE)
+    secrets = (each for each in (*known.environment.values(), *known.registered) if len(each) > PIECE)
+    cut = (*((secret, _SECRET) for secret in secrets), *long.items())
+    pieces = Sought(pieces_of(cut, read, is_start=is_start))
 
+    def redacted(part: str) -> str:
+        longest = len(part) + MARGIN
+        return _redacted(
+            part, {**pieces.near(part, longest), **short.near(part, longest), **sought.lines_near(part)}
+        )
 
-def _cut(text: str, *, is_start: bool) -> Iterator[str]:
-    """Yield a long text in pieces, counted from the end that is read for certain.
-
-    What is left for the last two is halved. None is longer than the others: of two values that begin alike, a longer piece of the
-    one would be found first, and the rest of the other's piece not at all.
-    """
-    places = list(range(0, len(text), PIECE))
-    places[-1] = (places[-2] + len(text)) // 2
-    for start, end in zip(places, [*places[1:], len(text)], strict=True):
-        yield text[start:end] if is_start else text[len(text) - end : len(text) - start]
-
-
-def _common_start(one: str, other: str) -> str:
-    """Return what two texts have in common at their beginnings."""
-    pairs = zip(one, other, strict=False)
-    differs = next((place for place, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
-    return min(one, other, key=len) if differs is None else one[:differs]
-
-
-def _near(payload: Mapping[str, str], text: str) -> dict[str, str]:
-    """Return the literals that can stand in a text; of very many, those of the later ones that stand in it as they are."""
-    near: dict[str, str] = {}
-    for place, (literal, mark) in enumerate(payload.items()):
-        if len(literal) <= len(text) + MARGIN and (place < FORMS_MAX or literal in text):
-            near[literal] = mark
-    return near
+    return redacted
 
 
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
@@ -178,14 +158,15 @@ def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> o
     if not payload:
         literals = (_now_known().literals,)
         return Walk(lambda text: redact_with(text, literals)).value(value)
-    return Walk(lambda text: redact(text, payload)).value(value)
+    sought = _sought(payload)
+    return Walk(lambda text: redact(text, sought)).value(value)
 
 
 def register_secret(value: str) -> None:
     """Hide `value` in every text from now on, also percent-encoded, JSON-escaped or in base64. Safe from any thread.
 
     Raises:
-        ConfigurationError: `value` is not a string of at least four characters; the message does not show it.
+        ConfigurationError: `value` is not a string of at least four characters, or of no use; the message does not show it.
     """
     if not isinstance(value, str) or len(value) < LITERAL_MIN:
         size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
@@ -197,8 +178,18 @@ def register_secret(value: str) -> None:
         )
     global _known  # noqa: PLW0603 - replaced whole under the lock; readers see the old set or the new one.
     with _lock:
-        if value not in _known.registered:
-            _known = _Known(_known.environment, _known.registered | {value})
+        is_taken = value in _known.registered
+        with suppress(UnicodeError):
+            _known = _known if is_taken else _Known(_known.environment, _known.registered | {value})
+            is_taken = True
+    if not is_taken:
+        # Raised apart from the error that it stands for: that of a codec holds what could not be encoded.
+        raise ConfigurationError(
+            field="value",
+            value=f"{len(value)} characters",
+            rule="a secret is text that can be encoded",
+            fix="decode it with the encoding that it was written in, and register that",
+        )
 
 
 def _now_known() -> _Known:

@@ -349,7 +349,25 @@ def test_a_hook_that_fails_changes_nothing_and_is_logged(
     with virtual_time(), caplog.at_level(logging.ERROR, logger="redrive.guard"):
         assert run(Script(DOWN, "ok"), guard(retry=STEADY, on_retry=broken)) == "ok"
 
-    assert "on_retry hook failed" in caplog.text
+    assert "on_retry hook failed: RuntimeError: hook" in caplog.text
+
+
+@both
+def test_a_hook_that_fails_brings_no_secret_into_the_log(
+    run: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It fails while the failure of the call is being handled, and a traceback would show that as well."""
+    secret = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dE3fG6"
+
+    def broken(_event: CallEvent) -> None:
+        raise RuntimeError(f"cannot report Bearer {secret}")
+
+    refused = ConnectionResetError(f"refused Authorization: Bearer {secret}")
+    with virtual_time(), caplog.at_level(logging.DEBUG):
+        assert run(Script(refused, "ok"), guard(retry=STEADY, on_retry=broken)) == "ok"
+
+    assert "on_retry hook failed: RuntimeError: cannot report Bearer <redacted:" in caplog.text
+    assert secret not in caplog.text
 
 
 @both

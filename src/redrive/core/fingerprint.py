@@ -7,8 +7,8 @@ The classes are those of the exception and of the known failure beneath it. The 
 function of each own frame, and the line within the innermost function; recursion counts once, however deep.
 Frames of libraries are left out, so that their versions may shift lines; if there is no own frame, library functions stand in. That
 goes for an application installed as a wheel too, since by its path it is a library: its functions tell its bugs apart, its lines do
-not. What stays of the message is the work of `core.normalise`. The version goes first, so that a new algorithm never regroups old
-letters.
+not. What stays of the message is the work of `core.normalise`; the values of its job that it quotes were taken out before, by
+`core.quoting`. The version goes first, so that a new algorithm never regroups old letters.
 """
 
 from __future__ import annotations

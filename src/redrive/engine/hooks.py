@@ -18,16 +18,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, cast
 
-from redrive.core.classify import MESSAGE_MAX, message_of
 from redrive.engine.clock import Clock
 from redrive.engine.letters import as_failure
 from redrive.engine.outcomes import Lane
 from redrive.engine.pipeline import Event
 from redrive.engine.recipients import Recipient, pause, recipients_of
 from redrive.engine.runner import Elsewhere
+from redrive.engine.shown import shown
 from redrive.engine.sinking import event_of, sunk_letter
 from redrive.errors import StoreError
-from redrive.redaction import redact_start
 from redrive.sinks.base import SunkLetter, wants_values
 from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
 
@@ -86,7 +85,7 @@ class Hooks:
             except StoreError as error:
                 logger.warning("hooks wait: %s", error)
             except Exception as error:  # noqa: BLE001 - nobody would tell this recipient anything any more.
-                logger.warning("hooks wait: %s", _shown(error))
+                logger.warning("hooks wait: %s", shown(error))
             wait = max(0.0, recipient.next_at - self._clock.wall())
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, wait)):
@@ -101,7 +100,7 @@ class Hooks:
         except (StoreError, TimeoutError):
             pass
         except Exception as error:  # noqa: BLE001 - what the worker did is done, however this ends.
-            logger.warning("hooks are left to other workers: %s", _shown(error))
+            logger.warning("hooks are left to other workers: %s", shown(error))
 
     async def deliver(self) -> int:
         """Tell each recipient one batch of notices per lane; return how many there were."""
@@ -177,7 +176,7 @@ class Hooks:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - those before it in the batch would be told again and again.
-            logger.warning("a notice of job %s cannot be told: %s", row[1], _shown(error))
+            logger.warning("a notice of job %s cannot be told: %s", row[1], shown(error))
             return False
         if call is None:
             return True
@@ -187,7 +186,7 @@ class Hooks:
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
             # A sink that gets values may quote them; what kind of error it was is enough then.
             is_let_in = recipient.sink is not None and wants_values(recipient.sink)
-            told = type(error).__name__ if is_let_in else _shown(error)
+            told = type(error).__name__ if is_let_in else shown(error)
             logger.warning("%s of job %s raised %s", what, row[1], told)
             return False
         return True
@@ -247,8 +246,3 @@ def _caught(call: Call, returned: Callable[[], None]) -> object:
         return error
     finally:
         returned()
-
-
-def _shown(error: BaseException) -> str:
-    """Return an error as a log may show it; one that cannot show itself must not stop whoever tells of it."""
-    return redact_start(f"{type(error).__name__}: {message_of(error)}", read=MESSAGE_MAX)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Final, cast
 
 import msgspec
@@ -23,8 +23,11 @@ from redrive.core import classify
 from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
+from redrive.core.quoting import short_values, without_values
+from redrive.core.redact.near import Sought
 from redrive.engine.codec import storable
 from redrive.engine.context import NOTE_MAX, SAID_MAX
+from redrive.engine.stacks import stack_of
 from redrive.redaction import redact, redact_end, redact_mapping, redact_start
 from redrive.store.protocol import Claimed, Letter
 
@@ -36,7 +39,6 @@ MESSAGE_READ: Final = classify.MESSAGE_MAX
 """So much of the beginning of a message is read at most: a longer one was cut there by the classifier."""
 
 _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
-_QUOTED: Final = re.compile(r"<payload:[^<>]*>")
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be taken for it."""
 _RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
@@ -57,7 +59,7 @@ class Trouble:
         """Return the stack as text and as frames; made only now, because most failures never need them."""
         if self.exc is None:
             return self.stack, self.frames
-        return "".join(traceback.format_exception(self.exc)), frames_of(self.exc)
+        return stack_of(self.exc), frames_of(self.exc)
 
 
 class StageEndingError(RuntimeError):
@@ -114,13 +116,20 @@ def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
     if not notes:
         return None
     literals = literals_of(job)
+    told: dict[str, str] = {}
     # A copy, because a stage that was given up may go on noting things on its thread.
-    said = dict(notes).items()
-    told = {redact(storable(name), payload=literals): _said(text, literals) for name, text in said}
-    clean = cast("dict[str, object]", redact_mapping(told, payload=literals))
-    return msgspec.json.encode(
-        {name[:NOTE_MAX]: str(text)[:NOTE_MAX] for name, text in clean.items()}
-    ).decode()
+    for name, text in dict(notes).items():
+        told[_unused(_said(name[:SAID_MAX], literals), told)] = _said(text, literals)
+    clean: dict[str, str] = {}
+    for shown, value in cast("dict[str, object]", redact_mapping(told, payload=literals)).items():
+        clean[_unused(shown, clean)] = str(value)[:NOTE_MAX]
+    return msgspec.json.encode(clean).decode()
+
+
+def _unused(name: str, taken: Mapping[str, str]) -> str:
+    """Return a name as it is kept; names that came to be the same, redacted or cut, are numbered."""
+    numbered = (f"{name[: NOTE_MAX - 5]} ({number})" for number in count(2))
+    return next(each for each in chain((name[:NOTE_MAX],), numbered) if each not in taken)
 
 
 def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, notes: str | None) -> Letter:
@@ -137,16 +146,27 @@ def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, no
         message=message[:MESSAGE_MAX],
         error_class=failure.error_class,
         stack=told[-STACK_MAX:],
-        fingerprint=fingerprint(_unquoting(failure, message), stage, frames),
+        fingerprint=fingerprint(_unquoting(failure, message, job), stage, frames),
         context=msgspec.json.encode(_context_of(failure, job, stage, notes, literals)),
         reason=decision.reason,
     )
 
 
-def _unquoting(failure: Failure, message: str) -> Failure:
+def _unquoting(failure: Failure, message: str, job: Claimed) -> Failure:
     """Return a failure as it would be if its message quoted nothing of the job: what one job holds tells no causes apart."""
-    same = _QUOTED.sub("<payload>", message)
-    return failure if same == message else msgspec.structs.replace(failure, message=same)
+    values = _short_in(job.input)
+    if job.payload is not None:
+        values |= _short_in(job.payload)
+    return msgspec.structs.replace(failure, message=without_values(message, values))
+
+
+def _short_in(encoded: bytes) -> set[str]:
+    """Return the strings of a value that are too short to be hidden in messages; which they are, nobody knows in no JSON."""
+    try:
+        value: object = msgspec.json.decode(encoded)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return set()
+    return short_values(value, shorter_than=LITERAL_MIN)
 
 
 def _context_of(
@@ -175,10 +195,10 @@ def _context_of(
     }
 
 
-def literals_of(job: Claimed) -> dict[str, str]:
+def literals_of(job: Claimed) -> Sought:
     """Map every longer string of a job's payload and of its stage's input to a mark that says where it stood."""
     found = literals_in(job.input)
-    return found if job.payload is None else {**literals_in(job.payload), **found}
+    return Sought(found if job.payload is None else {**literals_in(job.payload), **found})
 
 
 def literals_in(encoded: bytes) -> dict[str, str]:

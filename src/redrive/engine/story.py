@@ -16,6 +16,7 @@ from typing import Final, Literal
 from redrive.core.classify import MESSAGE_MAX
 from redrive.core.decide import Decision, Reason
 from redrive.core.failure import Failure
+from redrive.engine.shown import shown
 from redrive.redaction import redact_start
 
 logger = logging.getLogger("redrive.guard")
@@ -84,8 +85,9 @@ class Story:
         )
         try:
             hook(event)
-        except Exception:  # A hook observes; its failure must not change the outcome of the call.
-            logger.exception("%s: the on_%s hook failed", self._name, kind)
+        except Exception as error:  # noqa: BLE001 - a hook observes; its failure must not change the outcome of the call.
+            told = shown(error)
+            logger.error("%s: the on_%s hook failed: %s", self._name, kind, told)  # noqa: TRY400 - a traceback shows what the call raised.
 
     def note(self, failure: Failure, decision: Decision, now: float) -> None:
         """Remember one failure and what was decided about it."""

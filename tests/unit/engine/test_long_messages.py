@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive import redaction
-from redrive.core.decide import DeadLetter, Reason
 from redrive.core.fingerprint import fingerprint
 from redrive.core.redact.literals import Literals
 from redrive.core.redact.text import redact_with
-from redrive.engine import hooks, letters
+from redrive.engine import letters
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.context import NOTE_MAX, SAID_MAX
 from redrive.engine.letters import (
@@ -29,59 +28,16 @@ from redrive.engine.letters import (
     safe_notes,
     safe_text,
 )
+from redrive.engine.shown import shown
 from redrive.engine.story import Story
-from redrive.store.protocol import Claimed, JobId, LaneId, Letter
+from tests.unit.engine.letters_made import DECISION, KEY, claimed, letter_for, prose, shown_of
 
-SHOWN_MIN = 12
-"""So many characters in a row of a secret are a part of it that shows."""
-KEY = "".join(random.Random(5).choices(string.ascii_letters + string.digits, k=48))
 TOKENS = (
     f"sk-ant-api03-{KEY}",
     f"ghp_{KEY[:36]}",
     f"https://user:{KEY}@host.example",
     f"-----BEGIN PRIVATE KEY-----\n{KEY}\n{KEY}\n{KEY}\n-----END PRIVATE KEY-----",
 )
-DECISION = DeadLetter(reason=Reason.PERMANENT, sentence="given up")
-
-
-def claimed(*values: str) -> Claimed:
-    return Claimed(
-        id=JobId(1),
-        token=1,
-        dispatch=1,
-        lane=LaneId(1),
-        attempt=1,
-        round=1,
-        snoozes=0,
-        suspects=0,
-        crashes=0,
-        restarts=0,
-        cancel_asked=0,
-        expires_at=None,
-        codes=None,
-        input=msgspec.json.encode(values),
-    )
-
-
-def prose(seed: int, length: int, alphabet: str = string.ascii_lowercase) -> str:
-    """Make words that stand nowhere else."""
-    draw = random.Random(seed)
-    return "".join(draw.choices(alphabet + "   ", k=length))
-
-
-def letter_for(message: str, job: Claimed) -> Letter:
-    try:
-        raise ValueError(message)
-    except ValueError as exc:
-        return letter_of(Trouble(DEFAULT.classify(exc), exc), job, "fetch", DECISION, None)
-
-
-def shown_of(secret: str, text: str) -> list[str]:
-    """Return the parts of a secret that stand in a text."""
-    grams = {text[at : at + SHOWN_MIN] for at in range(len(text) - SHOWN_MIN + 1)}
-    parts = (secret[at : at + SHOWN_MIN] for at in range(len(secret) - SHOWN_MIN + 1))
-    return [part for part in parts if part in grams]
-
 
 FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,
@@ -215,7 +171,7 @@ def test_half_a_secret_at_the_end_of_a_cut_message_shows_in_no_note_and_no_log(
     story.attach(error, 2, 2.0, "given up")
 
     assert shown_of(KEY, "".join(error.__notes__)) + shown_of(value, "".join(error.__notes__)) == []
-    assert shown_of(KEY, hooks._shown(error)) + shown_of(value, hooks._shown(error)) == []
+    assert shown_of(KEY, shown(error)) + shown_of(value, shown(error)) == []
 
 
 def test_the_frames_of_a_stack_are_kept_when_its_message_is_one_long_value_of_the_job() -> None:
@@ -261,3 +217,49 @@ def test_of_a_long_text_no_more_is_read_than_may_be_kept(monkeypatch: pytest.Mon
 
     assert read
     assert max(read) <= letters.STACK_READ
+
+
+def long_secret(kind: str, length: int) -> tuple[str, str]:
+    """Return a secret that is known by its shape or its name, with what it stands in."""
+    key = "".join(random.Random(length).choices(string.ascii_letters + string.digits, k=length))
+    words = " ".join(key[at : at + 6].lower() for at in range(0, length, 6))
+    rows = "\n".join(key[at : at + 64] for at in range(0, length, 64))
+    return {
+        "token": (key, f"eyJhbGciOiJIUzI1NiJ9.eyJ{key[: length // 2]}.{key[length // 2 :]}"),
+        "header": (key, f"Authorization: Bearer {key}"),
+        "private key": (key, f"-----BEGIN RSA PRIVATE KEY-----\n{rows}\n-----END RSA PRIVATE KEY-----"),
+        "assignment": (key, f"password={key}"),
+        "JSON": (key, f'{{"password": "{key}"}}'),
+        "cookie": (key, f"Cookie: session={key}; other=1"),
+        "cookies": (words.replace(" ", "; a="), f"Cookie: a={words.replace(' ', '; a=')}"),
+        "words": (words, f'{{"user": "x", "password": "{words}"}}'),
+        "JSON in JSON": (words, f'{{\\"password\\": \\"{words}\\"}}'),
+    }[kind]
+
+
+@pytest.mark.parametrize("length", [600, 20_000, 40_000])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("token", "header", "private key", "assignment", "JSON", "cookie", "cookies", "words"),
+        "JSON in JSON",
+    ],
+)
+def test_a_secret_that_began_before_a_stack_is_read_shows_no_end_of_it(kind: str, length: int) -> None:
+    secret, text = long_secret(kind, length)
+    for behind in (0, 100, 8_000, 16_380, 30_000):
+        letter = letter_for(f"{'x ' * 20_000}{text}\nfine{' y' * (behind // 2)}", claimed("plain enough"))
+
+        assert shown_of(secret, letter.stack) == []
+        assert letter.stack.endswith(f"fine{' y' * (behind // 2)}\n"[-16_000:])
+
+
+def test_a_long_quoted_text_that_is_no_secret_is_kept() -> None:
+    rows = "".join(f"row {n} isn't good. " for n in range(10_000))
+    letter = letter_for(f'cannot take "{rows}", "password" is good', claimed("plain enough"))
+
+    assert letter.stack == f'{rows}", "password" is good\n'[-STACK_MAX:]
+
+
+def test_of_a_stack_that_may_be_all_secret_its_mark_is_left() -> None:
+    assert letter_for(f"password={'Ab1' * 20_000}", claimed("plain enough")).stack == "<redacted:unjudged>\n"

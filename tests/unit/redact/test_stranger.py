@@ -113,7 +113,7 @@ def test_hides_the_random_lines_of_a_literal_written_with_another_indent() -> No
     assert redacted == f"head\n    {SHOWN}\n    {SHOWN}"
 
 
-def test_does_not_chain_hundreds_of_literals() -> None:
+def test_hides_each_of_a_hundred_literals() -> None:
     known = [f"literal-{number:03}-value" for number in range(100)]
 
     redacted = redact_text(" ".join(known), Literals(dict.fromkeys(known, SHOWN)))

@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known secrets, found as they are and as they look after percent, JSON, HTML and base64 encoding.
+"""Known secrets, found as they are and in every form of `forms`, and replaced by their placeholders.
 
-Compile once, search many texts. A few literals are looked for one by one with the C library's search; many are found by
-sampling: any occurrence of eight characters covers one of every fifth places of the text, so only those places are looked
-up in a table of four-character pieces. The longest literal at a place wins.
+Compile once, search many texts. A few literals are looked for one by one with the C library's search, which is also the fastest for
+very long ones; many are found by the samples of `kin`. All occurrences count, those too that begin inside another one: what they
+cover together is replaced, so that nothing of the later one is left behind the first.
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
-from urllib.parse import quote, quote_plus
 
+from redrive.core.redact.forms import cores_of, forms_of, lowered
+from redrive.core.redact.kin import HEAD, Samples
 from redrive.core.redact.marks import Marks
-from redrive.core.redact.values import is_random
 
 LITERAL_MIN: Final = 4
 """Shorter literals are ignored: they would hide half of every text."""
@@ -28,162 +25,127 @@ ENCODED_MIN: Final = 8
 ONE_BY_ONE_MAX: Final = 64
 """Up to this many forms are searched one by one."""
 
-_PIECE: Final = 4
-_HEAD: Final = 8
-_STRIDE: Final = _HEAD - _PIECE + 1
-_ESCAPE: Final = re.compile("%[0-9A-F]{2}")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
+SAMPLED_MAX: Final = 4_096
+"""Longer forms are always searched one by one: a payload holds few of them, and the cost of samples grows with the length."""
+
+_BASE64: Final = "[A-Za-z0-9+/_-]"
 _BASE64_SIGNS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=_-"
 _AROUND_MAX: Final = 512
-_SHARED_MAX: Final = 1_024
-"""Two literals that share more than this at their ends are not looked for: every length is tried, and literals may be long."""
+_ROW: Final = 60
+"""Base64 is wrapped at 64 or 76 columns; what is left of a first row after other text may be shorter."""
+_ROW_ENDS: Final = (
+    ("\n", re.compile(rf"\n(?<={_BASE64}{{{_ROW - 1}}}[A-Za-z0-9+/_\r-]\n)")),
+    ("\\n", re.compile(rf"\\n(?<={_BASE64}{{{_ROW}}}\\n)")),
+)
+"""Line ends, real and escaped, each with what must match before base64 in rows is looked for."""
+_ROWS: Final = re.compile(rf"{_BASE64}{{{_ROW},76}}+(?:(?:\r?\n[ \t|]*+|\\n){_BASE64}{{1,76}}+)+={{0,2}}")
+_ROW_END: Final = re.compile(r"\r?\n[ \t|]*|\\n")
 
 
 class Literals:
     """A compiled set of literals, each with the placeholder that stands for it."""
 
-    __slots__ = ("_few", "_heads", "_pieces", "_shown", "_wide")
+    __slots__ = ("_few", "_samples", "_shown", "_wide")
 
     def __init__(self, literals: Mapping[str, str]) -> None:
         """Compile every literal of at least `LITERAL_MIN` characters in all its forms."""
-        self._shown: dict[str, str] = {}
+        self._shown = {literal: shown for literal, shown in literals.items() if len(literal) >= LITERAL_MIN}
         self._wide: set[str] = set()
-        for literal, shown in literals.items():
-            if len(literal) >= LITERAL_MIN:
-                self._shown[literal] = shown
-        for literal in tuple(self._shown):
-            self._add_forms(literal)
-        is_few = len(self._shown) <= ONE_BY_ONE_MAX
-        self._few = tuple(form for form in self._shown if is_few or len(form) < _HEAD)
-        self._heads: dict[str, list[int]] = {}
-        self._pieces: dict[str, set[int]] = {}
-        if not is_few:
-            for form in self._shown:
-                self._index(form)
-            for lengths in self._heads.values():
-                lengths.sort(reverse=True)
+        for literal, shown in tuple(self._shown.items()):
+            for form in forms_of(literal):
+                if len(form) >= ENCODED_MIN:
+                    self._shown.setdefault(form, shown)
+            for form in cores_of(literal):
+                if len(form) >= ENCODED_MIN:
+                    self._shown.setdefault(form, shown)
+                    self._wide.add(form)
+        if len(self._shown) <= ONE_BY_ONE_MAX:
+            self._few = tuple(self._shown)
+            self._samples = None
+        else:
+            self._few = tuple(form for form in self._shown if not HEAD <= len(form) <= SAMPLED_MAX)
+            self._samples = Samples(form for form in self._shown if HEAD <= len(form) <= SAMPLED_MAX)
 
     def replace(self, text: str, marks: Marks) -> str:
         """Put the marks of the placeholders in place of every literal in `text`."""
-        present = [form for form in self._few if form in text]
-        if self._heads:
-            present += {text[start:end] for start, end in self._sampled(text)}
-        if not present:
+        if not self._shown:
             return text
-        present.sort(key=len, reverse=True)
-        text = self._widened(text, present, marks)
-        chains = _chains(present)
+        spans = [*self._spans(text)]
+        if (small := lowered(text)) != text:
+            # As well, and not instead: what follows a percent sign need not be an escape.
+            spans += self._spans(small)
+        if any(end in text and row_end.search(text) for end, row_end in _ROW_ENDS):
+            spans += self._wrapped(text)
+        if not spans:
+            return text
+        # Of those that begin at the same place the longest comes first and gives its name.
+        spans.sort(key=lambda span: (span[0], -span[1]))
         pieces: list[str] = []
         done = 0
-        for found in re.finditer("|".join(map(re.escape, present)), text):
-            if found.start() >= done:
-                pieces += (text[done : found.start()], self._mark(found[0], marks))
-                done = _chained(text, found[0], found.end(), chains)
+        for start, end, form in spans:
+            if start >= done:
+                pieces += (text[done:start], marks.put(self._shown[form]))
+            done = max(done, end)
         pieces.append(text[done:])
         return "".join(pieces)
 
-    def _mark(self, form: str, marks: Marks) -> str:
-        return marks.put(self._shown[form])
+    def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield where each form stands, base64 with the rest of the base64 text around it."""
+        around = (0, 0)
+        for start, end, form in self._occurrences(text):
+            if form in self._wide:
+                around = _widened(text, start, end, around)
+                yield (*around, form)
+            else:
+                yield start, end, form
 
-    def _add_forms(self, literal: str) -> None:
-        shown = self._shown[literal]
-        forms: list[str] = []
-        if not _PLAIN.fullmatch(literal):
-            forms += (quote(literal, safe=""), quote(literal), quote_plus(literal))
-            escaped = json.dumps(literal)[1:-1]
-            forms += (
-                escaped,
-                json.dumps(literal, ensure_ascii=False)[1:-1],
-                json.dumps(escaped)[1:-1],
-                repr(literal)[1:-1],
-                html.escape(literal),
-            )
-            forms += [_ESCAPE.sub(lambda found: found[0].lower(), form) for form in forms[:3]]
-        if "\n" in literal:
-            # Written again with other line ends, or indented, only the lines are the same.
-            forms.append(literal.replace("\n", "\r\n"))
-            forms += (line for line in map(str.strip, literal.split("\n")) if is_random(line))
-        for form in forms:
-            if len(form) >= ENCODED_MIN:
-                self._shown.setdefault(form, shown)
-        for form in _base64_cores(literal):
-            if len(form) >= ENCODED_MIN:
-                self._shown.setdefault(form, shown)
-                self._wide.add(form)
+    def _occurrences(self, text: str) -> Iterator[tuple[int, int, str]]:
+        for form in self._few:
+            if form in text:
+                yield from ((start, end, form) for start, end in _runs(text, form))
+        if self._samples is not None:
+            yield from ((start, start + len(form), form) for start, form in self._samples.found_in(text))
 
-    def _index(self, form: str) -> None:
-        if len(form) < _HEAD:
-            return
-        lengths = self._heads.setdefault(form[:_HEAD], [])
-        if len(form) not in lengths:
-            lengths.append(len(form))
-        for offset in range(_STRIDE):
-            self._pieces.setdefault(form[offset : offset + _PIECE], set()).add(offset)
-
-    def _sampled(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where literals stand, the longest at each place."""
-        pieces, heads, shown = self._pieces, self._heads, self._shown
-        for place in range(0, len(text), _STRIDE):
-            for offset in pieces.get(text[place : place + _PIECE], ()):
-                start = place - offset
-                for length in heads.get(text[max(start, 0) : start + _HEAD], ()):
-                    if text[start : start + length] in shown:
-                        yield start, start + length
-                        break
-
-    def _widened(self, text: str, present: list[str], marks: Marks) -> str:
-        """Replace base64 forms together with the rest of the base64 text that they stand in."""
-        wide = [form for form in present if form in self._wide]
-        if not wide:
-            return text
-        pieces: list[str] = []
-        done = 0
-        for found in re.finditer("|".join(map(re.escape, wide)), text):
-            if found.start() < done:
-                continue
-            left = text[max(done, found.start() - _AROUND_MAX) : found.start()]
-            right = text[found.end() : found.end() + _AROUND_MAX]
-            start = found.start() - (len(left) - len(left.rstrip(_BASE64_SIGNS)))
-            end = found.end() + len(right) - len(right.lstrip(_BASE64_SIGNS))
-            pieces += (text[done:start], self._mark(found[0], marks))
-            done = end
-        pieces.append(text[done:])
-        return "".join(pieces)
+    def _wrapped(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield where base64 in rows holds a form, all the rows of it."""
+        for block in _ROWS.finditer(text):
+            rows = _ROW_END.sub("", block[0])
+            yield from ((*block.span(), form) for _, _, form in self._spans(rows) if form in self._wide)
 
 
-def _chains(forms: list[str]) -> dict[str, list[tuple[str, int]]]:
-    """Return, for each form, those that may start before it ends, with the length of what they share."""
-    if len(forms) > ONE_BY_ONE_MAX:
-        return {}
-    chains: dict[str, list[tuple[str, int]]] = {}
-    for form in forms:
-        for other in forms:
-            longest = min(len(form) - 1, len(other) - 1, _SHARED_MAX)
-            shared = (size for size in range(longest, 0, -1) if form.endswith(other[:size]))
-            chains.setdefault(form, []).extend((other, size) for size in shared if other != form)
-    return chains
+def _runs(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Yield where a form stands, occurrences that overlap as one."""
+    size = len(form)
+    start = text.find(form)
+    while start >= 0:
+        end = start + size
+        if text.find(form, start + 1, end + size - 1) >= 0:
+            end = _last_end(text, form, start)
+        yield start, end
+        start = text.find(form, end)
 
 
-def _chained(text: str, form: str, end: int, chains: dict[str, list[tuple[str, int]]]) -> int:
-    """Return where a secret ends that starts inside `form`, which ends at `end`; `end` when there is none."""
-    following: tuple[str, int] | None = (form, len(form))
-    while following is not None:
-        form, shared = following
-        end += len(form) - shared
-        following = next(
-            (link for link in chains.get(form, ()) if text.startswith(link[0][link[1] :], end)), None
-        )
+def _last_end(text: str, form: str, start: int) -> int:
+    """Return where the last of the occurrences ends that follow the one at `start`, each beginning inside the one before.
+
+    Of those that begin inside one the last is looked for, in the text turned around: two steps then go ahead by the form's length,
+    where steps from one to the next take forever in `aaaa`.
+    """
+    size, length = len(form), len(text)
+    text, form = text[::-1], form[::-1]
+    end = start + size
+    while (at := text.find(form, max(length - end - size + 1, 0), length - start - 1)) >= 0:
+        start, end = length - at - size, length - at
     return end
 
 
-def _base64_cores(literal: str) -> Iterator[str]:
-    """Yield the characters of base64 that depend on the literal alone, for each of the three alignments."""
-    raw = literal.encode("utf-8", "surrogatepass")
-    for shift in range(3):
-        encoded = base64.b64encode(bytes(shift) + raw).decode("ascii")
-        start = -(-shift * 8 // 6)
-        end = (shift + len(raw)) * 8 // 6
-        core = encoded[start:end]
-        yield core
-        if "+" in core or "/" in core:
-            yield core.replace("+", "-").replace("/", "_")
+def _widened(text: str, start: int, end: int, around: tuple[int, int]) -> tuple[int, int]:
+    """Return a span with the signs of base64 on both sides of it; those `around` another one are not read again."""
+    done = end
+    if around[0] <= start < around[1]:
+        start, done = around[0], max(around[1], end)
+    else:
+        left = text[max(0, start - _AROUND_MAX) : start]
+        start -= len(left) - len(left.rstrip(_BASE64_SIGNS))
+    right = text[done : end + _AROUND_MAX]
+    return start, done + len(right) - len(right.lstrip(_BASE64_SIGNS))

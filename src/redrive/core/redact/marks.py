@@ -4,12 +4,17 @@
 A placeholder that is already in the text, or that a pass has just put there, is hidden behind one character of a
 private plane, so that no later pass can read, split or match it. Showing the marks again is the last step of a
 round. A text may itself hold characters of that plane; those are never reused as marks.
+
+Only what we write is taken for a placeholder: a kind that we know, or the place of a value by its numbers. What else stands between
+the same brackets is text like any other, and a secret there is hidden.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+from redrive.core.redact.tokens import LOOSE, ROWS
 
 MARK: Final = "\U000f0000-\U000ffffd"
 """The range of marks, for use inside a character class."""
@@ -23,7 +28,23 @@ FEW: Final = 4
 _FIRST: Final = 0xF0000
 _LAST: Final = 0xFFFFD
 _ANY_MARK: Final = re.compile(f"[{MARK}]")
-_PLACEHOLDER: Final = re.compile(r"<redacted:[a-z]{1,16}(?:-[a-z]{1,16}){0,3}>|<payload:[\w.$*\[\]-]{1,256}>")
+_NUMBER: Final = "(?:0|[1-9][0-9]{0,7})"
+"""The place of a value among its neighbours; no payload holds so many that it has more digits, as a card does."""
+_PLACEHOLDER: Final = re.compile(
+    rf"<redacted:([a-z]++(?:-[a-z]++)*+)>|<payload:(?:\*|\$(?:\.{_NUMBER}|\[{_NUMBER}\])*+)>"
+)
+
+KINDS: Final = frozenset(
+    {
+        *("authorization", "card", "cookie", "email", "iban", "national-id", "password", "phone", "pin"),
+        *("private-key", "secret", "url-credentials"),
+        # Not secrets, but what could not be read.
+        *("cycle", "depth", "unjudged", "unprintable", "unstable"),
+        *(kind for kind, _ in ROWS),
+        *(kind for _, kind, _ in LOOSE),
+    }
+)
+"""Every kind that a placeholder of ours names."""
 
 
 def placeholder(kind: str) -> str:
@@ -71,7 +92,11 @@ class Marks:
         """Put a mark in place of every placeholder that `text` already holds."""
         if "<redacted:" not in text and "<payload:" not in text:
             return text
-        return _PLACEHOLDER.sub(lambda found: self.put(found[0]), text)
+        return _PLACEHOLDER.sub(self._hidden, text)
+
+    def _hidden(self, found: re.Match[str]) -> str:
+        is_ours = found[1] is None or found[1] in KINDS
+        return self.put(found[0]) if is_ours else found[0]
 
     def show(self, text: str) -> str:
         """Put the placeholders back in place of their marks."""

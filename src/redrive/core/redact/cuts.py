@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that are cut before they are redacted: literals in pieces, and secrets that began before a cut.
+
+Nobody knows half a secret for one. A literal is looked for in pieces where its rest may be beyond the cut. A secret that is known
+by its shape or its name is known by how it begins; so where a text is cut at its beginning, what may be the rest of one is passed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+PIECE: Final = 256
+"""In a text that is cut, literals longer than this are looked for in pieces."""
+
+HEAD_MAX: Final = 1_024
+"""So much of a quoted value is read to see whether its name makes it a secret."""
+SHOWN_MIN: Final = 32
+NAME_MAX: Final = 200
+QUOTES_MAX: Final = 64
+"""So many quotes before a cut are looked at for the one that opens what was cut."""
+
+_SPACE: Final = re.compile(r"\s")
+_KEY_END: Final = re.compile(r"(?>(?:[A-Za-z0-9+/=]++|\s++|\\++[nrt])*)-{4,5} ?END [A-Z0-9 ]{0,60}-{4,5}")
+_BEFORE_OPENING: Final = " \t\r\n:=([{,"
+_PREFIXES: Final = "bBuUrRfF"
+
+
+def pieces_of(literals: Iterable[tuple[str, str]], read: int, *, is_start: bool) -> dict[str, str]:
+    """Return long literals in pieces of the part that can stand in a text of which so much is read."""
+    pieces: dict[str, str] = {}
+    for literal, mark in literals:
+        # Python escapes a quote only in a text that holds both kinds; a piece of it need not hold them.
+        is_escaped = "'" in literal and '"' in literal
+        for piece in _cut(literal[:read] if is_start else literal[-read:], is_start=is_start):
+            pieces.setdefault(piece, mark)
+            if is_escaped:
+                pieces.setdefault(repr(f"{piece}'\"")[1:-4], mark)
+    return pieces
+
+
+def _cut(text: str, *, is_start: bool) -> Iterator[str]:
+    """Yield a long text in pieces, counted from the end that is read for certain.
+
+    What is left for the last two is halved. None is longer than the others: of two values that begin alike, a longer piece of the
+    one would be found first, and the rest of the other's piece not at all.
+    """
+    places = list(range(0, len(text), PIECE))
+    places[-1] = (places[-2] + len(text)) // 2
+    for start, end in zip(places, [*places[1:], len(text)], strict=True):
+        yield text[start:end] if is_start else text[len(text) - end : len(text) - start]
+
+
+def common_start(one: str, other: str) -> str:
+    """Return what two texts have in common at their beginnings."""
+    pairs = zip(one, other, strict=False)
+    differs = next((place for place, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
+    return min(one, other, key=len) if differs is None else one[:differs]
+
+
+def closed_from(text: str, since: int, cut: int, redact: Callable[[str], str]) -> int:
+    """Return from where on, at `cut` or later, a text holds no rest of a secret that began before `since`.
+
+    That is behind an unbroken run of characters, a private key, a line of cookies, or a quoted value that `redact` hides by how
+    it begins.
+    """
+    ends = [cut]
+    if _SPACE.search(text, since, cut) is None:
+        following = _SPACE.search(text, cut)
+        ends.append(len(text) if following is None else following.start())
+    if key := _KEY_END.match(text, cut):
+        ends.append(key.end())
+    line = text.rfind("\n", 0, cut) + 1
+    if line <= since and max(text.rfind(name, line, since) for name in ("ookie:", "OOKIE:")) >= 0:
+        following_line = text.find("\n", cut)
+        ends.append(len(text) if following_line < 0 else following_line)
+    for quote in "\"'":
+        opening = _opening(text, quote, since)
+        if opening is not None:
+            ends.append(_quoted_until(text, opening, cut, redact))
+    return max(ends)
+
+
+def _opening(text: str, quote: str, since: int) -> re.Match[str] | None:
+    """Return the last quote before a place that opens something: what opens follows a sign or white space."""
+    at = since
+    for _ in range(QUOTES_MAX):
+        at = text.rfind(quote, 0, at)
+        if at < 0:
+            return None
+        # Matched together with the backslashes before it.
+        before = text[max(0, at - NAME_MAX) : at]
+        start = at - len(before) + len(before.rstrip("\\"))
+        if not (name := before.rstrip("\\").rstrip(_PREFIXES)) or name[-1] in _BEFORE_OPENING:
+            return re.compile(rf"\\*{quote}").match(text, start)
+    return None
+
+
+def _quoted_until(text: str, opening: re.Match[str], cut: int, redact: Callable[[str], str]) -> int:
+    """Return where a quoted secret ends that is open at a cut; the cut when none is."""
+    closing = re.compile(rf"(?<!\\){re.escape(opening[0])}").search(text, opening.end())
+    if closing is not None and closing.end() <= cut:
+        return cut
+    head = text[opening.end() : opening.end() + HEAD_MAX]
+    shown = redact(
+        f"{text[max(0, opening.start() - NAME_MAX) : opening.start()]}{opening[0]}{head}{opening[0]}"
+    )
+    if head[:SHOWN_MIN] in shown or head[-SHOWN_MIN:] in shown:
+        return cut
+    return len(text) if closing is None else closing.start()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Very many literals: those that stand in a text are found in every form, and the others cost next to nothing."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.core.redact import near
+from redrive.core.redact.near import ALL_MAX, Sought
+from redrive.redaction import redact, redact_end, redact_mapping, redact_start
+
+MANY = {f'Zoë "Zo" Müller/<{number:05}>\nward 🙂 seven': "<payload:*>" for number in range(ALL_MAX + 500)}
+LAST = list(MANY)[-1]
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "JSON": json.dumps,
+    "JSON with other letters": lambda text: json.dumps(text, ensure_ascii=False),
+    "JSON within JSON": lambda text: json.dumps(json.dumps(text)),
+    "Python": repr,
+    "percent": lambda text: quote(text, safe=""),
+    "percent with slashes": quote,
+    "lower percent": lambda text: quote(text).lower().replace("zo", "Zo").replace("m%c3", "M%c3"),
+    "a form": quote_plus,
+    "HTML": html.escape,
+    "other line ends": lambda text: text.replace("\n", "\r\n"),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "base64 inside other base64": lambda text: base64.b64encode(f"x: {text}, y".encode()).decode(),
+    "base64 for URLs": lambda text: base64.urlsafe_b64encode(f"??>{text}".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_of_very_many_literals_is_found_in_every_form(form: str) -> None:
+    written = FORMS[form](LAST)
+    text = f"refused {written} at C:\\dir"
+
+    assert redact(text, MANY) == redact(text, {LAST: "<payload:*>"}) != text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_of_very_many_literals_is_found_in_a_text_that_is_cut(form: str) -> None:
+    written = FORMS[form](LAST)
+    start = redact_start(f"refused {written} {'y ' * 9_000}", MANY, read=8_000)
+    end = redact_end(f"{'y ' * 9_000} refused {written}", MANY, read=8_000)
+
+    assert start.startswith(redact(f"refused {written} ", {LAST: "<payload:*>"}))
+    assert end.endswith(redact(f" refused {written}", {LAST: "<payload:*>"}))
+
+
+def test_many_long_literals_do_not_keep_the_forms_of_a_short_one_from_being_looked_for() -> None:
+    name = 'Zoë "Zo" Müller, ward seven'
+    documents = {f"{number:03} " * 10_000: "<payload:*>" for number in range(17)}
+    end = redact_end(
+        f"{'y ' * 17_000} for {json.dumps(name)}", {name: "<payload:$>", **documents}, read=32_768
+    )
+
+    assert end.endswith('y  for "<payload:$>"')
+
+
+def test_of_very_many_literals_only_those_that_stand_there_are_near() -> None:
+    lines = (f"{line}\n" for line in LAST.split("\n"))
+
+    assert Sought(MANY).near(f"refused {LAST}", 10_000) == dict.fromkeys([LAST, *lines], "<payload:*>")
+    assert Sought(MANY).near("refused", 10_000) == {}
+
+
+def test_literals_that_begin_alike_are_told_apart_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every eight characters of them stand in the text, and still only a few of them do."""
+    monkeypatch.setattr(near, "ALL_MAX", 10)
+    text = "abbaabababbbaaaabbabbbabaab" * 40
+    there = [text[at : at + 20] for at in range(27)] + [text[at : at + 300] for at in range(27)]
+    others = [f"{one[:17]}{one[7:10][::-1]}" for one in there[:27]] + [f"{one}a" for one in there[27:]]
+    found = Sought(dict.fromkeys([*there, *others, "abba", "nowhere"], "<payload:*>")).near(text, len(text))
+
+    assert set(found) == {each for each in (*there, *others, "abba") if each in text}
+    assert len(found) < len({*there, *others})
+
+
+def test_a_short_text_is_not_compared_with_each_of_very_many_literals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    is_made_of = near._is_made_of
+
+    def counted(grams: set[str], literal: str) -> bool:
+        looked.append(literal)
+        return is_made_of(grams, literal)
+
+    monkeypatch.setattr(near, "_is_made_of", counted)
+    many = {f"{number:06} stands alone": "<payload:*>" for number in range(100_000)}
+    told = redact_mapping({"seen": ["001234 stands alone", *(f"row {n} is bad" for n in range(200))]}, many)
+
+    assert isinstance(told, dict)
+    assert told["seen"][0] == "<payload:*>"
+    assert len(looked) < 10
+
+
+@given(st.text(), st.integers(0, 5))
+def test_the_readings_of_any_text_can_be_read(text: str, slashes: int) -> None:
+    escapes = "\\" * slashes
+    for reading in near._readings(f"%{escapes}uD83D%E4\\U99999999\\x4&{text}"):
+        assert reading.encode("utf-8", "surrogatepass")
+
+
+def test_one_line_of_a_literal_that_is_longer_than_the_text_is_hidden() -> None:
+    letter = "Dear Dr Smith\nthe patient spoke about her divorce\n" + "and so on\n" * 1_000
+
+    assert redact("bad line: the patient spoke about her divorce", {letter: "<payload:$>"}) == (
+        "bad line: <payload:$>"
+    )
+    assert "divorce" not in redact_start(
+        f"bad line: the patient spoke about her divorce {'y ' * 9_000}", {letter: "<payload:$>"}, read=8_000
+    )
