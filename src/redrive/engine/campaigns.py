@@ -215,8 +215,7 @@ class Campaigns:
         fence = (campaign.id, self._name())
         match turn:
             case Stop(why):
-                self._store.apply(Step("stop_campaign", (why, *fence), rows=1))
-                logger.warning("campaign %s stopped itself: %s", campaign.id, why)
+                self._stop(campaign, why, now)
             case Finish():
                 self._store.apply(Step("finish_campaign", (now, *fence), rows=1))
                 self._is_news = True
@@ -233,6 +232,16 @@ class Campaigns:
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience
         return BUSY_SECONDS
+
+    def _stop(self, campaign: Campaign, why: str, now: float) -> None:
+        """Stop a campaign, and write that down where people look for what was done, in one transaction."""
+        line = (now, redact(self._name()), "stop", f"replay {campaign.id}", why)
+        answer = self._store.apply(
+            Step("log_replay", (*line, "stopped", campaign.id)),
+            Step("stop_campaign", (why, campaign.id, self._name()), rows=1),
+        )
+        if answer is not None:
+            logger.warning("replay %s stopped itself: %s", campaign.id, why)
 
     def _let_go(self, campaign: Campaign, turn: Release, now: float) -> bool:
         """Release some letters, and leave out those that cannot be released; say whether there was any."""

@@ -5,6 +5,7 @@ Reaping waits for one full lease of uninterrupted contact with the store: after 
 of them is dead. It is also left out when the wall clock and the monotonic clock drifted apart since the last beat, because then
 it is the clock that moved, not the workers that stopped. Two jumps that undo each other between two beats of a reaper are seen by
 nobody; so a clock that went back is not believed at once by whoever renews, and its lease still holds when the clock comes back.
+A renewal waits for nothing but the store: what else there is to tell comes after it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.engine.clock import Clock
+from redrive.engine.shown import shown
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreError
-from redrive.store.protocol import JobId, Progress, Renewal, Store
+from redrive.store.protocol import JobId, Renewal, Store
 
 logger = logging.getLogger("redrive.worker")
 
@@ -39,7 +41,7 @@ class Leases:
         on_dead: Callable[[str], None],
         on_lost_store: Callable[[StoreError], None] = lambda _: None,
         on_cancel: Callable[[Sequence[JobId]], None] = lambda _: None,
-        progress: Callable[[], Sequence[Progress]] = tuple,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -60,7 +62,10 @@ class Leases:
         return self._clock.monotonic() - self._seen_at
 
     def beat(self, worker: str) -> None:
-        """Renew this worker's lease and reap the dead; a store that cannot be reached interrupts the contact, and nothing more."""
+        """Renew this worker's lease, reap the dead, and then have progress told.
+
+        A store that cannot be reached interrupts the contact, and nothing more.
+        """
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         drift, self._offset = abs(wall - monotonic - self._offset), wall - monotonic
         self._believe(self._offset, monotonic)
@@ -84,9 +89,17 @@ class Leases:
         except StoreError as error:
             self._contact_since = None
             logger.warning("worker %s: no contact with the store: %s", worker, error)
+        else:
+            self._progress(worker)
+
+    def new_lease(self) -> tuple[float, float]:
+        """Return the time, and how long a lease must be that begins now; for a worker that the store does not know yet."""
+        wall, monotonic = self._clock.wall(), self._clock.monotonic()
+        self._believe(wall - monotonic, monotonic)
+        return wall, self._lease_from(wall, monotonic)
 
     def _renewed(self, worker: str, wall: float, monotonic: float) -> Renewal:
-        renewal = self._store.renew(worker, wall, self._lease_from(wall, monotonic), self._progress())
+        renewal = self._store.renew(worker, wall, self._lease_from(wall, monotonic))
         if renewal.is_known and self._clock.monotonic() - monotonic > self._lease / BEATS_PER_LEASE:
             # It had to wait for its turn, and what it wrote was old by then.
             wall, monotonic = self._clock.wall(), self._clock.monotonic()
@@ -116,7 +129,8 @@ class Heart:
         self._leases = leases
         self._name_of = name_of
         self._pause = lease / BEATS_PER_LEASE
-        self._is_over = threading.Event()
+        self._is_due = threading.Event()
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name="redrive-heart", daemon=True)
 
     def start(self) -> None:
@@ -125,8 +139,17 @@ class Heart:
 
     def stop(self) -> None:
         """Beat no more."""
-        self._is_over.set()
+        self._is_over = True
+        self._is_due.set()
         self._thread.join()
+
+    def new_lease(self) -> tuple[float, float]:
+        """See `Leases.new_lease`."""
+        return self._leases.new_lease()
+
+    def beat_soon(self) -> None:
+        """Beat without waiting for the next turn; from any thread."""
+        self._is_due.set()
 
     def beat(self) -> None:
         """Beat once, if the store knows the worker."""
@@ -135,10 +158,13 @@ class Heart:
             return
         try:
             self._leases.beat(name)
-        except Exception:
-            # Without a beat the lease would end, and a living worker would lose its jobs.
-            logger.exception("a heartbeat failed; the next one follows")
+        except Exception as error:  # noqa: BLE001 - without a beat the lease would end, and a living worker lose its jobs.
+            logger.error("a heartbeat failed; the next one follows: %s", shown(error))  # noqa: TRY400 - redacted.
 
     def _run(self) -> None:
-        while not self._is_over.wait(self._pause):
+        while True:
+            self._is_due.wait(self._pause)
+            self._is_due.clear()
+            if self._is_over:
+                return
             self.beat()

@@ -20,8 +20,9 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
 from datetime import datetime
+from enum import Enum
 from importlib import import_module
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +31,7 @@ from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame
 from redrive.core.signals import Signal
 from redrive.engine.classifier import DEFAULT
+from redrive.engine.codec import storable
 from redrive.engine.context import Context
 from redrive.engine.joblog import CURRENT_JOB, LogSetup, log_as, present_setup
 from redrive.engine.letters import Trouble, as_failure
@@ -39,6 +41,8 @@ from redrive.engine.resources import open_resources, resources_for
 from redrive.engine.slots import LostProcessError
 from redrive.engine.stages import Stage
 from redrive.store.protocol import Child
+
+S = TypeVar("S", bound=Struct)
 
 ALONE_MAX: Final = 4
 """So many suspects run at the same time, each alone in its process."""
@@ -213,7 +217,36 @@ def work_off(encoded: bytes) -> bytes:
         report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
     finally:
         CURRENT_JOB.reset(token)
-    return _ENCODE(report)
+    return packed(report)
+
+
+def packed(report: Report) -> bytes:
+    """Encode a report; what is no Unicode in it is spelled out, as it would be when it is written down."""
+    try:
+        return _ENCODE(report)
+    except UnicodeEncodeError:
+        return _ENCODE(
+            msgspec.structs.replace(
+                report,
+                failure=None if report.failure is None else _spelled(report.failure),
+                stack=storable(report.stack),
+                frames=tuple(_spelled(frame) for frame in report.frames),
+                notes={storable(name): storable(text) for name, text in report.notes.items()},
+            )
+        )
+
+
+def _spelled(of: S) -> S:
+    """Return a struct whose texts can all be encoded."""
+    texts = {name: _spelled_text(getattr(of, name)) for name in of.__struct_fields__}
+    return msgspec.structs.replace(of, **texts)
+
+
+def _spelled_text(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(_spelled_text(each) for each in cast("tuple[object, ...]", value))
+    # The members of enumerations are texts as well, and must stay what they are.
+    return storable(value) if isinstance(value, str) and not isinstance(value, Enum) else value
 
 
 async def _call(stage: Stage[..., object], value: object, context: Context, order: Order) -> object:

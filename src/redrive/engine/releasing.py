@@ -50,7 +50,7 @@ class Batch(msgspec.Struct, frozen=True):
     """Edits that came later are not in it."""
 
 
-_NO_VALUES: Final = "its job has no values: they were erased, or left out of the export it came from (dlq edit supplies one then)"
+_NO_VALUES: Final = "its job has no values: they were erased for good, or left out of its export (then dlq edit can supply one)"
 _FAILED: Final = JobState.FAILED.value
 _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 

@@ -26,6 +26,7 @@ from redrive.engine.joblog import jobs_in_log_records
 from redrive.engine.leases import Heart, Leases
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.processes import Processes
+from redrive.engine.progress import Teller
 from redrive.engine.replay_rules import record_rules
 from redrive.engine.resources import open_resources
 from redrive.engine.runner import Elsewhere
@@ -153,7 +154,10 @@ def _means(stack: AsyncExitStack, options: Options) -> Means:
 
 
 async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, options: Options) -> None:
-    """Start the heartbeat, and the port that tells about it."""
+    """Start the heartbeat, what tells progress beside it, and the port that tells about it."""
+    teller = Teller(worker.progress)
+    teller.start()
+    stack.callback(teller.stop)
     leases = Leases(
         store,
         CURRENT.get().clock,
@@ -161,13 +165,13 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
         on_dead=worker.declared_dead,
         on_lost_store=worker.lost_store,
         on_cancel=worker.cancel,
-        progress=worker.progress,
+        progress=teller.ask,
     )
     if options.health is not None:
         await stack.enter_async_context(
             health_port(*options.health, lambda: _health_of(worker, leases, options))
         )
-    heart = Heart(leases, lambda: worker.known_as, lease=options.lease)
+    worker.heart = heart = Heart(leases, lambda: worker.known_as, lease=options.lease)
     heart.start()
     stack.callback(heart.stop)
 

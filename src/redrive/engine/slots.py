@@ -16,12 +16,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Final, Protocol
 
-from redrive.engine.letters import Trouble, safe_text
+from redrive.engine.letters import Trouble, literals_of
 from redrive.engine.outcomes import Dispatch, Lane
 from redrive.engine.runner import GRACE_SECONDS, Runner, failure_of
+from redrive.engine.shown import shown
 from redrive.engine.threads import Hands
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
-from redrive.store.protocol import Claimed, JobId, LaneId, Progress, Settlement
+from redrive.store.protocol import Claimed, JobId, LaneId, Settlement
 
 logger = logging.getLogger("redrive.worker")
 
@@ -97,6 +98,10 @@ class Slots:
         """How many stages run now."""
         return len(self._running)
 
+    def dispatches(self) -> list[Dispatch]:
+        """Return what runs now; may be asked from any thread."""
+        return list(self._running.values())
+
     def room(self, ahead: int) -> int:
         """Return how many more jobs can be taken, `ahead` of which would have to wait for a place."""
         return self._concurrency + ahead - len(self._running) - len(self._ready) - self._orphans
@@ -156,22 +161,6 @@ class Slots:
             # has not begun looks for itself: cancelled now, it would end without having run a line.
             if task is not None and dispatch.has_begun and not dispatch.is_ending and not dispatch.is_apart:
                 task.cancel()
-
-    def progress(self) -> list[Progress]:
-        """Return what running stages last said about how far they are; again each time, because a beat may fail."""
-        told: list[Progress] = []
-        for dispatch in list(self._running.values()):
-            shown = dispatch.context.shown
-            if shown is None:
-                continue
-            try:
-                text = safe_text(shown, dispatch.job)
-            except Exception as error:  # noqa: BLE001 - the lease of all the others depends on this beat.
-                name = type(error).__name__
-                logger.warning("job %s: its progress could not be told, because of %s", dispatch.job.id, name)
-            else:
-                told.append(Progress(dispatch.job.id, dispatch.job.dispatch, text))
-        return told
 
     async def let_go(self) -> list[Dispatch]:
         """Drop everything, and return what was running. What is on a thread runs on and holds its place, but does not count."""
@@ -300,8 +289,9 @@ class Slots:
         else:
             try:
                 self._settled(dispatch, self._runner.broken_off(dispatch, error))
-            except Exception:
-                logger.exception("job %s could not be settled and stays leased", dispatch.job.id)
+            except Exception as worse:  # noqa: BLE001 - the place of the job must be free, whatever came of it.
+                told = shown(worse, literals_of(dispatch.job))
+                logger.error("job %s could not be settled and stays leased: %s", dispatch.job.id, told)  # noqa: TRY400 - redacted.
         self._free(dispatch)
 
     def _free(self, dispatch: Dispatch) -> None:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 from redrive.engine.clock import SYSTEM_CLOCK
+from redrive.engine.shown import shown
 
 logger = logging.getLogger("redrive.worker")
 
@@ -184,9 +185,8 @@ class StageThreads:
             self._spent += spent
             try:
                 done(of, result)
-            except BaseException:
-                # Those behind it must not wait for ever.
-                logger.exception("the outcome of a stage could not be taken in")
+            except BaseException as error:  # noqa: BLE001 - those behind it must not wait for ever.
+                logger.error("the outcome of a stage could not be taken in: %s", shown(error))  # noqa: TRY400 - redacted.
 
 
 class StoreThread:

@@ -18,8 +18,10 @@ from typing import Final, Literal, TypeVar, cast
 from redrive.engine.ahead import Ahead
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.journal import COMMIT_MAX, Journal
+from redrive.engine.leases import Heart
 from redrive.engine.outcomes import Dispatch, settle_cut_off
 from redrive.engine.pipeline import Pipeline
+from redrive.engine.progress import Progress
 from redrive.engine.resources import Given, lanes_of
 from redrive.engine.runner import Elsewhere, Runner
 from redrive.engine.runtime import CURRENT
@@ -33,7 +35,6 @@ from redrive.store.protocol import (
     Claimed,
     Exchange,
     JobId,
-    Progress,
     Settlement,
     Store,
     Want,
@@ -102,6 +103,7 @@ class Worker:
             on_settled=self._settled,
             on_room=self._wake.set,
         )
+        self._progress = Progress(store, self._runtime.clock, self.slots.dispatches, lease=lease)
         self._ahead = Ahead(self.slots, concurrency)
         self._waiting = Waiting(
             store,
@@ -120,6 +122,8 @@ class Worker:
         self._unstarted: list[Claimed] = []
         self._is_dead = False
         self._error: StoreError | None = None
+        self.heart: Heart | None = None
+        """What keeps its lease, if anything does: it knows how long a new one must be, and is asked to beat at once."""
 
     def stop(self, by: str = "owner") -> None:
         """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go.
@@ -191,9 +195,9 @@ class Worker:
         """Take in, from any thread, that somebody asked to cancel these jobs."""
         self._loop.call_soon_threadsafe(self.slots.cancel, tuple(jobs))
 
-    def progress(self) -> list[Progress]:
-        """Return how far running stages say they are."""
-        return self.slots.progress()
+    def progress(self, name: str) -> None:
+        """Write down, under the name of this life, how far running stages say they are; from one thread at a time."""
+        self._progress.tell(name)
 
     def _settled(self, settled: Settlement) -> None:
         self._journal.add(settled)
@@ -220,9 +224,13 @@ class Worker:
     async def _introduce(self) -> None:
         def introduce() -> None:
             # The time is read for each try: after an outage a lease that began before it would have ended already.
-            self._store.start_worker(self._name, self._now(), self._lease, self._about)
+            now, lease = (self._now(), self._lease) if self.heart is None else self.heart.new_lease()
+            self._store.start_worker(self._name, now, lease, self._about)
             # Only now: of a name that it has not heard, the store would say that its worker is dead.
             self._known_as = self._name
+            if self.heart is not None:
+                # The store may have had to be waited for, or the clock come back meanwhile.
+                self.heart.beat_soon()
 
         await self._insist(introduce)
 
@@ -238,6 +246,7 @@ class Worker:
                 done, token = self._journal.take()
                 exchange = functools.partial(self._store.exchange, now=now, token=token)
                 await self._ask(functools.partial(exchange, self._name, done, Want((), 0)))
+            self._known_as = None
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
             logger.warning("worker %s: its leases are left to end by themselves: %s", self._name, error)
@@ -257,9 +266,7 @@ class Worker:
         try:
             self.slots.fill()
         finally:
-            answer = await self._insist(commit, asked)
-            if answer is None and not self._is_dead:
-                self._journal.put_back(done)
+            answer = await self._sent(commit, asked, done)
         if answer is None:
             return True
         self._ahead.committed()
@@ -278,6 +285,20 @@ class Worker:
         if self._on_commit is not None and done:
             self._on_commit(done)
         return bool(done or answer.claimed)
+
+    async def _sent(
+        self, commit: Callable[[], Exchange], asked: Awaitable[object], done: list[Settlement]
+    ) -> Exchange | None:
+        """Return the answer to a commit; without one, what it was to settle is put back."""
+        try:
+            answer = await self._insist(commit, asked)
+        except asyncio.CancelledError:
+            # For the goodbye. It may have been taken all the same: then it counts as done when it is sent again.
+            self._journal.put_back(done)
+            raise
+        if answer is None and not self._is_dead:
+            self._journal.put_back(done)
+        return answer
 
     async def _give_back(self) -> None:
         """Give back what was claimed and will not be started, at once and with its probes: others may have room for it."""

@@ -166,14 +166,6 @@ class About(Struct, frozen=True, kw_only=True):
     concurrency: int = 0
 
 
-class Progress(Struct, frozen=True):
-    """How far a running stage says it is."""
-
-    job: JobId
-    dispatch: int
-    text: str
-
-
 class Renewal(Struct, frozen=True):
     """What a heartbeat brought back."""
 
@@ -216,8 +208,8 @@ class Store(Protocol):
         """Make a worker known; its lease ends `lease` seconds from now unless it is renewed."""
         ...
 
-    def renew(self, worker: str, now: float, lease: float, progress: Sequence[Progress] = ()) -> Renewal:
-        """Extend the worker's lease, write down how far its stages are, and bring back what is asked of it."""
+    def renew(self, worker: str, now: float, lease: float) -> Renewal:
+        """Extend the worker's lease, and bring back what is asked of it."""
         ...
 
     def stop_worker(self, worker: str) -> None:

@@ -33,7 +33,6 @@ from redrive.store.protocol import (
     LaneId,
     NewJob,
     Outlook,
-    Progress,
     Renewal,
     Row,
     Settlement,
@@ -137,15 +136,12 @@ class SqliteStore:
         with self._writing() as db:
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
 
-    def renew(self, worker: str, now: float, lease: float, progress: Sequence[Progress] = ()) -> Renewal:
+    def renew(self, worker: str, now: float, lease: float) -> Renewal:
         """See `Store.renew`. A worker that has become too old for the database is told here."""
         with self._writing() as db:
             self._version(db)
             if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
                 return Renewal(is_known=False)
-            db.executemany(
-                _SQL["progress"], [(each.text, each.job, worker, each.dispatch) for each in progress]
-            )
             asked = db.execute(_SQL["cancel_asked"], (worker,)).fetchall()
         return Renewal(is_known=True, cancel=tuple(JobId(row[0]) for row in asked))
 

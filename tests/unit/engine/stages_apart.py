@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from redrive import Cancel, Context, Fail, Pipeline, Retry, RetryPolicy, Snooze, stage
+from redrive import Backoff, Cancel, Context, Fail, Pipeline, Retry, RetryPolicy, Snooze, stage
 
 
 class Api:
@@ -96,8 +96,20 @@ async def ask_again(_wish: str) -> object:
     return Retry(1)
 
 
+@stage(process=True, retry=RetryPolicy(2, Backoff.fixed(1)))
+def name_file(wish: str, ctx: Context) -> str:
+    """Tell of a file whose name is no Unicode."""
+    if wish == "note":
+        ctx.note("file \udce9", "na\udce9f.txt")
+        return "noted"
+    if wish == "reset":
+        raise ConnectionResetError("gone: na\udce9f.txt")
+    raise Fail("NOT_FOUND", "na\udce9f.txt")
+
+
 CRUNCHING = Pipeline("crunching", [crunch])
 CHILDREN = Pipeline("children", [keep])
+NAMING = Pipeline("naming", [name_file])
 DEADLY = Pipeline("deadly", [die])
 SHARED = Pipeline("shared", [die_shared])
 ASKING = Pipeline("asking", [ask], resources=[open_api, open_disk])

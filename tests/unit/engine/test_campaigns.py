@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from redrive.core.replay import ReplayRules, plan_of
+from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
 from redrive.engine import campaigns
 from redrive.engine.campaigns import Campaigns
 from redrive.engine.selection import LetterFilter
@@ -64,6 +64,43 @@ def test_the_canary_meets_the_old_failure_and_the_rest_is_spared(shop: Shop) -> 
     assert report.waits_for == "somebody to resume or cancel it: 1 of 1 failed again with the same failure"
     assert [(each.code, each.letters, each.escalated) for each in report.failures] == [("IO_DENIED", 1, 1)]
     assert shop.counts() == {"open": 30, "returned": 1}
+
+
+def test_a_replay_that_stops_itself_is_in_the_log_by_the_worker_that_stopped_it(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.fail(30)
+    replay.start(shop.store, SHOP, BY, plan=plan_of())
+    shop.work()
+
+    ((actor, subject, reason, letters, change),) = shop.store.read(
+        "SELECT actor, subject, reason, letters, change FROM operations WHERE verb = 'stop'"
+    )
+
+    assert actor == shop.store.read("SELECT driver FROM campaigns")[0][0]
+    assert (subject, reason, letters) == ("replay 1", "1 of 1 failed again with the same failure", 29)
+    assert change == '{"before":{"status":"running"},"after":{"status":"stopped"}}'
+    assert "replay 1 stopped itself: 1 of 1 failed again" in caplog.text
+
+
+def test_a_stop_that_comes_too_late_is_not_on_record(
+    shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.fail(30)
+    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+
+    def stop_late(*given: object, **more: object) -> Turn:
+        turn = next_turn(*given, **more)  # type: ignore[arg-type]
+        if isinstance(turn, Stop):
+            replay.pause(shop.store, begun.id, BY)
+        return turn
+
+    monkeypatch.setattr(campaigns, "next_turn", stop_late)
+    shop.work()
+
+    assert report_of(shop.store, begun.id).status == "paused"
+    assert shop.store.read("SELECT verb FROM operations ORDER BY id") == [("replay",), ("pause",)]
+    assert "stopped itself" not in caplog.text
 
 
 def test_a_replay_that_fails_again_with_the_same_permanent_code_is_escalated(shop: Shop) -> None:

@@ -9,13 +9,22 @@ import pytest
 
 from redrive import Breaker, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.releasing import by_name
+from redrive.engine.releasing import by_name, release_steps
 from redrive.engine.selection import LetterFilter
-from redrive.errors import EvidenceMissingError, JobNotFoundError, NotOwnerError, ReplayRefusedError
+from redrive.errors import (
+    ConfigurationError,
+    EvidenceMissingError,
+    JobNotFoundError,
+    NotOwnerError,
+    ReplayRefusedError,
+)
+from redrive.ops import judging, retrying
 from redrive.ops.breakers import move
+from redrive.ops.erasing import erase
 from redrive.ops.retrying import retry_job
+from redrive.ops.selecting import freeze
 from redrive.ops.validating import validate
-from redrive.store.protocol import NewJob
+from redrive.store.protocol import NewJob, Step
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.build import work
@@ -81,7 +90,7 @@ def test_evidence_opens_the_way_for_operators(strict: Shop) -> None:
 
     assert strict.counts() == {"resolved": 1}
     log = strict.store.read("SELECT actor, verb, subject, reason FROM operations ORDER BY id")
-    assert log[-2:] == [("ann", "retry", "job 1", BY.reason), ("ann", "retry", "letter 1", BY.reason)]
+    assert log == [("ann", "retry", "letter 1", BY.reason)]
 
 
 def test_a_retry_of_what_does_not_exist_or_does_not_fit_is_refused(shop: Shop) -> None:
@@ -131,6 +140,50 @@ def test_an_erased_job_comes_back_only_with_a_new_value(shop: Shop) -> None:
     shop.work()
 
     assert shop.seen == [("pay", 5)]
+
+
+def test_an_erased_job_is_refused_before_anybody_is_asked_for_evidence(strict: Shop) -> None:
+    rule(strict)
+    strict.fail(1)
+    erase(strict.store, 1, BY)
+
+    with pytest.raises(ReplayRefusedError, match=r"were erased at .* and cannot be brought back") as refused:
+        retry_job(strict.store, 1, BY)
+
+    assert "redrive dlq discard 1" in refused.value.hint
+    assert "triage" not in refused.value.hint
+
+
+def test_the_code_of_another_pipeline_alone_is_a_slip(shop: Shop, clock: VirtualClock) -> None:
+    rule(shop)
+    shop.fail(1)
+    other = Pipeline("mall", shop.pipeline.stages)
+
+    with pytest.raises(ConfigurationError, match="is not the one of job 1, shop"):
+        retry_job(shop.store, 1, BY, pipelines=by_name([other]))
+
+    assert retry_job(shop.store, 1, BY, pipelines=by_name([other, shop.pipeline])).status == "queued"
+
+
+def test_a_letter_whose_evidence_is_taken_back_meanwhile_is_not_retried(
+    strict: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(strict)
+    strict.fail(1)
+    ready(strict)
+
+    def meanwhile(*given: object, **more: object) -> list[Step]:
+        selection = freeze(strict.store, LetterFilter(ids=(1,)))
+        judging.triage(strict.store, selection, BY, diagnosis="data")
+        return release_steps(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(retrying, "release_steps", meanwhile)
+
+    with pytest.raises(ReplayRefusedError, match="somebody else has moved it just now"):
+        retry_job(strict.store, 1, BY)
+
+    assert strict.counts() == {"triaged": 1}
+    assert strict.store.read("SELECT verb FROM operations") == [("triage",)]
 
 
 def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(clock: VirtualClock) -> None:

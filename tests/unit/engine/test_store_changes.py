@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
-from redrive.store.protocol import Child, Claimed, Progress, Step, Want
+from redrive.store.protocol import Child, Claimed, Step, Want
 from redrive.store.sqlite import SqliteStore
 from redrive.testing.conformance.build import (
     NOW,
@@ -262,14 +262,14 @@ def test_an_ordinal_of_a_run_is_there_once(store: SqliteStore) -> None:
         store.submit([job(lane, run=1, ordinal=0)], NOW)
 
 
-def test_a_heartbeat_writes_progress_only_for_the_dispatch_that_runs(store: SqliteStore) -> None:
+def test_progress_is_written_only_for_the_dispatch_that_runs(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)
     (taken,) = claim(store, lane)
 
-    store.renew("w1", NOW, 60, [Progress(taken.id, taken.dispatch + 1, "from another time")])
+    store.apply(Step("progress", ("from another time", taken.id, "w1", taken.dispatch + 1)))
     assert store.query("job", taken.id)[0][16] is None
-    store.renew("w1", NOW, 60, [Progress(taken.id, taken.dispatch, "half")])
+    store.apply(Step("progress", ("half", taken.id, "w1", taken.dispatch)))
     assert store.query("job", taken.id)[0][16] == "half"
 
 

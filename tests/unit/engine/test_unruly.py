@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Breaker, Context, Redrive
 from redrive.engine import letters as told
-from redrive.engine import slots
+from redrive.engine import progress
 from redrive.engine.codec import storable
 from redrive.engine.outcomes import UNTOLD
 from redrive.engine.threads import StageThreads
@@ -191,12 +191,11 @@ def test_progress_that_can_not_be_told_of_one_job_keeps_no_lease_from_being_rene
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     going: list[int] = []
-    safe_text = told.safe_text
 
-    def broken(text: str, job: Claimed) -> str:
+    def broken(job: Claimed) -> dict[str, str]:
         if job.id == 1:
             raise RecursionError
-        return safe_text(text, job)
+        return told.literals_of(job)
 
     async def count(number: int, ctx: Context) -> None:
         ctx.progress(number, 4)
@@ -215,7 +214,7 @@ def test_progress_that_can_not_be_told_of_one_job_keeps_no_lease_from_being_rene
             assert store.read("SELECT expires_at FROM workers") == [(clock.wall() + 30,)]
             assert jobs(store, "progress") == [(None,), ("2 of 4",)]
 
-    monkeypatch.setattr(slots, "safe_text", broken)
+    monkeypatch.setattr(progress, "literals_of", broken)
     bounded(scene())
 
 

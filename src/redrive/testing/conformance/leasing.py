@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import About, Progress, Renewal, Step, Store, Want
+from redrive.store.protocol import About, Renewal, Step, Store, Want
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -122,12 +122,12 @@ class Leasing(Scene):
 
         agree(row, ("w3", "h", 7, '["a","b"]', 9, NOW, NOW + LEASE, 2))
 
-    def test_a_heartbeat_brings_progress(self, store: Store) -> None:
+    def test_progress_is_shown_while_the_stage_runs(self, store: Store) -> None:
         """Which is gone when the stage has completed."""
         _, review = lanes_of(store, "fetch", "review")
         one = taken(store)
 
-        store.renew("w1", NOW, LEASE, [Progress(one.id, one.dispatch, "3 of 7")])
+        store.apply(Step("progress", ("3 of 7", one.id, "w1", one.dispatch)))
         agree(facts(store, one.id).progress, "3 of 7")
         exchange(store, "w1", [settlement(one, status=JobState.QUEUED, lane=review)])
         agree(facts(store, one.id).progress, None)
@@ -136,9 +136,10 @@ class Leasing(Scene):
     def test_progress_behind_a_lost_lease_is_not_written(self, store: Store, stale: str) -> None:
         """The job says what its present holder said."""
         one = taken(store)
-        told = Progress(one.id, one.dispatch - 1 if stale == "dispatch" else one.dispatch, "3 of 7")
+        worker = "w2" if stale == "worker" else "w1"
+        dispatch = one.dispatch - 1 if stale == "dispatch" else one.dispatch
 
-        holds(store.renew("w2" if stale == "worker" else "w1", NOW, LEASE, [told]).is_known)
+        store.apply(Step("progress", ("3 of 7", one.id, worker, dispatch)))
 
         agree(facts(store, one.id).progress, None)
 
