@@ -115,7 +115,7 @@ def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
                 "message",
             ),
         ),
-        (200, ("first seen", "last seen", "trend", "pipelines", "stages", "diagnosis", "sample", "message")),
+        (200, ("first seen", "last seen", "trend", "pipelines", "stages", "suggested", "sample", "message")),
     ],
 )
 def test_groups_say_since_when_on_a_screen_of_any_width(
@@ -132,6 +132,32 @@ def test_groups_say_since_when_on_a_screen_of_any_width(
     assert any("BUG_CODE" in line and " s " in line for line in lines)
     # A line or a few for each of the three groups, and the frame.
     assert len(lines) <= 18
+
+
+def test_groups_count_what_the_options_mean(failed: Shell) -> None:
+    failed("submit", "flows:orders", "0", "--owner", "ann", "--key", "k1")
+    failed("worker", "flows:orders", "--until-idle")
+    halved = failed.json("dlq", "list", "--stage", "halve")["letters"]
+    failed("dlq", "discard", str(halved[0]["id"]), "--yes")
+
+    def counts(*options: str) -> list[int]:
+        return sorted(each["letters"] for each in failed.json("dlq", "groups", *options))
+
+    assert counts() == [1, 1, 4]
+    assert counts("--state", "discarded") == counts("--owner", "ann") == counts("--key", "k1") == [1]
+    assert counts("--since", "1h", "--state", "open", "--stage", "halve") == [3]
+    assert counts("--until", "1h") == []
+
+
+def test_who_looks_after_letters_is_in_the_list(failed: Shell) -> None:
+    before = failed("dlq", "list").out
+    failed("dlq", "assign", "2", "--to", "bob", "--yes")
+
+    after = failed("dlq", "list").out
+
+    assert "assignee" not in before
+    assert "assignee" in after
+    assert "bob" in after
 
 
 def test_one_letter_is_shown_with_its_story(failed: Shell) -> None:
@@ -198,6 +224,15 @@ def test_wrong_letters_groups_cursors_and_times_are_refused(failed: Shell) -> No
         ("list", "--since", "soon"): (2, "Give how long ago (30m, 2h, 7d)"),
         ("list", "--state", "dead"): (2, "discarded"),
         ("list", "--category", "odd"): (2, "rate_limit"),
+        ("list", "--pipeline", "order"): (2, "pipeline is not known here, got 'order'. Did you mean orders?"),
+        ("groups", "--pipeline", "nope"): (2, "Known here: orders, sleepers."),
+        ("list", "--stage", "half"): (2, "Did you mean halve?"),
+        ("list", "--stage", "later", "--pipeline", "orders"): (2, "Known here: fetch, halve."),
+        ("groups", "--code", "BUG_COD"): (2, "Did you mean BUG_CODE?"),
+        ("list", "--code", "SHOP_KY"): (2, "Known here: BUG_CODE, NETWORK_RESET."),
+        ("list", "--code", "NOT_FOUDN"): (2, "Did you mean NOT_FOUND"),
+        ("discard", "--pipeline", "order", "--yes"): (2, "Did you mean orders?"),
+        ("list", "--since", "1h", "--until", "2h"): (2, "since must be before until"),
     }
 
     for arguments, (code, words) in wrong.items():

@@ -224,10 +224,14 @@ def test_a_replay_is_paused_resumed_and_cancelled(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--rate", "0"), "must be more than nothing"),
+        (("--rate", "0/s"), "must be more than nothing"),
+        (("--rate", "inf/s"), "must be more than nothing, and not endless"),
+        (("--rate", "nan/s"), "must be more than nothing, and not endless"),
+        (("--rate", "10"), "is no rate without its unit"),
         (("--rate", "ten"), "is no rate"),
         (("--rate", "10/fortnight"), "is no rate"),
-        (("--canary", "5,1"), "must rise"),
+        (("--canary", "5,1"), "--canary must rise from step to step, from 1 on, got '5,1'"),
+        (("--canary", "0,1"), "--canary must rise"),
         (("--canary", "1,x"), "whole numbers"),
         (("--group", "v1:nothing"), "group"),
     ],
@@ -246,7 +250,8 @@ def test_a_replay_that_makes_no_sense_is_refused(shell: Shell, arguments: tuple[
 def test_a_replay_over_nothing_or_of_nobody_knows_what_is_refused(shell: Shell) -> None:
     prepared(shell, "samples", 1)
 
-    assert "nothing to replay" in shell("replay", "start", "--pipeline", "reviews", "--yes").err
+    assert "nothing to replay" in shell("replay", "start", "-p", "samples", "--stage", "fetch", "--yes").err
+    assert "Known here: samples." in shell("replay", "start", "--pipeline", "reviews", "--yes").err
     assert "which dead letters are meant" in shell("replay", "start", "--yes").err
     assert "there is no replay 7" in shell("replay", "status", "7").err
     assert "there is no job 99" in shell("job", "retry", "99", "--yes").err
@@ -274,7 +279,7 @@ def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
     assert [(row[2], row[3], row[4], row[5]) for row in reversed(log)][-1] == (
         "ann",
         "replay",
-        "pipeline reviews",
+        "replay 1",
         "renewed",
     )
 
@@ -285,7 +290,8 @@ def short(shell: Shell) -> Shell:
     prepared(shell, "samples", 0)
     for number in (1, 2, 3):
         shell("submit", "reviews_flow:samples", f'{{"id": "change-{number}"}}', "--key", f"k{number}")
-    work(shell, "samples")
+    # One after the other, so that a letter has the number of its job.
+    shell("worker", "reviews_flow:samples", "--until-idle", "--concurrency", "1")
     shell("submit", "reviews_flow:samples", '{"id": "change-1"}', "--key", "k1")
     shell("job", "erase", "2", "--yes")
     return shell
@@ -326,7 +332,7 @@ def test_what_is_not_listed_of_a_report_or_a_dry_run_is_counted(
     short("job", "erase", "3", "--yes")
     monkeypatch.setattr("redrive.ops.validating.SHOWN", 1)
     monkeypatch.setattr("redrive.ops.campaign_report.FIRST_MAX", 1)
-    monkeypatch.setattr("redrive.cli.replay.REASONS_MAX", 1)
+    monkeypatch.setattr("redrive.cli.replay_view.REASONS_MAX", 1)
     dry = short("dlq", "validate", "--pipeline", "samples")
     short("replay", "start", "--pipeline", "samples", "--canary", "", "--yes")
     work(short, "samples")

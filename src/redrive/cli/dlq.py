@@ -28,14 +28,16 @@ from redrive.cli.letter_options import (
 )
 from redrive.cli.options import Database, Limit, OfPipeline, Output, existing
 from redrive.ops import charts, letters
+from redrive.ops.filter_names import check_filter
 from redrive.ops.letters import LetterGroup, LetterLine, LetterStory
 
 app = typer.Typer(help="Look at dead letters, judge them, mend them.", no_args_is_help=True)
 
 MESSAGE_MAX: Final = 60
-LIST_COLUMNS: Final = ("id", "job", "pipeline", "stage", "code", "state", "last_failure_at", "message")
+LIST_COLUMNS: Final = "id job pipeline stage code state assignee last_failure_at message".split()
+"""What is shown of a letter; who looks after it only where somebody looks after one."""
 GROUP_COLUMNS: Final = {
-    150: "group pending letters first_seen last_seen trend pipelines stages code diagnosis sample message".split(),
+    150: "group pending letters first_seen last_seen trend pipelines stages code suggested sample message".split(),
     110: "group pending first_seen last_seen trend pipelines stages code sample message".split(),
     0: "group pending first_seen last_seen trend code message".split(),
 }
@@ -84,6 +86,7 @@ def list_(
             until=until,
         )
         which = msgspec.structs.replace(which, owner=owner, key=key)
+        check_filter(rd.store, which)
         page = letters.list_letters(rd.store, which, before=before, limit=limit)
     if output == "json":
         answer_json(page)
@@ -91,7 +94,9 @@ def list_(
     nothing = "no dead letter is like that"
     if page.next_cursor is not None:
         nothing += " among those looked at"
-    answer_rows([_row_of(letter) for letter in page.letters], LIST_COLUMNS, output, empty=nothing)
+    is_assigned = any(letter.assignee is not None for letter in page.letters)
+    columns = [each for each in LIST_COLUMNS if is_assigned or each != "assignee"]
+    answer_rows([_row_of(letter) for letter in page.letters], columns, output, empty=nothing)
     if page.next_cursor is not None:
         say(f"more: --before {page.next_cursor}")
 
@@ -105,6 +110,8 @@ def groups(
     category: OfCategory = None,
     group: OfGroup = None,
     state: InState = None,
+    owner: OfOwner = None,
+    key: OfKey = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 50,
@@ -113,7 +120,7 @@ def groups(
         Literal["table", "json", "svg"], typer.Option("-o", "--output", help="How to show the answer.")
     ] = "table",
 ) -> None:
-    """Show dead letters by their cause, the most pending first."""
+    """Show dead letters by their cause, the most pending first. Counts are of the letters that the options mean."""
     with existing(database_url) as rd:
         which = grouped(
             rd.store,
@@ -126,6 +133,8 @@ def groups(
             since=since,
             until=until,
         )
+        which = msgspec.structs.replace(which, owner=owner, key=key)
+        check_filter(rd.store, which)
         found = letters.groups(rd.store, which, limit=limit)
     if output == "json":
         answer_json([{**asdict(each), "letters": each.letters} for each in found])
@@ -212,7 +221,8 @@ def _group_row(group: LetterGroup, width: int) -> dict[str, object]:
         first, last = first.removesuffix(" ago"), last.removesuffix(" ago")
     shown = {"group": name, "letters": group.letters, "trend": trend, "first_seen": first, "last_seen": last}
     message = _cut(group.message, NARROW_MESSAGE_MAX if is_narrow else MESSAGE_MAX)
-    return {**asdict(group), **shown, "message": message}
+    # `diagnosis` is what somebody found; this is only what the code suggests.
+    return {**asdict(group), **shown, "message": message, "suggested": group.diagnosis}
 
 
 def _remark(group: LetterGroup) -> str:

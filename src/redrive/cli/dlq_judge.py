@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`redrive dlq triage|remediate|discard|restore|assign|note`: what people decide about dead letters, one or many.
 
-Each shows exactly how many letters it is about, and asks. None of them runs anything again: that is `redrive replay`.
+Each tells exactly how many letters it will change, which stay and why, and asks. None of them runs anything again: that is
+`redrive replay`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import typer
 from redrive.cli.acting import Act, acting
 from redrive.cli.dlq import app
 from redrive.cli.options import Actor, Database, Output, Yes, by
-from redrive.cli.selections import Choice, agreed, answer_judged, choosing
+from redrive.cli.selections import Choice, agreed, answer_judged, choosing, chosen
 from redrive.core.diagnosis import Diagnosis
 from redrive.ops import judging
 from redrive.ops.judging import Judged
+from redrive.ops.outlook import Verb, outlook
 from redrive.ops.oversight import By
 from redrive.ops.selecting import Selection
 from redrive.store.protocol import Store
 
 Judgement = Callable[[Store, Selection, By], Judged]
+UNSAFE = "confirm with --safe that running the work again is idempotent, or harmless; check first what a second run would do"
 _DIAGNOSIS = typer.Option("--diagnosis", "-d", help="What is wrong; dlq show suggests one.")
 
 
@@ -33,6 +36,7 @@ def triage(choice: Choice, *, diagnosis: Annotated[Diagnosis, _DIAGNOSIS], act: 
     """Record what is wrong with dead letters: transient, data, auth_config or code_defect."""
     _judge(
         choice,
+        "triage",
         "Triage",
         act,
         lambda store, which, who: judging.triage(store, which, who, diagnosis=diagnosis),
@@ -55,9 +59,12 @@ def remediate(
     act: Act,
 ) -> None:
     """Record evidence of the fix, and that a replay is safe: then the letters are ready. Open ones need --diagnosis as well."""
+    if not safe:
+        raise typer.BadParameter(UNSAFE)
     judging.check_remedy(evidence, is_safe=safe)
     _judge(
         choice,
+        "remediate" if diagnosis is None else "triage",
         "Record this evidence for",
         act,
         lambda store, which, who: judging.remediate(
@@ -71,7 +78,7 @@ def remediate(
 @acting
 def discard(choice: Choice, *, act: Act) -> None:
     """Decide that nothing is to be done about dead letters; restore takes it back."""
-    _judge(choice, "Discard", act, judging.discard)
+    _judge(choice, "discard", "Discard", act, judging.discard)
 
 
 @app.command()
@@ -79,7 +86,7 @@ def discard(choice: Choice, *, act: Act) -> None:
 @acting
 def restore(choice: Choice, *, act: Act) -> None:
     """Open discarded letters again."""
-    _judge(choice, "Restore", act, judging.restore)
+    _judge(choice, "restore", "Restore", act, judging.restore)
 
 
 @app.command()
@@ -97,6 +104,7 @@ def assign(
         raise typer.BadParameter("give either --to NAME or --nobody")  # noqa: EM101 - typer shows it.
     _judge(
         choice,
+        "assign",
         f"Assign to {to or 'nobody'}:",
         act,
         lambda store, which, who: judging.assign(store, which, who, assignee=to),
@@ -117,12 +125,19 @@ def note(
     """Write something down about dead letters, for whoever looks at them next."""
     # The note is its own reason, so that there is no option for one.
     act = Act(by=by(actor, None), is_sure=yes, database_url=database_url, output=output)
-    _judge(choice, "Note on", act, lambda store, which, who: judging.note(store, which, who, text=text))
+    _judge(
+        choice,
+        "note",
+        "Note on",
+        act,
+        lambda store, which, who: judging.note(store, which, who, text=text),
+    )
 
 
-def _judge(choice: Choice, asked: str, act: Act, judgement: Judgement) -> None:
-    """Count, ask, act and answer."""
+def _judge(choice: Choice, verb: Verb, asked: str, act: Act, judgement: Judgement) -> None:
+    """Count, tell, ask, act and answer."""
     with act.database() as rd:
-        selection = agreed(rd.store, choice, asked, is_sure=act.is_sure)
+        told = outlook(rd.store, chosen(rd.store, choice), verb)
+        selection = agreed(told, asked, is_sure=act.is_sure, output=act.output)
         judged = judgement(rd.store, selection, act.by)
     answer_judged(selection, judged, act.output)

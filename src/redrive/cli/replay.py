@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """`redrive replay`: bring dead letters back, step by step, and watch it.
 
-A campaign is driven by the workers that serve its pipeline; these commands only write down what is wanted, and look.
+A replay is driven by the workers that serve its pipeline; these commands only write down what is wanted, and look.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from redrive.cli.acting import Act, acting, acting_at_once
-from redrive.cli.answers import answer_facts, answer_json, answer_rows, console, is_interactive, say, table_of
-from redrive.cli.options import Actor, Database, Format, FromStart, Limit, OfPipeline, Output, by, existing
+from redrive.cli.answers import answer_rows, say
+from redrive.cli.options import Actor, Database, FromStart, Limit, OfPipeline, Output, by, existing
 from redrive.cli.rates import canary_of, rate_of
-from redrive.cli.refusals import DONE, FAILED, HELD
+from redrive.cli.replay_view import answer_report, exit_of, facts_of, watched
 from redrive.cli.selections import Choice, choosing
 from redrive.core.replay import CANARY, plan_of
-from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
 from redrive.ops import replay
-from redrive.ops.campaign_report import REASONS_MAX, CampaignReport, report_of
-from redrive.store.protocol import Store
+from redrive.ops.campaign_report import report_of
+from redrive.ops.validating import unused_edits
 
 app = typer.Typer(help="Replay dead letters, watch it, and stop it.", no_args_is_help=True)
 
-LOOK_SECONDS = 0.5
 LISTED_MAX = 20
 """Letters left out that are named for each replay of a list; its status names more."""
 CampaignId = Annotated[int, typer.Argument(metavar="ID", help="The replay's id.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch until it ends or stops itself.")]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        "-f",
+        help="Watch until it ends or stops. Exit code: 0 all came back, 1 not all of them, 3 it was stopped or paused.",
+    ),
+]
 
 
 @app.command()
@@ -56,12 +60,18 @@ def start(
         found = replay.prospect(rd.store, chosen)
         where = "from the first stage" if from_start else "from the stage that failed"
         if not found.lacking:
-            act.confirm(f"Replay {found.letters} dead letters of {found.pipeline} {where}?")
+            if found.taken:
+                say(f"{_letters(found.taken)} more {_stay(found.taken)} with a replay that has not ended")
+            if unused := unused_edits(rd.store, chosen, from_start=from_start):
+                say(
+                    f"{_letters(unused)} {_were(unused)} edited in vain: {_unused_part(from_start=from_start)}"
+                )
+            act.confirm(f"Replay {_letters(found.letters)} of {found.pipeline} {where}?")
         begun = replay.start(rd.store, chosen, act.by, plan=plan, seen=found)
-        report = _watched(rd.store, begun.id, act.output) if follow else report_of(rd.store, begun.id)
-    _answer(report, act.output)
+        report = watched(rd.store, begun.id, act.output) if follow else report_of(rd.store, begun.id)
+    answer_report(report, act.output)
     if follow:
-        raise typer.Exit(_exit_of(report))
+        raise typer.Exit(exit_of(report))
 
 
 @app.command("list")
@@ -78,7 +88,7 @@ def list_(
         ids = [
             each.id for each in replay.list_campaigns(rd.store, pipeline=pipeline, before=before, limit=limit)
         ]
-        found = [_facts_of(report_of(rd.store, each, skipped_max=LISTED_MAX)) for each in ids]
+        found = [facts_of(report_of(rd.store, each, skipped_max=LISTED_MAX)) for each in ids]
     columns = (
         "id",
         "pipeline",
@@ -100,10 +110,10 @@ def status(
 ) -> None:
     """Show how a replay stands: what recovered, failed again or was left out, what it waits for, and for how long."""
     with existing(database_url) as rd:
-        report = _watched(rd.store, campaign, output) if follow else report_of(rd.store, campaign)
-    _answer(report, output)
+        report = watched(rd.store, campaign, output) if follow else report_of(rd.store, campaign)
+    answer_report(report, output)
     if follow:
-        raise typer.Exit(_exit_of(report))
+        raise typer.Exit(exit_of(report))
 
 
 @app.command()
@@ -113,7 +123,7 @@ def pause(campaign: CampaignId, *, act: Act) -> None:
     with act.database() as rd:
         replay.pause(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
-    _answer(report, act.output)
+    answer_report(report, act.output)
 
 
 @app.command()
@@ -123,7 +133,7 @@ def resume(campaign: CampaignId, *, act: Act) -> None:
     with act.database() as rd:
         replay.resume(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
-    _answer(report, act.output)
+    answer_report(report, act.output)
 
 
 @app.command()
@@ -131,11 +141,15 @@ def resume(campaign: CampaignId, *, act: Act) -> None:
 def cancel(campaign: CampaignId, *, act: Act) -> None:
     """End a replay: what was not released stays a dead letter, what was goes on to its end."""
     with act.database() as rd:
-        waiting = report_of(rd.store, campaign).waiting
-        act.confirm(f"Cancel replay {campaign} and leave {waiting} letters where they are?")
+        found = report_of(rd.store, campaign)
+        # One that has ended is refused, and nobody needs to be asked about that.
+        if found.ended_at is None:
+            act.confirm(
+                f"Cancel replay {campaign} and leave {_letters(found.waiting)} as {_they(found.waiting)}?"
+            )
         replay.cancel(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
-    _answer(report, act.output)
+    answer_report(report, act.output)
 
 
 @app.command()
@@ -148,106 +162,35 @@ def close(
     output: Output = "table",
 ) -> None:
     """Close a replay that has ended, with a note on how it was resolved."""
+    if len(note) > replay.NOTE_MAX:
+        raise ConfigurationError(
+            field="--note",
+            value=note,
+            rule=f"must have at most {replay.NOTE_MAX:,} characters",
+            fix="Say it shorter, or name the document that tells it all.",
+        )
     with existing(database_url) as rd:
         replay.close(rd.store, campaign, by(actor, None), note=note)
         report = report_of(rd.store, campaign)
-    _answer(report, output)
+    answer_report(report, output)
 
 
-def _watched(store: Store, campaign: int, output: Format) -> CampaignReport:
-    """Look again and again until it has ended or needs somebody; a bar for who watches, a line per change for logs."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-    )
-    is_hidden = output != "table" or not is_interactive()
-    with Progress(*columns, console=console(), transient=True, disable=is_hidden) as progress:
-        task = progress.add_task(f"replay {campaign}", total=None)
-        last: tuple[int, str] | None = None
-        while True:
-            report = report_of(store, campaign)
-            ended = report.letters - report.waiting - report.replaying
-            told = f"replay {campaign}: {report.waits_for or report.status}"
-            progress.update(task, total=report.letters, completed=ended, description=told)
-            if is_hidden and output == "table" and (ended, told) != last:
-                say(f"{told}; {ended} of {report.letters} have ended")
-            last = (ended, told)
-            if report.ended_at is not None or report.status in {"paused", "stopped"}:
-                return report
-            CURRENT.get().clock.sleep(LOOK_SECONDS)
+def _unused_part(*, from_start: bool) -> str:
+    unused, used = ("input", "payload") if from_start else ("payload", "input")
+    return f"a replay like this starts with the {used}, and the {unused} was edited; redrive dlq validate names them"
 
 
-def _exit_of(report: CampaignReport) -> int:
-    if report.ended_at is None:
-        return HELD
-    failed = report.failed_again_same + report.failed_again_other + report.skipped
-    return FAILED if failed or report.status == "cancelled" else DONE
+def _letters(count: int) -> str:
+    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
 
 
-def _facts_of(report: CampaignReport) -> dict[str, object]:
-    """Return a report as programs read it, with what was left out by name."""
-    facts: dict[str, object] = asdict(report)
-    del facts["first_skipped"]
-    facts["skips"] = [
-        {
-            "reason": reason,
-            "letters": letters,
-            "first": [letter for letter, _ in report.first_skipped.get(reason, ())],
-        }
-        for reason, letters in report.skips
-    ]
-    facts["skipped_letters"] = [
-        {"letter": letter, "reason": reason} for letter, reason in report.skipped_letters
-    ]
-    return facts
+def _stay(count: int) -> str:
+    return "stays" if count == 1 else "stay"
 
 
-def _answer(report: CampaignReport, output: Format) -> None:
-    if output == "json":
-        answer_json(_facts_of(report))
-        return
-    lists = {"failures", "skips", "first_skipped", "skipped_letters", "selection", "canary"}
-    # What is nothing is left out for people; programs get it all.
-    shown = {
-        name: value
-        for name, value in asdict(report).items()
-        if name not in lists and (value or name == "recovered")
-    }
-    answer_facts(shown, output)
-    if report.failures:
-        rows = [asdict(each) for each in report.failures]
-        console().print(table_of(rows, ("code", "group", "letters", "escalated", "sample")))
-    _tell_skips(report)
-    if report.status == "stopped":
-        say(
-            f"it stopped itself; look at redrive dlq show {_sample(report)}, then redrive replay resume or cancel {report.id}"
-        )
-    elif report.ended_at is not None and report.closed_at is None:
-        say(f'close it with: redrive replay close {report.id} --note "..."')
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
-def _tell_skips(report: CampaignReport) -> None:
-    """Show why letters were left out, and which: the first few for each reason."""
-    if not report.skips:
-        return
-    rows: list[dict[str, object]] = []
-    is_all = True
-    for reason, letters in report.skips[:REASONS_MAX]:
-        first = report.first_skipped.get(reason, ())
-        # What is told of one letter alone stands behind the reason: "(job 12)".
-        named = [f"{letter}{full.removeprefix(reason)}" for letter, full in first]
-        more = letters - len(first)
-        is_all &= not more
-        told = ", ".join([*named, *([f"and {more:,} more"] if more else [])])
-        rows.append({"skipped": letters, "because": reason, "letters": told})
-    console().print(table_of(rows, ("skipped", "because", "letters")))
-    if unshown := len(report.skips) - len(rows):
-        say(f"and {unshown:,} more reason{'' if unshown == 1 else 's'}")
-    if not is_all or unshown:
-        say(f"more of them by name: redrive replay status {report.id} -o json")
-
-
-def _sample(report: CampaignReport) -> str:
-    return str(report.failures[0].sample) if report.failures else "ID"
+def _they(count: int) -> str:
+    return "it is" if count == 1 else "they are"

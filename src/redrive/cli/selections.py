@@ -6,8 +6,9 @@ Every command that acts on letters takes the same options: `choosing` adds them 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -32,13 +33,26 @@ from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
 from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
+from redrive.ops.filter_names import check_filter
 from redrive.ops.judging import Judged
+from redrive.ops.outlook import Outlook
 from redrive.ops.selecting import Selection, freeze
 from redrive.store.protocol import Store
 
 OneLetter = Annotated[
     int | None, typer.Argument(metavar="LETTER", help="One dead letter's id, instead of a filter.")
 ]
+
+_MANY: Final = tuple(
+    (re.compile(one), many)
+    for one, many in (
+        (r"\bit is\b", "they are"),
+        (r"\bit was\b", "they were"),
+        (r"\bit became\b", "they became"),
+        (r"\b(taken|triage|let go of) it\b", r"\1 them"),
+    )
+)
+"""How what is said of one letter is said of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +74,12 @@ class Choice:
     def means(self, store: Store, *, may_be_all: bool = False) -> LetterFilter:
         """Return the filter it adds up to; refuse an id together with a filter, and, unless all may be meant, neither."""
         which = msgspec.structs.replace(self._by_options(store), owner=self.owner, key=self.key)
+        check_filter(store, which)
         if self.letter is None:
             if which == LetterFilter() and not may_be_all:
                 raise ConfigurationError(
                     field="LETTER",
-                    value=None,
+                    value="neither",
                     rule="or a filter must say which dead letters are meant",
                     fix="Give an id, or --group, --pipeline, --code, ...; redrive dlq groups shows what there is.",
                 )
@@ -125,23 +140,49 @@ choosing = taking("choice", _choice_of)
 """Gives a command that takes a `choice` the options that make one, in front of its own."""
 
 
-def agreed(store: Store, choice: Choice, act: str, *, is_sure: bool) -> Selection:
-    """Freeze what was chosen, say exactly how many that are, and ask; nothing, or a no, ends the command with exit code 1."""
+def chosen(store: Store, choice: Choice) -> Selection:
+    """Freeze what was chosen; nothing at all ends the command with exit code 1."""
     selection = freeze(store, choice.means(store))
     if not selection.count:
         say("error: no dead letter is like that; redrive dlq groups shows what there is")
         raise typer.Exit(FAILED)
-    told = f"{act} {told_of(selection)}"
-    if is_sure:
-        say(told)
-    confirm(f"{told}?", is_sure=is_sure)
     return selection
 
 
-def told_of(selection: Selection) -> str:
-    """Return how many letters of which states there are, as people say it."""
-    states = ", ".join(f"{letters:,} {state}" for state, letters in selection.by_state.items())
-    return f"{selection.count:,} dead letter{'' if selection.count == 1 else 's'} ({states})"
+def agreed(told: Outlook, act: str, *, is_sure: bool, output: Format) -> Selection:
+    """Say exactly how many letters will be changed, which stay and why, and ask; a no ends the command with exit code 1.
+
+    With nothing to change there is nothing to ask about: that is the answer, with exit code 1 as well.
+    """
+    if not told.changes:
+        answer_judged(told.selection, Judged(changed=0, left=told.stays), output)
+    question = f"{act} {told_of(told)}"
+    if is_sure:
+        say(question)
+    else:
+        for why, letters in told.stays.items():
+            say(
+                f"{letters:,} {'stays as it is' if letters == 1 else 'stay as they are'}: {of_all(why, letters)}"
+            )
+    confirm(f"{question}?", is_sure=is_sure)
+    return told.selection
+
+
+def told_of(told: Outlook) -> str:
+    """Return how many letters of which states an act will change, as people say it."""
+    states = ", ".join(f"{letters:,} {state}" for state, letters in told.changes.items())
+    count = told.selection.count
+    among = f"{count:,}" if told.changing == count else f"{told.changing:,} of {count:,}"
+    return f"{among} dead letter{'' if count == 1 else 's'} ({states})"
+
+
+def of_all(why: str, letters: int) -> str:
+    """Return the reason why a letter is left alone as it is said of so many."""
+    if letters == 1:
+        return why
+    for one, many in _MANY:
+        why = one.sub(many, why)
+    return why
 
 
 def answer_judged(selection: Selection, judged: Judged, output: Format) -> None:
@@ -154,6 +195,7 @@ def answer_judged(selection: Selection, judged: Judged, output: Format) -> None:
     }
     answer_facts(facts, output)
     for why, letters in judged.left.items():
-        say(f"{letters:,} left as they are: {why}" if letters > 1 else f"1 left as it is: {why}")
+        say(f"{letters:,} left as {'it is' if letters == 1 else 'they are'}: {of_all(why, letters)}")
     if not judged.changed:
+        say("nothing was changed")
         raise typer.Exit(FAILED)

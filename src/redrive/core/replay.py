@@ -9,6 +9,7 @@ counting and acting on the answer belong to whoever drives the campaign.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final, Literal
@@ -33,6 +34,8 @@ REFILL: Final = 1_000
 """And so many places must be free before more are let go: a few hundred letters cost nearly what a thousand do."""
 BURST_SECONDS: Final = 1.0
 """How much of a rate that was not used may be made up for at once."""
+RECENT_SECONDS: Final = 60.0
+"""What ended longer ago tells nothing about the pace: there may have been a pause since, or no worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +140,8 @@ def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from
         raise ConfigurationError(
             field="rate",
             value=rate,
-            rule="must be a number of releases per second, more than nothing",
-            fix="Leave it out for no limit, or pause the campaign to release nothing.",
+            rule="must be a number of releases per second, more than nothing and not endless",
+            fix="Leave it out for no limit, or pause the replay to release nothing.",
         )
     return Plan(canary=canary, rate=rate, from_start=from_start)
 
@@ -160,6 +163,20 @@ def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, n
     if room <= 0 or (bound is None and plan.rate is None and room < min(REFILL, counts.waiting)):
         return Wait(f"some of the {counts.replaying} on their way to end")
     return _paced(plan, min(room, counts.waiting), next_at, now)
+
+
+def seconds_left(plan: Plan, counts: Counts, ended_at: Sequence[float], *, now: float) -> float | None:
+    """Guess how long a campaign that runs still takes: by its rate, or else by the pace of what has ended of late (`ended_at`).
+
+    None while nothing tells. Under a rate it is what the rate alone takes, however long it stood still before.
+    """
+    if plan.rate is not None:
+        return counts.waiting / plan.rate if counts.waiting else None
+    recent = [at for at in ended_at if now - RECENT_SECONDS < at <= now]
+    if len(recent) < 2:
+        return None
+    # To this moment, and not to the last one that ended: when nothing ends any more, it takes longer and longer.
+    return (counts.waiting + counts.replaying) * (now - min(recent)) / (len(recent) - 1)
 
 
 def _trouble(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
 
-from redrive.core.replay import Counts
+from redrive.core.replay import Counts, seconds_left
 from redrive.engine.campaigns import Campaign, counts_of
 from redrive.engine.runtime import CURRENT
 from redrive.engine.selection import LetterFilter
@@ -26,6 +26,8 @@ REASONS_MAX: Final = 20
 """Reasons for which the first letters are named, however late they come; the most frequent ones."""
 FIRST_MAX: Final = 5
 """Letters that are named for each of them."""
+SAMPLE_MAX: Final = 1_000
+"""Letters that ended last, by which the pace is told."""
 _OF_ONE: Final = " (job "
 """Begins what a reason says about one letter alone: which job has its key."""
 
@@ -61,7 +63,7 @@ class CampaignReport:
     """Shown when it was started, and changed by somebody before their turn; or let go when it was cancelled."""
     waits_for: str | None
     seconds_left: float | None
-    """An estimate by the pace so far; None while there is none."""
+    """An estimate, by its rate or else by what has ended of late; None while there is none."""
     verified: int
     """Recovered letters whose job is complete; counted when the replay has ended."""
     stages_done: int
@@ -113,7 +115,7 @@ def report_of(store: Store, campaign: int, *, skipped_max: int = SKIPPED_MAX) ->
         waiting=waiting,
         left_out=max(0, known.expected - accounted),
         waits_for=waits_for(store, known, counts),
-        seconds_left=_seconds_left(known, counts),
+        seconds_left=_seconds_left(store, known, counts),
         verified=cast("int", complete or 0),
         stages_done=cast("int", stages or 0),
         failures=[
@@ -169,12 +171,18 @@ def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:
     if campaign.ended_at is not None:
         return None
     if campaign.status in {"paused", "stopped"}:
-        return f"somebody to resume or cancel it: {campaign.why}"
+        return f"somebody to resume or cancel it: {campaign.why}{_because(store, campaign)}"
     if not any(campaign.pipeline in each.pipelines for each in workers(store) if each.is_live):
         return f"a worker that serves {campaign.pipeline}"
     if campaign.status != "running":
         return "its letters to be taken" if campaign.status == "stamping" else "its letters to be let go"
     return (_kept_by(store, campaign.pipeline) if counts.replaying else None) or campaign.why
+
+
+def _because(store: Store, campaign: Campaign) -> str:
+    """Say why somebody has paused it, if they told."""
+    rows = store.query("last_pause_of", campaign.id) if campaign.status == "paused" else []
+    return f" ({rows[0][0]})" if rows and rows[0][0] else ""
 
 
 def _kept_by(store: Store, pipeline: str) -> str | None:
@@ -185,11 +193,9 @@ def _kept_by(store: Store, pipeline: str) -> str | None:
     return f"{held} jobs of {pipeline} that are held" if held else None
 
 
-def _seconds_left(campaign: Campaign, counts: Counts) -> float | None:
-    """Guess by the pace so far, and no faster than its rate."""
-    left = counts.waiting + counts.replaying
-    if campaign.status != "running" or not counts.ended or not left:
+def _seconds_left(store: Store, campaign: Campaign, counts: Counts) -> float | None:
+    if campaign.status != "running" or not counts.waiting + counts.replaying:
         return None
-    spent = CURRENT.get().clock.wall() - campaign.created_at
-    by_pace = left * spent / counts.ended
-    return by_pace if campaign.plan.rate is None else max(by_pace, counts.waiting / campaign.plan.rate)
+    recent = store.query("last_ended_of", campaign.id, SAMPLE_MAX) if campaign.plan.rate is None else ()
+    ended_at = [cast("float", row[0]) for row in recent]
+    return seconds_left(campaign.plan, counts, ended_at, now=CURRENT.get().clock.wall())

@@ -11,7 +11,7 @@ What is written about a few letters is stored without the values of their jobs; 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -19,8 +19,9 @@ import msgspec
 
 from redrive.core.checks import one_of
 from redrive.core.diagnosis import Diagnosis
-from redrive.core.lifecycle import LetterState, move_letter
-from redrive.errors import ConfigurationError, IllegalTransitionError, StoreUnavailableError
+from redrive.core.lifecycle import LetterState
+from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.ops.outlook import Refusal, freed_later, refusal_of
 from redrive.ops.oversight import By, safe_text
 from redrive.ops.own_values import values_of_set
 from redrive.ops.selecting import Selection, frozen_steps
@@ -30,7 +31,6 @@ TRIES_MAX: Final = 20
 """How often a step is looked at again when somebody else moved one of its letters meanwhile."""
 TEXT_MAX: Final = 8_192
 """Characters of evidence or of a note."""
-_CLOSED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True):
     """One act: its verb, why a letter is left alone (None when it is not), its statement, and what it sets."""
 
     verb: str
-    refuses: Callable[[_Letter], str | None]
+    refuses: Refusal
     statement: str | None = None
     values: Row = ()
     after: Mapping[str, object]
@@ -95,7 +95,7 @@ def remediate(
     after = {"state": "ready", "evidence": told, "is_safe": True}
     act = _Act(
         verb="remediate",
-        refuses=_refusal("remediate"),
+        refuses=refusal_of("remediate"),
         statement="remediate_letters",
         values=(told,),
         after=after,
@@ -119,14 +119,14 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
 def discard(store: Store, selection: Selection, by: By) -> Judged:
     """Decide that nothing is to be done; a campaign that has taken a letter goes on without it."""
     after = {"state": "discarded"}
-    act = _Act(verb="discard", refuses=_refusal("discard"), statement="discard_letters", after=after)
+    act = _Act(verb="discard", refuses=refusal_of("discard"), statement="discard_letters", after=after)
     return _carry_out(store, selection, by, [act])
 
 
 def restore(store: Store, selection: Selection, by: By) -> Judged:
     """Take back a discard: the letters are open again, and have to be triaged anew."""
     after = {"state": "open"}
-    act = _Act(verb="restore", refuses=_refusal("restore"), statement="restore_letters", after=after)
+    act = _Act(verb="restore", refuses=refusal_of("restore"), statement="restore_letters", after=after)
     return _carry_out(store, selection, by, [act])
 
 
@@ -136,7 +136,7 @@ def assign(store: Store, selection: Selection, by: By, *, assignee: str | None) 
     name = None if assignee is None else _hidden(_text("assignee", assignee, fix="A name, or nobody at all."))
     act = _Act(
         verb="assign",
-        refuses=lambda letter: f"it is {letter.state}" if letter.state in _CLOSED else None,
+        refuses=refusal_of("assign"),
         statement="assign_letters",
         values=(name,),
         after={"assignee": name},
@@ -148,40 +148,19 @@ def note(store: Store, selection: Selection, by: By, *, text: str) -> Judged:
     """Write something down about letters, whatever their state; it is the reason of its line in the operator log."""
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
     told = _hidden(given, values_of_set(store, selection, given))
-    act = _Act(verb="note", refuses=lambda _: None, after={"note": told})
+    act = _Act(verb="note", refuses=refusal_of("note"), after={"note": told})
     return _carry_out(store, selection, By(by.actor, told), [act])
 
 
 def _triaging(diagnosis: Diagnosis | str) -> _Act:
     named = Diagnosis(one_of("diagnosis", diagnosis, tuple(Diagnosis)))
-
-    def refuses(letter: _Letter) -> str | None:
-        if letter.campaign_id is not None and letter.state not in _CLOSED:
-            return f"replay {letter.campaign_id} has taken it"
-        return _refusal("triage")(letter)
-
     return _Act(
         verb="triage",
-        refuses=refuses,
+        refuses=refusal_of("triage"),
         statement="triage_letters",
         values=(named.value,),
         after={"state": "triaged", "diagnosis": named.value},
     )
-
-
-def _refusal(verb: str) -> Callable[[_Letter], str | None]:
-    """Return what says why the lifecycle does not allow a move; it is the only judge of that."""
-
-    def refuses(letter: _Letter) -> str | None:
-        try:
-            move_letter(letter.state, verb)
-        except IllegalTransitionError:
-            told = f"it is {letter.state}"
-            is_early = verb == "remediate" and letter.state is LetterState.OPEN
-            return f"{told}: triage it first, or give a diagnosis as well" if is_early else told
-        return None
-
-    return refuses
 
 
 def _carry_out(store: Store, selection: Selection, by: By, acts: Sequence[_Act]) -> Judged:
@@ -208,26 +187,44 @@ def _carry_out(store: Store, selection: Selection, by: By, acts: Sequence[_Act])
 
 
 def _sorted_out(
-    store: Store, selection: Selection, ids: Sequence[int], act: _Act
+    store: Store, selection: Selection, ids: list[int], act: _Act
 ) -> tuple[list[_Letter], Counter[str]]:
     """Read letters, and tell those an act can be done to from those it cannot."""
     names = _Letter.__struct_fields__
     rows = store.query("judged_letters", _json(ids))
-    wanted = selection.which.state
+    # Only a triage is kept from letters by a replay that has them.
+    freed = freed_later(store, selection, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
     reasons: Counter[str] = Counter({"it was pruned": len(ids) - len(rows)} if len(rows) < len(ids) else {})
     for row in rows:
         letter = msgspec.convert(dict(zip(names, row, strict=True)), _Letter, strict=False)
-        is_elsewhere = wanted is not None and letter.state != wanted
-        if wanted is not None and letter.state == wanted and letter.moved > selection.moves:
-            why: str | None = f"it became {letter.state} only later"
-        else:
-            why = f"it is {letter.state} by now" if is_elsewhere else act.refuses(letter)
+        why = (
+            _elsewhere(letter, selection)
+            or act.refuses(letter.state, letter.campaign_id)
+            or _newly_able(letter, selection, freed)
+        )
         if why is None:
             able.append(letter)
         else:
             reasons[why] += 1
     return able, reasons
+
+
+def _elsewhere(letter: _Letter, selection: Selection) -> str | None:
+    """Say that a letter is not in the state asked for, or came into it after the set was frozen."""
+    wanted = selection.which.state
+    if wanted is None or (letter.state == wanted and letter.moved <= selection.moves):
+        return None
+    is_back = letter.state == wanted
+    return f"it became {letter.state} only later" if is_back else f"it is {letter.state} by now"
+
+
+def _newly_able(letter: _Letter, selection: Selection, freed: frozenset[int]) -> str | None:
+    """Say that an act could be done to a letter only since after it was told to how many."""
+    only = selection.only
+    if only is not None and (letter.state not in only or letter.moved > selection.moves):
+        return f"it became {letter.state} only later"
+    return "a replay let go of it only later" if letter.id in freed else None
 
 
 def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dead letters by their cause: one group for each fingerprint, however many letters it has.
 
-Everything is read from counters that the store keeps with every letter; letters themselves are not counted, and only one of each
-group is looked at, as a sample.
+Which letters of them are meant, and how many, is told by `letter_counts`; one of each group is looked at, as a sample.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.advice import Hints
 from redrive.ops.inspect import instant
-from redrive.ops.letter_pages import Pair, lines_of, pairs_of
+from redrive.ops.letter_counts import LetterCounts
+from redrive.ops.letter_pages import lines_of, pairs_of
 from redrive.store.protocol import Store
 
 HOURS: Final = 24
@@ -45,7 +45,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterGroup:
-    """All dead letters of one fingerprint."""
+    """The dead letters of one fingerprint, as far as they were asked for."""
 
     fingerprint: str
     states: dict[str, int]
@@ -56,6 +56,7 @@ class LetterGroup:
     """How many of those a live campaign has taken."""
     first_at: datetime
     last_at: datetime
+    """When the first and the last letter of the whole group failed."""
     trend: Trend
     pipelines: Sequence[str]
     stages: Sequence[str]
@@ -94,31 +95,19 @@ class _Lane:
 def groups(store: Store, which: LetterFilter, *, limit: int | None = None) -> list[LetterGroup]:
     """Return groups, those with the most pending letters first.
 
-    A filter by time means groups that were seen in it, one by state those that have a letter in it; counts are those of the whole
-    group. What only letters know (owner, key, ids) cannot be asked for here.
+    Counts, the sample and the order are of the letters that the filter means; when a group was first and last seen, and its
+    trend, are of the whole group. By owner, key or ids, it costs as much as there are letters of theirs.
     """
-    if not (which.owner is None and which.key is None and which.ids is None):
-        raise ConfigurationError(
-            field="groups",
-            value=which,
-            rule="cannot be chosen by owner, key or ids",
-            fix="List the letters instead; each names its group.",
-        )
-    pairs = pairs_of(store, msgspec.structs.replace(which, state=None))
-    states: dict[int, dict[str, int]] = {}
-    for pair in pairs:
-        states.setdefault(pair.group, {})[pair.state] = pair.letters
-    wanted = [group for group, counts in states.items() if which.state is None or which.state in counts]
-    lanes = [lane for lane in _lanes(store, wanted) if _is_seen(lane, which)]
+    counts = LetterCounts(store, which)
     by_cause: dict[str, list[_Lane]] = {}
-    for lane in lanes:
+    for lane in _lanes(store, counts.states):
         by_cause.setdefault(lane.fingerprint, []).append(lane)
-    counted = {cause: _summed(states[lane.id] for lane in same) for cause, same in by_cause.items()}
+    counted = {cause: _summed(counts.states[lane.id] for lane in same) for cause, same in by_cause.items()}
     order = sorted(
         by_cause,
         key=lambda cause: (-_pending(counted[cause]), -max(lane.last_at for lane in by_cause[cause]), cause),
     )[:limit]
-    return _told(store, {cause: by_cause[cause] for cause in order}, counted, pairs)
+    return _told(store, {cause: by_cause[cause] for cause in order}, counted, counts)
 
 
 def resolve_group(store: Store, prefix: str) -> str:
@@ -173,19 +162,15 @@ def trend_of(hours: Sequence[int]) -> Trend:
 
 
 def _told(
-    store: Store, causes: dict[str, list[_Lane]], counted: dict[str, dict[str, int]], pairs: Sequence[Pair]
+    store: Store, causes: dict[str, list[_Lane]], counted: dict[str, dict[str, int]], counts: LetterCounts
 ) -> list[LetterGroup]:
     """Return the groups with all that is known about them."""
     ids = [lane.id for lanes in causes.values() for lane in lanes]
-    wanted = set(ids)
-    of_pairs = _json([(pair.group, pair.state) for pair in pairs if pair.group in wanted])
-    heads: dict[int, tuple[float, int]] = {}
-    for group, at, letter in cast("list[tuple[int, float, int]]", store.query("letter_heads", of_pairs)):
-        heads[group] = max(heads.get(group, (at, letter)), (at, letter))
-    taken = dict(cast("list[tuple[int, int]]", store.query("taken_letters", _json(ids))))
+    newest = counts.newest(ids)
     trends = _trends(store, ids)
     samples = {
-        cause: max(heads.get(lane.id, (0.0, 0)) for lane in lanes)[1] for cause, lanes in causes.items()
+        cause: max(newest.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
+        for cause, lanes in causes.items()
     }
     messages = {line.id: line.message for line in lines_of(store, list(samples.values()))}
     hints = Hints(store)
@@ -194,7 +179,7 @@ def _told(
             fingerprint=cause,
             states=counted[cause],
             pending=_pending(counted[cause]),
-            taken=sum(taken.get(lane.id, 0) for lane in lanes),
+            taken=sum(newest.taken[lane.id] for lane in lanes),
             first_at=instant(min(lane.first_at for lane in lanes)),
             last_at=instant(max(lane.last_at for lane in lanes)),
             trend=trend_of([sum(hour) for hour in zip(*(trends[lane.id] for lane in lanes), strict=True)]),
@@ -226,12 +211,6 @@ def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
         # A letter of a clock that is ahead of ours belongs to the last hour we know.
         hours[group][min(hour, last) - last - 1] += letters
     return hours
-
-
-def _is_seen(lane: _Lane, which: LetterFilter) -> bool:
-    return (which.since is None or lane.last_at >= which.since) and (
-        which.until is None or lane.first_at < which.until
-    )
 
 
 def _summed(parts: Iterable[dict[str, int]]) -> dict[str, int]:

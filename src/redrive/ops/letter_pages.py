@@ -9,7 +9,7 @@ that is not full, or even empty, and a cursor to go on with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
@@ -24,6 +24,8 @@ from redrive.store.protocol import Row, Store
 
 SCAN_MAX: Final = 20_000
 """So many letters are looked at for one page."""
+STEP: Final = 5_000
+"""So many are read at once by whoever wants them all."""
 NAMES: Final = (
     "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee campaign"
     " first_failure_at last_failure_at"
@@ -88,6 +90,21 @@ def list_letters(store: Store, which: LetterFilter, *, before: str | None = None
     end = found[limit - 1] if len(found) > limit else floor
     lines = lines_of(store, [letter for _, letter in found[:limit]])
     return Page(letters=lines, next_cursor=None if end is None else cursor_of(end))
+
+
+def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
+    """Yield the positions of all letters that a filter means, newest first, some thousands at a time."""
+    upper = (LATEST if which.until is None else which.until, 0)
+    lower = EARLIEST if which.since is None else which.since
+    while True:
+        found, floor = _positions(store, which, upper=upper, lower=lower, limit=STEP)
+        yield found
+        if len(found) == STEP:
+            upper = found[-1]
+        elif floor is None:
+            return
+        else:
+            upper = floor
 
 
 def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:

@@ -42,6 +42,8 @@ class Selection:
     """The same count, by the state they were in."""
     moves: int = LATEST
     """The last act that moved letters before it; what came into the state asked for by a later one is left alone."""
+    only: frozenset[str] | None = None
+    """The states from which letters may be changed, and only if they were in them already; None for any (`outlook`)."""
 
     @property
     def subject(self) -> str:

@@ -85,6 +85,23 @@ FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
 -- name: near_letters
 SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
 
+-- name: taken_by_group
+-- Letters that a filter by group means and a replay has, by state and replay.
+SELECT standing, campaign_id, sum(letters)
+FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letter_tallies ON group_id = letter_groups.id
+WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
+    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR standing = ?6)
+    AND campaign_id <> 0 AND standing IN ('open', 'triaged', 'ready', 'replaying')
+GROUP BY standing, campaign_id HAVING sum(letters) > 0;
+
+-- name: taken_among
+SELECT state, campaign_id, count(*) FROM dead_letters
+WHERE id IN (SELECT value FROM json_each(?)) AND campaign_id IS NOT NULL AND state NOT IN ('resolved', 'returned')
+GROUP BY state, campaign_id;
+
+-- name: freed_later
+SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) AND freed > ?2;
+
 -- name: edits_of_letter
 SELECT id, part, at, actor FROM edits WHERE letter_id = ? ORDER BY id;
 
@@ -95,10 +112,16 @@ SELECT id, at, actor, verb, subject, reason, letters, json_remove(change, '$.let
 WHERE (subject = 'group ' || ?2 OR (subject >= 'filter ' AND subject < 'filter!')) AND at >= ?3 - 86400 AND EXISTS (
     SELECT 1 FROM json_each(change, '$.letters') WHERE ?1 BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'));
 
--- name: start_of_campaign
-SELECT operations.id, at, operations.actor, verb, subject, reason, letters, change
-FROM campaigns CROSS JOIN operations ON subject = 'pipeline ' || campaigns.pipeline
-WHERE campaigns.id = ? AND verb = 'replay' AND json_extract(change, '$.campaign') = campaigns.id;
+-- name: last_pause_of
+SELECT reason FROM operations WHERE subject = 'replay ' || ? AND verb = 'pause' ORDER BY id DESC LIMIT 1;
+
+-- name: last_ended_of
+-- When the replays that ended last did so, about: letters are released in the order of their ids. What waits is passed over.
+SELECT closed_at FROM dead_letters INDEXED BY dead_letters_campaign
+WHERE campaign_id = ?1 AND closed_at IS NOT NULL AND id < coalesce((
+    SELECT min(id) FROM dead_letters INDEXED BY dead_letters_taken
+    WHERE campaign_id = ?1 AND verdict IS NULL AND state <> 'replaying'), 9e18)
+ORDER BY id DESC LIMIT ?2;
 
 -- name: letter_groups
 SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, error_class, first_at, last_at
@@ -106,16 +129,36 @@ FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id IN (S
 
 -- name: taken_letters
 SELECT group_id, sum(letters) FROM letters_by_group
-WHERE is_taken = 1 AND letters > 0 AND group_id IN (SELECT value FROM json_each(?)) GROUP BY group_id;
+WHERE is_taken = 1 AND letters > 0 AND group_id IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR state = ?2) GROUP BY group_id;
+
+-- name: taken_in_span
+SELECT group_id, count(*) FROM dead_letters INDEXED BY dead_letters_taken
+WHERE campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying'
+    AND group_id IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR state = ?2) AND last_failure_at >= ?3 AND last_failure_at < ?4
+GROUP BY group_id;
+
+-- name: count_in_span
+-- The letters of each group and state whose last failure lies in a span of time, counted in the index alone.
+WITH pairs (of_group, of_state) AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
+SELECT of_group, of_state, (SELECT count(*) FROM dead_letters INDEXED BY dead_letters_group
+    WHERE group_id = of_group AND state = of_state AND last_failure_at >= ?2 AND last_failure_at < ?3)
+FROM pairs;
+
+-- name: count_named_by_group
+-- With the newest of each: beside max(), the other columns are of the row it was found in.
+SELECT group_id, state, count(*), sum(campaign_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')), max(last_failure_at), id
+FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) GROUP BY group_id, state;
 
 -- name: letter_heads
--- The newest letter of each group and state, read off the index alone.
+-- The newest letter of each group and state whose last failure lies in a span of time, read off the index alone.
 WITH pairs (of_group, of_state) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
 SELECT of_group,
     (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
-        ORDER BY last_failure_at DESC, id DESC LIMIT 1),
-    (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state ORDER BY last_failure_at DESC, id DESC LIMIT 1)
+        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1),
+    (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
+        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1)
 FROM pairs;
 
 -- name: group_trend
