@@ -19,7 +19,7 @@ from redrive.engine.pipeline import Pipeline, check_pipelines
 from redrive.engine.runs import OnProgress, RunReport
 from redrive.engine.service import serve
 from redrive.engine.worker import Ending
-from redrive.ops.async_desk import AsyncDeadLetters, AsyncReplays, AsyncRuns, AsyncSchedules
+from redrive.ops.async_desk import AsyncDeadLetters, AsyncReplays, AsyncReports, AsyncRuns, AsyncSchedules
 from redrive.ops.async_job import AsyncJob
 
 
@@ -28,6 +28,8 @@ class AsyncRedrive:
 
     def __init__(self, inner: Redrive) -> None:
         self._inner = inner
+        self.reports = AsyncReports(inner.reports)
+        """Why one job is where it is, and what the attempts of many add up to."""
 
     async def submit(
         self,

@@ -32,6 +32,7 @@ from redrive.ops.desk import DeadLetters, Replays
 from redrive.ops.location import path_of
 from redrive.ops.oversight import By
 from redrive.ops.own_values import values_of_job
+from redrive.ops.report_desk import Reports
 from redrive.store.protocol import LaneId, Step, Store
 from redrive.store.sqlite import SqliteStore
 
@@ -71,6 +72,8 @@ class Redrive:
     def __init__(self, store: Store) -> None:
         self.store = store
         """The store behind it, for whoever inspects."""
+        self.reports = Reports(store)
+        """Why one job is where it is, and what the attempts of many add up to."""
         self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
 
     def __enter__(self) -> Self:
@@ -168,13 +171,14 @@ class Redrive:
         """
         job_id, now = _job_id(job_id), self._now()
         by = By(actor, reason).hiding(values_of_job(self.store, job_id, reason))
-        log = by.log("cancel", f"job {job_id}")
+        ways = (
+            (Step("cancel_queued", (now, job_id), rows=1), "queued", "cancelled"),
+            (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to cancel"),
+        )
         while True:
             # Between the two a job may move either way, so both are tried until one of them fits.
-            for way in (
-                Step("cancel_queued", (now, job_id), rows=1),
-                Step("ask_to_cancel", (job_id,), rows=1),
-            ):
+            for way, before, after in ways:
+                log = by.log("cancel", f"job {job_id}", change={"before": before, "after": after})
                 if self.store.apply(way, log) is not None:
                     return self.job(job_id).status
             status = self.job(job_id).status

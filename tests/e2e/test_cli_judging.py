@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from redrive.cli import dlq_judge, dlq_keep
+from redrive.cli import dlq_edit, dlq_judge, dlq_keep
 from tests.e2e.test_cli import Shell, shell
 
-__all__ = ["dlq_judge", "dlq_keep", "shell"]
+__all__ = ["dlq_edit", "dlq_judge", "dlq_keep", "shell"]
 
 
 ORDERS = """
@@ -176,7 +176,7 @@ def test_an_edit_from_a_file_is_shown_redacted_and_asked_about(shop: Shell) -> N
 
     assert (refused.code, done.code) == (1, 0)
     assert '+  "amount": 5,' in done.out
-    assert "Replay letter 1 with this input?" in done.err
+    assert "Keep this as the input a replay of letter 1 starts with?" in done.err
     assert "ann@example.com" not in done.out + done.err
     assert len(letter(shop)["edits"]) == 1
 
@@ -186,7 +186,59 @@ def test_a_patch_is_read_from_standard_input(shop: Shell) -> None:
 
     done = shop("dlq", "edit", "1", "--patch", "-", "--yes", "-o", "json", stdin=patch)
 
-    assert done.json == {"letter": 1, "part": "input", "edit": 1, "is_checked": False}
+    assert done.json == {"letter": 1, "part": "input", "edit": 1, "is_checked": False, "unknown_fields": []}
+
+
+def test_a_field_that_the_type_does_not_know_is_told(shop: Shell) -> None:
+    shop.write("more.json", json.dumps({"amount": 5, "email": "ann@example.com", "extra": 1}))
+
+    done = shop("dlq", "edit", "1", "--input", "more.json", "--target", "orders:shop", "--yes")
+
+    assert done.code == 0
+    assert "its type does not know /extra: the stage will not see it" in done.err
+
+
+def test_edits_are_looked_at_later_and_taken_back(shop: Shell) -> None:
+    none = shop("dlq", "edits", "1")
+    patch = json.dumps([{"op": "replace", "path": "/amount", "value": 5}])
+    shop("dlq", "edit", "1", "--patch", "-", "--actor", "ann", "--yes", stdin=patch)
+    back = shop("dlq", "edit", "1", "--original", stdin="y\n")
+    shown = shop("dlq", "edits", "1")
+    told = shop.json("dlq", "edits", "1")
+    again = shop("dlq", "edit", "1", "--original", "--yes")
+
+    assert (none.code, none.err) == (0, "nothing of this letter was edited\n")
+    assert back.code == 0
+    assert '+  "amount": 0,' in back.out
+    for line in ("the input before the first edit:", "edit 1 of 2: input, by ann at ", '+  "amount": 5,'):
+        assert line in shown.out
+    assert (told["edits"][0]["part"], told["edits"][0]["actor"]) == ("input", "ann")
+    assert json.loads(told["originals"]["input"])["amount"] == 0
+    assert "ann@example.com" not in shown.out + json.dumps(told)
+    assert (again.code, "would be what it is" in again.err) == (2, True)
+    assert shop("dlq", "edits", "9").code == 1
+
+
+def test_a_dry_run_from_the_start_says_that_an_edited_input_is_not_used(shop: Shell) -> None:
+    shop("dlq", "remediate", "1", "--evidence", "mended", "--safe", "--diagnosis", "data", "--yes")
+    shop("dlq", "edit", "1", "--input", "-", "--yes", stdin='{"amount": 1, "email": "x"}')
+
+    used = shop("dlq", "validate", "1")
+    unused = shop("dlq", "validate", "1", "--from-start")
+
+    assert (used.code, unused.code) == (0, 0)
+    assert "not used" not in used.out
+    assert "its edited input is not used" in " ".join(unused.out.split())
+    assert "nothing is in the way of a replay; see the notices" in unused.err
+
+
+def test_an_edit_whose_values_were_erased_is_still_told(shop: Shell) -> None:
+    shop("dlq", "edit", "1", "--input", "-", "--yes", stdin='{"amount": 1, "email": "x"}')
+    shop("job", "erase", "1", "--yes")
+
+    shown = shop("dlq", "edits", "1")
+
+    assert "its values were erased" in shown.out
 
 
 def test_an_edit_that_does_not_fit_names_the_field(shop: Shell) -> None:
@@ -245,8 +297,8 @@ def test_an_export_goes_into_a_file_of_its_owner_and_is_taken_in_elsewhere(shop:
     assert (again.code, refused.code) == (2, 1)
     assert "Take in the dead letters of letters.jsonl (2 lines)?" in refused.err
     assert json.loads(shown.out)["letter"]["id"] == 2
-    assert first == {"made": 2, "known": 0, "refused": []}
-    assert second == {"made": 0, "known": 2, "refused": []}
+    assert first == {"made": 2, "known": 0, "over": {}, "refused": []}
+    assert second == {"made": 0, "known": 2, "over": {}, "refused": []}
     assert len(shop.json("dlq", "list", *other)["letters"]) == 2
 
 
@@ -267,7 +319,7 @@ def test_an_import_counts_the_letters_of_what_cannot_be_read_twice_as_well(shop:
     assert taken.code == 0
     assert unasked.code == 2
     assert "--yes" in unasked.err
-    assert given.json == {"made": 0, "known": 2, "refused": []}
+    assert given.json == {"made": 0, "known": 2, "over": {}, "refused": []}
 
 
 def test_values_are_exported_only_where_the_code_lets_them_leave(shop: Shell) -> None:

@@ -124,7 +124,15 @@ def test_events_are_refused_where_there_can_be_none(shell: Shell) -> None:
 
     assert "nothing has happened yet" in shell("events").err
     assert "Near it are: 1" in shell("events", "--job", "3").err
-    assert shell("events", "--operations", "--job", "1").code == 2
+    for wrong in (
+        ("--operations", "--pipeline", "orders"),
+        ("--operations", "--follow"),
+        ("--letter", "1"),
+        ("--before", "1"),
+    ):
+        refused = shell("events", *wrong)
+        assert refused.code == 2
+        assert "True" not in refused.err
 
 
 @pytest.mark.parametrize("output", ["json", "table"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import assert_type
 
@@ -31,8 +32,10 @@ from redrive import (
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.async_job import AsyncJob
 from redrive.ops.campaign_report import CampaignReport
+from redrive.ops.explain import Explanation, Moment
 from redrive.ops.judging import Judged
 from redrive.ops.letters import Page
+from redrive.ops.reports import Ranked
 from redrive.testing import VirtualClock, virtual_time
 
 
@@ -122,6 +125,8 @@ def desks() -> None:
     with connect("jobs.db") as rd:
         assert_type(rd.dead_letters.list(pipeline="typed", limit=5), Page)
         assert_type(rd.replays.report(1), CampaignReport)
+        assert_type(rd.reports.explain(1), Explanation)
+        assert_type(rd.reports.account(run=1).adds_up, bool)
 
 
 async def async_desks() -> None:
@@ -133,5 +138,7 @@ async def async_desks() -> None:
         assert_type(await rd.replays.retry(1, from_start=True), AsyncJob)
         assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), CampaignReport)
         assert_type(await rd.runs.latest(limit=3), list[RunReport])
+        assert_type(await rd.reports.timeline(1), Sequence[Moment])
+        assert_type(await rd.reports.errors(pipeline="typed", stage="parse"), Sequence[Ranked])
         assert_type(await rd.schedules.put("nightly", flow, "x", cron="0 3 * * *"), None)
         await rd.replays.pause(1, because="no such word")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - must be refused

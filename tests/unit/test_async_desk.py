@@ -16,7 +16,14 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.async_client import AsyncRedrive
 from redrive.errors import EvidenceMissingError, RunError
 from redrive.ops import async_desk
-from redrive.ops.async_desk import AsyncDeadLetters, AsyncDesk, AsyncReplays, AsyncRuns, AsyncSchedules
+from redrive.ops.async_desk import (
+    AsyncDeadLetters,
+    AsyncDesk,
+    AsyncReplays,
+    AsyncReports,
+    AsyncRuns,
+    AsyncSchedules,
+)
 from redrive.ops.desk import DeadLetters, Replays
 from redrive.store.sqlite import SqliteStore
 
@@ -43,7 +50,7 @@ def names_of(kind: type) -> set[str]:
     return {name for name, member in inspect.getmembers(kind, callable) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", ["runs", "schedules", "dead_letters", "replays"])
+@pytest.mark.parametrize("name", ["runs", "schedules", "dead_letters", "replays", "reports"])
 def test_every_method_of_a_sync_desk_can_be_awaited_with_the_same_arguments(
     tmp_path: Path, name: str
 ) -> None:
@@ -59,7 +66,7 @@ def test_every_method_of_a_sync_desk_can_be_awaited_with_the_same_arguments(
 
 
 def test_a_desk_for_async_code_is_made_for_each_property() -> None:
-    kinds = {AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays}
+    kinds = {AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays, AsyncReports}
 
     assert set(AsyncDesk.__subclasses__()) == kinds
     assert names_of(Redrive) - names_of(AsyncRedrive) == {"close"}
@@ -151,6 +158,8 @@ def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
             assert (await rd.replays.validate(pipelines=[SHOP])).letters == 1
             await rd.runs.latest()
             await rd.schedules.all()
+            assert (await rd.reports.explain(1)).status == "failed"
+            assert len(await rd.reports.errors(pipeline="shop")) == 1
             monkeypatch.undo()
 
     bounded(scene())

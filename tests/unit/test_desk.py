@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.errors import ConfigurationError, EvidenceMissingError, ReplayRefusedError
+from redrive.errors import ConfigurationError, EvidenceMissingError, JobNotFoundError, ReplayRefusedError
 from redrive.ops.check_letters import check_replays, recount_letters
+from redrive.ops.inspect import operations
 
 
 @stage(retry=RetryPolicy(1))
@@ -57,6 +58,30 @@ def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
     assert rd.dead_letters.list(state="open").letters == []
 
 
+def test_a_program_asks_why_a_job_failed_and_what_attempts_add_up_to(rd: Redrive) -> None:
+    told = rd.reports.explain(1)
+    moments = rd.reports.timeline(1)
+    (error,) = rd.reports.errors(pipeline="shop")
+    (each,) = rd.reports.stages(stage="pay")
+    account = rd.reports.account(pipeline="shop")
+
+    assert (told.status, told.letter, told.attempts[0].code) == ("failed", 1, error.code)
+    assert [moment.what for moment in moments][-1] == "failed"
+    assert (error.failures, error.jobs) == (2, 2)
+    assert (each.ok, each.dead) == (1, 2)
+    assert [bucket.jobs for bucket in rd.reports.retries()] == [3, 0, 0, 0]
+    assert (account.succeeded, account.dead, account.adds_up) == (1, 2, True)
+
+
+def test_a_report_about_what_is_not_known_names_what_is(rd: Redrive) -> None:
+    with pytest.raises(JobNotFoundError, match="99"):
+        rd.reports.explain(99)
+    with pytest.raises(ConfigurationError, match="Did you mean shop"):
+        rd.reports.errors(pipeline="shp")
+    with pytest.raises(ConfigurationError, match="is about a run or a pipeline"):
+        rd.reports.account()
+
+
 def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, tmp_path: Path) -> None:
     chosen = rd.dead_letters.choose(ids=[1])
     rd.dead_letters.discard(chosen)
@@ -69,6 +94,19 @@ def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, 
     with connect(tmp_path / "elsewhere.db") as there:
         assert there.dead_letters.take_in(lines).made == 2
         assert there.counts() == {"failed": 2}
+
+
+def test_values_leave_a_program_on_record(tmp_path: Path) -> None:
+    free = Pipeline("shop", [pay], replay=ReplayRules(export="include"))
+    with connect(tmp_path / "jobs.db") as rd:
+        rd.submit(free, {"amount": -1})
+        rd.work([free], until_idle=True)
+
+        lines = list(rd.dead_letters.export(with_values=True, actor="ann", reason="a copy for the tests"))
+
+        (done,) = operations(rd.store)
+        assert len(lines) == 1
+        assert (done.actor, done.verb, done.reason) == ("ann", "export", "a copy for the tests")
 
 
 def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) -> None:

@@ -10,7 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, Breaker, Fail, Jitter, Pipeline, Redrive, RetryPolicy, Snooze, connect, stage
+from redrive import (
+    Backoff,
+    Breaker,
+    Fail,
+    Jitter,
+    Pipeline,
+    Redrive,
+    ReplayRules,
+    RetryPolicy,
+    Snooze,
+    connect,
+    stage,
+)
 from redrive.engine.selection import LetterFilter
 from redrive.errors import JobNotFoundError
 from redrive.ops import breakers, inspect
@@ -19,6 +31,7 @@ from redrive.ops.erasing import erase
 from redrive.ops.explain import Explanation, explain, timeline
 from redrive.ops.exporting import export
 from redrive.ops.importing import import_letters
+from redrive.ops.letters import letter_story
 from redrive.ops.oversight import By
 from redrive.testing import VirtualClock, virtual_time
 
@@ -337,6 +350,47 @@ def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(
         True,
     )
     assert (moments[3].actor, moments[3].told) == ("ann", "a slip")
+
+
+def test_a_timeline_tells_rounds_and_how_each_replay_ended(rd: Redrive, clock: VirtualClock) -> None:
+    flow = Pipeline(
+        "shop",
+        [failing(KeyError("x"), KeyError("x"), retry=RetryPolicy(1))],  # type: ignore[list-item]
+        replay=ReplayRules(evidence="optional"),
+    )
+    job = rd.submit(flow, 7).id
+    rd.work([flow], until_idle=True)
+    for _ in range(2):
+        clock.advance(5)
+        rd.replays.retry(job, actor="ann")
+        rd.work([flow], until_idle=True)
+
+    moments = timeline(rd.store, job)
+
+    assert [(each.what, each.round) for each in moments] == [
+        ("queued", None),
+        ("processing", 1),
+        ("failed", 1),
+        ("retry (letter 1)", None),
+        ("processing", 2),
+        ("failed", 2),
+        ("returned (letter 1)", 1),
+        ("retry (letter 2)", None),
+        ("processing", 3),
+        ("complete", 3),
+        ("resolved (letter 2)", 2),
+    ]
+    assert moments[6].told == "its replay failed again with the same failure (the same fingerprint)"
+    assert moments[10].told == "its replay completed"
+
+
+def test_the_hint_of_an_erased_letter_does_not_end_with_a_replay(rd: Redrive) -> None:
+    job = worked(rd, failing(KeyError("x")))
+    assert "can never be replayed" not in letter_story(rd.store, 1).hint
+
+    erase(rd.store, job, By("ann"))
+
+    assert letter_story(rd.store, 1).hint.startswith("It can never be replayed: its values were erased at ")
 
 
 def test_an_unknown_job_is_refused_with_ids_that_are_near(rd: Redrive) -> None:

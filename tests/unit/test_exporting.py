@@ -26,6 +26,16 @@ from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
 ANN = By("ann", "a test")
+THEN = "2020-01-01T00:00:00Z"
+ATTEMPT = {
+    "dispatch": 1,
+    "stage": "check",
+    "round": 1,
+    "attempt": 1,
+    "outcome": "dead",
+    "started_at": THEN,
+    "ended_at": THEN,
+}
 ALL = LetterFilter()
 
 
@@ -63,8 +73,8 @@ def fail(rd: Redrive, *texts: str, pipeline: Pipeline = SHOP, **options: Any) ->
     rd.work([pipeline], until_idle=True)
 
 
-def lines(rd: Redrive, which: LetterFilter = ALL, **options: bool) -> list[bytes]:
-    return list(export(rd.store, which, **options))
+def lines(rd: Redrive, which: LetterFilter = ALL, *, with_values: bool = False) -> list[bytes]:
+    return list(export(rd.store, which, with_values=with_values))
 
 
 def changed(line: bytes, path: str, value: object) -> bytes:
@@ -105,7 +115,7 @@ def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
     assert (told["job"]["pipeline"], told["job"]["stage"], told["job"]["position"]) == ("shop", "check", 1)
     assert (told["job"]["key"], told["job"]["owner"]) == ("k1", "ann")
     assert [each["outcome"] for each in told["attempts"]] == ["ok", "dead"]
-    assert [each["verb"] for each in told["operations"]] == ["note"]
+    assert [each["verb"] for each in told["operations"]] == ["triage", "note"]
     assert told["values"] is None
     assert b"token-of-mine" not in line
     assert b"example.com" not in line
@@ -250,7 +260,10 @@ def test_a_lane_that_is_there_keeps_its_place(here: Redrive, there: Redrive) -> 
         ("letter.id", 0, "letter.id"),
         ("letter.id", "x", "$.letter.id"),
         ("letter.id", 2**63, "letter.id"),
-        ("letter.state", "resolved", "it is resolved there|the letter is resolved there"),
+        ("job.id", 0, "job.id"),
+        ("attempts", [{}], "attempts[0]: Object missing required field"),
+        ("attempts", [{**ATTEMPT, "outcome": "odd"}], "attempts[0]: Invalid enum value"),
+        ("attempts", [{**ATTEMPT, "ended_at": "2999-01-01T00:00:00Z"}], "attempts[0]: its instants"),
         ("letter.fingerprint", "v1:" + "z" * 9, "letter.fingerprint"),
         ("letter.code", "A B", "letter.code"),
         ("letter.category", "weather", "letter.category"),
@@ -275,6 +288,19 @@ def test_a_wrong_line_is_refused_by_its_number_and_the_rest_goes_on(
     ((number, why),) = done.refused
     assert (done.made, number) == (1, 2)
     assert any(word in why for word in words.split("|"))
+
+
+def test_letters_that_are_over_where_they_come_from_are_counted_and_no_mistake(
+    here: Redrive, there: Redrive
+) -> None:
+    fail(here, "bad", "bad", "bad")
+    first, second, third = lines(here)
+    over = [changed(first, "letter.state", "resolved"), changed(second, "letter.state", "resolved")]
+
+    done = import_letters(there.store, [*over, third, b"garbage"], ANN)
+
+    assert (done.made, done.over, done.lines) == (1, {"resolved": 2}, 4)
+    assert [number for number, _ in done.refused] == [4]
 
 
 @pytest.mark.parametrize(

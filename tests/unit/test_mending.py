@@ -287,7 +287,7 @@ def test_what_changes_only_where_it_is_redacted_is_said_without_showing_it(rd: R
 def test_an_edit_says_what_it_lacks(rd: Redrive, letter: int) -> None:
     both: dict[str, Any] = {"value": value(), "patch": b"[]"}
     for given in ({}, both):
-        with pytest.raises(ConfigurationError, match="either a whole value or a JSON Patch"):
+        with pytest.raises(ConfigurationError, match="takes a whole value, a JSON Patch or the original"):
             edit(rd.store, letter, ANN, **given)
     with pytest.raises(ConfigurationError, match="would be what it is"):
         edit(rd.store, letter, ANN, value=value(amount=0))

@@ -146,6 +146,8 @@ def test_dead_letters_that_nobody_has_looked_at(rd: Redrive, clock: VirtualClock
 
     assert level == "warn"
     assert sentence.startswith("1 job failed for good")
+    (finding,) = (each for each in examine(rd.store) if each.about == "dead letters")
+    assert finding.advice == "redrive dlq groups, then redrive dlq show ID."
 
 
 def test_schedules_hooks_and_runs_that_nobody_looks_after(rd: Redrive, clock: VirtualClock) -> None:

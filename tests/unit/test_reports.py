@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, ConfigurationError, Jitter, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import (
+    Backoff,
+    CodeSet,
+    ConfigurationError,
+    Jitter,
+    OwnCode,
+    Pipeline,
+    Redrive,
+    RetryPolicy,
+    connect,
+    stage,
+)
 from redrive.errors import RunError
 from redrive.ops import charts
 from redrive.ops.reports import Scope, account, error_ranking, retry_histogram, stage_reliability
@@ -81,6 +92,35 @@ def test_errors_are_ranked_and_stages_weighed(rd: Redrive) -> None:
     assert (store.attempts, store.ok, store.dead, store.cancelled) == (3, 2, 1, 0)
     assert stage_reliability(rd.store, Scope(stage="store")) == [store]
     assert [each.code for each in error_ranking(rd.store, Scope(stage="store"))] == ["BUG_CODE"]
+
+
+def test_a_code_of_an_applications_own_has_the_category_its_letters_have(rd: Redrive) -> None:
+    codes = CodeSet("shop", [OwnCode("SHOP_KEY", [PermissionError])], otherwise=OwnCode("SHOP_OTHER"))
+    others = CodeSet("mall", [OwnCode("SHOP_KEY", [KeyError])], otherwise=OwnCode("SHOP_OTHER"))
+
+    @stage(retry=RetryPolicy(2, STEADY, retry_on=[ConnectionError]))
+    def sell(number: int) -> int:
+        if number and rd.store.query("attempts", number):
+            return number
+        raise ConnectionResetError if number else PermissionError
+
+    @stage(retry=RetryPolicy(1))
+    def search(number: int) -> int:
+        raise KeyError(number)
+
+    shop, mall = Pipeline("shop", [sell], codes=codes), Pipeline("mall", [search], codes=others)
+    report = rd.run(shop, [0], failure_budget=None)
+    rd.submit(shop, 2)
+    rd.work([shop], until_idle=True)
+    rd.submit(mall, 0)
+    rd.work([mall], until_idle=True)
+
+    def categories(scope: Scope) -> dict[str, str | None]:
+        return {each.code: each.category for each in error_ranking(rd.store, scope)}
+
+    assert categories(Scope(pipeline="shop")) == {"SHOP_KEY": "io", "SHOP_OTHER": None}
+    assert categories(Scope(run=report.id)) == {"SHOP_KEY": "io"}
+    assert categories(Scope(pipeline="mall")) == {"SHOP_KEY": "bug"}
 
 
 def test_reports_of_a_run_leave_other_jobs_out(rd: Redrive) -> None:

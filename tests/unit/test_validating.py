@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.engine.selection import LetterFilter
 from redrive.ops import validating
 from redrive.ops.validating import Validation
 from redrive.testing import virtual_time
@@ -137,3 +138,61 @@ def test_what_is_closed_is_told_as_that_alone(rd: Redrive) -> None:
     rd.work([RELAXED], until_idle=True)
 
     assert kinds(rd.replays.validate(ids=[1], pipelines=[RELAXED])) == ["state"]
+
+
+@stage
+def take(order: dict[str, str]) -> dict[str, str]:
+    return order
+
+
+LONG = Pipeline("shop", [take, pay])
+MENDED = b'{"amount": "five"}'
+
+
+def test_an_edit_that_a_replay_would_not_start_with_is_told(rd: Redrive) -> None:
+    fail(rd, pipeline=LONG)
+    rd.replays.edit(1, value=MENDED)
+
+    from_stage = rd.replays.validate(pipeline="shop")
+    from_start = rd.replays.validate(pipeline="shop", from_start=True)
+
+    assert from_stage.notices == {}
+    assert from_start.notices == {"edit": 1}
+    assert "its edited input is not used" in from_start.remarks[-1].told
+    assert "redrive dlq edit 1 --part payload" in from_start.remarks[-1].told
+    assert not from_start.remarks[-1].is_obstacle
+    rd.replays.edit(1, original=True)
+    assert rd.replays.validate(pipeline="shop", from_start=True).notices == {}
+
+
+def test_an_edited_payload_is_not_used_by_a_stage_that_has_an_input_of_its_own(rd: Redrive) -> None:
+    fail(rd, pipeline=LONG)
+    rd.replays.edit(1, part="payload", value=MENDED)
+
+    found = rd.replays.validate(pipeline="shop")
+
+    assert "its edited payload is not used" in found.remarks[-1].told
+    assert rd.replays.validate(pipeline="shop", from_start=True).notices == {}
+
+
+def test_at_the_first_stage_an_edited_payload_is_what_it_takes(rd: Redrive) -> None:
+    fail(rd)
+    rd.replays.edit(1, part="payload", value=MENDED)
+
+    assert rd.replays.validate(pipeline="shop").notices == {}
+
+
+def test_letters_whose_edit_would_not_be_used_are_counted_before_a_replay(rd: Redrive) -> None:
+    which = LetterFilter(pipeline="shop")
+    for _ in range(3):
+        fail(rd, pipeline=LONG)
+    before = validating.unused_edits(rd.store, which, from_start=True)
+    for letter in (1, 2):
+        rd.replays.edit(letter, value=MENDED)
+    rd.replays.edit(2, part="payload", value=MENDED)
+
+    assert before == 0
+    assert validating.unused_edits(rd.store, which, from_start=True) == 1
+    assert validating.unused_edits(rd.store, which, from_start=False) == 1
+    rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]))
+    assert validating.unused_edits(rd.store, which, from_start=True) == 0

@@ -15,6 +15,7 @@ from redrive.cli import (
     breaker,
     demo,
     dlq,
+    dlq_edit,
     dlq_judge,
     dlq_keep,
     dlq_validate,
@@ -60,7 +61,7 @@ def root(
 
 
 # These add their commands to those of `dlq` and `job`.
-ADDED = (dlq_judge, dlq_keep, dlq_validate)
+ADDED = (dlq_edit, dlq_judge, dlq_keep, dlq_validate)
 
 WORK = "Work"
 LOOK = "Look"

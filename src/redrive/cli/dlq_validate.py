@@ -54,4 +54,4 @@ def _tell(found: Validation) -> None:
     if not found.letters:
         say("no dead letter that could be replayed is like that")
     elif found.is_fine:
-        say("nothing is in the way of a replay")
+        say(f"nothing is in the way of a replay{'; see the notices' if found.notices else ''}")

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Final, Literal, cast
@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal, cast
 import msgspec
 import typer
 
-from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, text_of
+from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, say, text_of
 from redrive.cli.options import Database, Format, Limit, OfPipeline, Output, existing
 from redrive.cli.targets import say_if_unknown
 from redrive.client import Redrive
@@ -22,6 +22,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops import inspect
 from redrive.ops.inspect import Event, Operation, known_job
+from redrive.ops.letters import letter_story
+from redrive.store.protocol import Store
 
 LOOK_SECONDS: Final = 0.2
 PAGE: Final = 500
@@ -42,18 +44,27 @@ def events(
     operations: Annotated[
         bool, typer.Option("--operations", help="What people did, instead of what attempts came to.")
     ] = False,
+    letter: Annotated[
+        int | None, typer.Option("--letter", metavar="ID", help="With --operations: about this dead letter.")
+    ] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", help="With --operations: earlier than this one.")
+    ] = None,
     limit: Limit = 50,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
     """Show the latest attempts with their outcome and the reason, oldest first."""
-    if operations and (job is not None or pipeline is not None or follow):
-        raise ConfigurationError(
-            field="--operations", value=True, rule="stands alone", fix="Leave the other filters out."
-        )
+    _check_options(
+        {"--pipeline": pipeline, "--follow": "yes" if follow else None}
+        if operations
+        else {"--letter": letter, "--before": before},
+        rule="does not go with --operations" if operations else "is about operations",
+        fix="Leave it out." if operations else "Add --operations, or leave it out.",
+    )
     with existing(database_url) as rd:
         if operations:
-            _show_operations(inspect.operations(rd.store, limit), output)
+            _tell_operations(rd.store, output, limit, job=job, letter=letter, before=before)
             return
         if job is not None:
             known_job(rd.store, job)
@@ -100,6 +111,31 @@ def stats(
     answer_rows(rows, columns, output, empty="there is no job yet")
 
 
+def _check_options(given: Mapping[str, object], *, rule: str, fix: str) -> None:
+    """Refuse options that mean nothing beside the others."""
+    for option, value in given.items():
+        if value is not None:
+            raise ConfigurationError(field=option, value=value, rule=rule, fix=fix)
+
+
+def _tell_operations(
+    store: Store, output: Format, limit: int, *, job: int | None, letter: int | None, before: int | None
+) -> None:
+    """Show what people did last: at all, or about one job or one dead letter, also by group and in a replay of many."""
+    if job is None and letter is None:
+        done: Sequence[Operation] = inspect.operations(store, limit + 1, before=before)
+    else:
+        found = list(letter_story(store, letter).operations) if letter is not None else []
+        if job is not None:
+            of_job = inspect.story_of(store, job).operations
+            found = list(of_job) if letter is None else [each for each in found if each in of_job]
+        done = [each for each in found if before is None or each.id < before][-limit - 1 :]
+    page = done[-limit:]
+    _show_operations(page, output)
+    if output == "table" and len(done) > limit:
+        say(f"earlier: --before {page[0].id}")
+
+
 def _show_operations(done: Sequence[Operation], output: Format) -> None:
     """Show what people did; for people with what it changed, where there is room."""
     nothing = "nobody did anything yet"
@@ -113,16 +149,30 @@ def _show_operations(done: Sequence[Operation], output: Format) -> None:
 
 def _change_of(done: Operation) -> str | None:
     """Return what was before and after, in a few words; None where nothing is known of it."""
-    change: object = None if done.change is None else msgspec.json.decode(done.change)
-    if not isinstance(change, dict):
-        return None
-    before, after = (cast("dict[str, object]", change).get(side) for side in ("before", "after"))
+    read: object = None if done.change is None else msgspec.json.decode(done.change)
+    change = cast("dict[str, object]", read) if isinstance(read, dict) else {}
+    before, after = (change.get(side) for side in ("before", "after"))
     if not isinstance(before, dict) or not isinstance(after, dict):
-        return None
+        return _cut(_plan_of(change)) if "plan" in change else None
     was, became = cast("dict[str, object]", before), cast("dict[str, object]", after)
     # One letter is on record with all that was known of it; only what has changed is told here.
     same = {name: was[name] for name in became if name in was} or was.get("states", {})
-    told = f"{_facts_of(same)} -> {_facts_of(became)}"
+    return _cut(f"{_facts_of(same)} -> {_facts_of(became)}")
+
+
+def _plan_of(change: Mapping[str, object]) -> str:
+    """Tell how a replay began: over which letters, and by which plan."""
+    which, plan = (cast("dict[str, object]", change.get(side) or {}) for side in ("selection", "plan"))
+    canary, rate = cast("list[int]", plan.get("canary") or []), plan.get("rate")
+    said = {
+        "canary": ",".join(map(str, canary)) or None,
+        "rate": None if rate is None else f"{rate:g}/s",
+        "from_start": "yes" if plan.get("from_start") else None,
+    }
+    return _facts_of({**which, **said})
+
+
+def _cut(told: str) -> str:
     return told if len(told) <= CHANGE_MAX else f"{told[: CHANGE_MAX - 1]}…"
 
 
@@ -130,7 +180,9 @@ def _facts_of(facts: object) -> str:
     named = {name: each for name, each in cast("dict[str, object]", facts).items() if each is not None}
     # A state speaks for itself.
     said = [
-        text_of(each).plain if name == "state" else f"{name.replace('_', ' ')}: {text_of(each).plain}"
+        text_of(each).plain
+        if name in {"state", "status"}
+        else f"{name.replace('_', ' ')}: {text_of(each).plain}"
         for name, each in named.items()
     ]
     return ", ".join(said) or "nothing"

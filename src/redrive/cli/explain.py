@@ -37,5 +37,5 @@ def timeline(job_id: JobId, *, database_url: Database = None, output: Output = "
         {**asdict(moment), "duration": None if moment.duration is None else f"{moment.duration:.3g} s"}
         for moment in moments
     ]
-    columns = ("at", "what", "stage", "attempt", "code", "duration", "told", "actor")
+    columns = ("at", "what", "stage", "round", "attempt", "code", "duration", "told", "actor")
     answer_rows(rows, columns, output, empty="nothing has happened yet")

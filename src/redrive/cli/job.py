@@ -6,6 +6,7 @@ Texts shown were redacted when they were stored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -65,6 +66,7 @@ def show(job_id: JobId, *, database_url: Database = None, output: Output = "tabl
         answer_json(
             {
                 **asdict(story.facts),
+                "origin": story.origin,
                 "attempts": story.attempts,
                 "dead_letter": live[-1] if live else None,
                 "past_letters": [
@@ -130,13 +132,14 @@ def retry(
 def _tell(story: JobStory) -> None:
     facts = {name: value for name, value in asdict(story.facts).items() if value is not None}
     answer_facts(facts, "table")
-    if story.attempts:
-        columns = ("dispatch", "stage", "attempt", "outcome", "code", "duration", "sentence")
-        rows = [
-            {**attempt, "duration": f"{attempt['duration']:.3g} s", "sentence": _why(attempt)}
-            for attempt in story.attempts
-        ]
-        console().print(table_of(rows, columns))
+    if story.origin is not None:
+        origin = story.origin
+        there = f"letter {origin.letter} of job {origin.job} there" + (
+            "; its attempts there:" if origin.attempts else ""
+        )
+        console().print(f"imported from installation {origin.installation}: {there}", soft_wrap=True)
+        _tell_attempts(origin.attempts)
+    _tell_attempts(story.attempts)
     for letter in story.letters:
         if not letter.is_live:
             console().print(
@@ -149,8 +152,20 @@ def _tell(story: JobStory) -> None:
         console().print(letter.stack.rstrip(), soft_wrap=True)
     if story.operations:
         console().print(
-            table_of([asdict(each) for each in story.operations], ("at", "actor", "verb", "reason"))
+            table_of(
+                [asdict(each) for each in story.operations], ("at", "actor", "verb", "subject", "reason")
+            )
         )
+
+
+def _tell_attempts(attempts: Sequence[dict[str, object]]) -> None:
+    columns = ("dispatch", "stage", "round", "attempt", "outcome", "code", "duration", "sentence")
+    rows = [
+        {**attempt, "duration": f"{attempt['duration']:.3g} s", "sentence": _why(attempt)}
+        for attempt in attempts
+    ]
+    if rows:
+        console().print(table_of(rows, columns))
 
 
 def _why(attempt: dict[str, object]) -> object:

@@ -6,6 +6,8 @@ What to do about a code is said by the application that has it, as far as its co
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
 from redrive.engine.jobs import JobFacts
 from redrive.engine.replay_rules import OwnHint, hints_of
@@ -84,6 +86,12 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
             return []
 
 
+def gone_for_good(erased_at: datetime) -> str:
+    """Say that a job cannot be replayed, because its values were erased, and what is left to do."""
+    erased = f"its values were erased at {erased_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
+
+
 def _escalated(letter: DeadLetter) -> str:
     """Say why a letter is escalated: by its code, whatever its fingerprint is."""
     came_back = f"a replay failed again with the same permanent code, {letter.code}"
@@ -98,8 +106,7 @@ def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_em
         supply = f"It came without its values; supply one: redrive dlq edit {letter.id} --input FILE"
         # A discarded letter cannot be edited; what takes that back comes first.
         return steps if letter.state == "discarded" else [supply, *steps]
-    erased = f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC"
-    gone = f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
+    gone = gone_for_good(facts.erased_at)
     if letter.state == "discarded":
         return [gone, "It was discarded, nothing is to be done."]
     if letter.campaign is not None:

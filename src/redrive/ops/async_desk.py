@@ -18,6 +18,7 @@ from redrive.engine.runs import RunBook
 from redrive.engine.schedules import ScheduleBook
 from redrive.ops.async_job import AsyncJob
 from redrive.ops.desk import DeadLetters, Doing, Replays, Which
+from redrive.ops.report_desk import Reports
 
 STEP: Final = 200
 """Lines of an export that are fetched at once."""
@@ -80,12 +81,32 @@ class AsyncDeadLetters(AsyncDesk[DeadLetters]):
     note = awaited(DeadLetters.note)
     take_in = awaited(DeadLetters.take_in)
 
-    async def export(self, *, with_values: bool = False, **which: Unpack[Which]) -> AsyncIterator[bytes]:
+    async def export(
+        self,
+        *,
+        with_values: bool = False,
+        actor: str = "api",
+        reason: str | None = None,
+        **which: Unpack[Which],
+    ) -> AsyncIterator[bytes]:
         """Give letters as redacted JSON lines, one after the other: `async for line in rd.dead_letters.export()`."""
-        lines = await asyncio.to_thread(self.desk.export, with_values=with_values, **which)
+        lines = await asyncio.to_thread(
+            self.desk.export, with_values=with_values, actor=actor, reason=reason, **which
+        )
         while some := await asyncio.to_thread(lambda: [*islice(lines, STEP)]):
             for line in some:
                 yield line
+
+
+class AsyncReports(AsyncDesk[Reports]):
+    """One job explained, and many added up; see `Reports`."""
+
+    explain = awaited(Reports.explain)
+    timeline = awaited(Reports.timeline)
+    retries = awaited(Reports.retries)
+    errors = awaited(Reports.errors)
+    stages = awaited(Reports.stages)
+    account = awaited(Reports.account)
 
 
 class AsyncReplays(AsyncDesk[Replays]):
@@ -100,6 +121,7 @@ class AsyncReplays(AsyncDesk[Replays]):
     cancel = awaited(Replays.cancel)
     close = awaited(Replays.close)
     edit = awaited(Replays.edit)
+    edits = awaited(Replays.edits)
     erase = awaited(Replays.erase)
 
     async def retry(

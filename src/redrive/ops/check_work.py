@@ -185,7 +185,7 @@ def _letters(look: _Look) -> Iterator[Finding]:
         yield warning(
             "dead letters",
             f"{jobs(cast('int', count))} failed for good and nobody has looked at them; the first {since} ago",
-            "redrive job list --status failed, then redrive job show ID.",
+            "redrive dlq groups, then redrive dlq show ID.",
         )
     else:
         yield fine("dead letters", "none is open")

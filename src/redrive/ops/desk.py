@@ -18,11 +18,12 @@ from redrive.engine.releasing import by_name
 from redrive.engine.selection import LetterFilter
 from redrive.ops import erasing, judging, letters, mending, replay
 from redrive.ops.campaign_report import CampaignReport, report_of
+from redrive.ops.edits import EditHistory, Part, edit_history
 from redrive.ops.exporting import export
 from redrive.ops.importing import Imported, import_letters
 from redrive.ops.judging import Judged
 from redrive.ops.letters import LetterGroup, LetterStory, Page
-from redrive.ops.mending import Edited, Part
+from redrive.ops.mending import Edited
 from redrive.ops.near import unknown
 from redrive.ops.oversight import By
 from redrive.ops.retrying import retry_job
@@ -110,9 +111,16 @@ class DeadLetters:
         """Write something down about letters."""
         return judging.note(self._store, chosen, _by(doing), text=text)
 
-    def export(self, *, with_values: bool = False, **which: Unpack[Which]) -> Iterator[bytes]:
-        """Return letters as redacted JSON lines, one after the other."""
-        return export(self._store, self._filter(which), with_values=with_values)
+    def export(
+        self,
+        *,
+        with_values: bool = False,
+        actor: str = "api",
+        reason: str | None = None,
+        **which: Unpack[Which],
+    ) -> Iterator[bytes]:
+        """Return letters as redacted JSON lines, one after the other; that values leave is on record."""
+        return export(self._store, self._filter(which), By(actor, reason), with_values=with_values)
 
     def take_in(self, lines: Iterable[bytes], **doing: Unpack[Doing]) -> Imported:
         """Take in the lines of another installation's export; each letter once."""
@@ -198,13 +206,23 @@ class Replays:
         part: Part = "input",
         value: bytes | None = None,
         patch: bytes | None = None,
+        original: bool = False,
         pipeline: Pipeline | None = None,
         **doing: Unpack[Doing],
     ) -> Edited:
-        """Change what a replay of a letter starts with: the whole JSON, or a JSON Patch. The original is kept."""
-        return mending.edit(
-            self._store, letter, _by(doing), part=part, value=value, patch=patch, pipeline=pipeline
-        )
+        """Change what a replay of a letter starts with: the whole JSON, a JSON Patch, or back to the original, which is kept."""
+        change: mending.Change = {
+            "part": part,
+            "value": value,
+            "patch": patch,
+            "original": original,
+            "pipeline": pipeline,
+        }
+        return mending.edit(self._store, letter, _by(doing), **change)
+
+    def edits(self, letter: int) -> EditHistory:
+        """Return what was edited of a letter, by whom and when, and what it was before; redacted."""
+        return edit_history(self._store, letter)
 
     def erase(self, job: int, **doing: Unpack[Doing]) -> None:
         """Wipe the values of a job that has ended; the record stays, and it can never be replayed."""

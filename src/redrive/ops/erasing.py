@@ -51,9 +51,9 @@ def erase(store: Store, job_id: int, by: By) -> Erased:
     # Read before they are gone: what is written about them stays.
     by = by.hiding(values_of_job(store, job_id, by.reason))
     steps = (
+        Step("log_erase", (*by.line("erase", f"job {job_id}"), job_id)),
         Step("erase_values", (job_id,)),
         Step("erase_edits", (job_id,)),
-        by.log("erase", f"job {job_id}"),
     )
     is_new = store.apply(Step("erase_job", (job_id, now), rows=1), *steps) is not None
     ((status, erased_at),) = store.query("job_to_erase", job_id)

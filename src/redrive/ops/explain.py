@@ -15,10 +15,13 @@ from typing import cast
 from redrive.core.taxonomy import CODES
 from redrive.engine.jobs import JobFacts
 from redrive.ops.advice import Hints, next_steps
+from redrive.ops.explain_moments import Moment, act_of, came_to, place_there, timeline
 from redrive.ops.explain_why import as_sentence, decided, otherwise
 from redrive.ops.findings import age
-from redrive.ops.inspect import DeadLetter, JobStory, Operation, known_job, story_of
+from redrive.ops.inspect import JobStory, story_of
 from redrive.store.protocol import Store
+
+__all__ = ["Explained", "Explanation", "Moment", "explain", "timeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +60,6 @@ class Explanation:
     """What to do next, with the command to type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """One thing that happened to a job, or that somebody did about it."""
-
-    at: datetime
-    what: str
-    stage: str | None
-    attempt: int | None
-    code: str | None
-    duration: float | None
-    """Seconds; only of the end of an attempt."""
-    told: str | None
-    actor: str | None
-
-
 def explain(store: Store, job_id: int) -> Explanation:
     """Explain a job; raises JobNotFoundError with ids that are near."""
     story = story_of(store, job_id)
@@ -84,7 +72,7 @@ def explain(store: Store, job_id: int) -> Explanation:
         hint = Hints(store).about(story.facts.pipeline, story.facts.stage, live.code, live.category)
     was_erased = any(done.verb == "erase" for done in story.operations)
     steps = next_steps(story.facts, live, hint, came_empty=not was_erased)
-    sentences = [_first_sentence(story.facts)]
+    sentences = [_first_sentence(story.facts), *_from_elsewhere(story, categories)]
     for one in told:
         parts = (one.happened, one.matched, one.decided, one.otherwise)
         sentences.append(" ".join(part for part in parts if part is not None))
@@ -99,61 +87,36 @@ def explain(store: Store, job_id: int) -> Explanation:
     )
 
 
-def timeline(store: Store, job_id: int) -> list[Moment]:
-    """Return what happened to a job and what people did about it and its dead letters, in the order in which it happened."""
-    job = known_job(store, job_id)
-    story = story_of(store, job_id)
-    moments = [_moment_of(event) for event in job.events()]
-    moments += [_moment_by(done, job_id) for done in story.operations]
-    # Sorting is stable: what the engine did within one instant stays in its own order, and people come after it.
-    return sorted(moments, key=lambda moment: moment.at)
-
-
-def _act_of(done: Operation, job_id: int) -> str:
-    return done.verb if done.subject == f"job {job_id}" else f"{done.verb} ({done.subject})"
-
-
-def _moment_by(done: Operation, job_id: int) -> Moment:
-    return Moment(
-        at=done.at,
-        what=_act_of(done, job_id),
-        stage=None,
-        attempt=None,
-        code=None,
-        duration=None,
-        told=done.reason,
-        actor=done.actor,
-    )
-
-
-def _moment_of(event: dict[str, object]) -> Moment:
-    duration = event["duration_ms"]
-    return Moment(
-        at=cast("datetime", event["at"]),
-        what=str(event["event"]),
-        stage=cast("str | None", event["stage"]),
-        attempt=cast("int | None", event["attempt"]),
-        code=cast("str | None", event["code"]),
-        duration=None if duration is None else cast("float", duration) / 1000,
-        told=cast("str | None", event["reason"]),
-        actor=None,
-    )
-
-
 def _first_sentence(facts: JobFacts) -> str:
     rounds = "" if facts.round == 1 else f" It is in its round {facts.round}."
     place = "" if facts.status == "complete" else f" at stage {facts.stage!r}"
     return f"Job {facts.id} of pipeline {facts.pipeline!r} is {facts.status}{place}.{rounds}"
 
 
+def _from_elsewhere(story: JobStory, categories: dict[str, str]) -> list[str]:
+    """Say where an imported job comes from, when and how it failed there; nothing of any other."""
+    origin = story.origin
+    if origin is None:
+        return []
+    told = [f"It was imported at {_told_at(origin.imported_at)} by {origin.actor} {place_there(origin)}."]
+    told += [
+        f"It failed there at {_told_at(letter.last_failure_at)} with {letter.code}: {as_sentence(letter.message)}"
+        for letter in story.letters[:1]
+    ]
+    for made in origin.attempts:
+        parts = (_happened(made), _taken_for(made, categories), decided(made))
+        told.append(f"There: {' '.join(part for part in parts if part is not None)}")
+    return told
+
+
+def _told_at(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _explained(
     attempt: dict[str, object], story: JobStory, categories: dict[str, str], stages: Sequence[str]
 ) -> Explained:
     code = cast("str | None", attempt["code"])
-    category = None if code is None else categories.get(code)
-    if category is None and code in CODES:
-        category = CODES[code].category.value
-    status = cast("int | None", attempt["http_status"])
     return Explained(
         dispatch=cast("int", attempt["dispatch"]),
         stage=str(attempt["stage"]),
@@ -161,11 +124,11 @@ def _explained(
         attempt=cast("int", attempt["attempt"]),
         outcome=str(attempt["outcome"]),
         code=code,
-        category=category,
-        http_status=status,
+        category=None if code is None else _category_of(code, categories),
+        http_status=cast("int | None", attempt["http_status"]),
         reason=cast("str | None", attempt["reason"]),
         happened=_happened(attempt),
-        matched=None if code is None else _matched(code, category, status),
+        matched=_taken_for(attempt, categories),
         decided=decided(attempt),
         otherwise=otherwise(attempt, story.attempts, stages),
     )
@@ -182,7 +145,17 @@ def _happened(attempt: dict[str, object]) -> str:
     return f"{place} ended after {took}{message or '.'}"
 
 
-def _matched(code: str, category: str | None, status: int | None) -> str:
+def _category_of(code: str, categories: dict[str, str]) -> str | None:
+    known = CODES.get(code)
+    return categories.get(code) or (None if known is None else known.category.value)
+
+
+def _taken_for(attempt: dict[str, object], categories: dict[str, str]) -> str | None:
+    """Say what a failure was taken for; None when there was none."""
+    code = cast("str | None", attempt["code"])
+    if code is None:
+        return None
+    category, status = _category_of(code, categories), attempt["http_status"]
     known = CODES.get(code)
     line = "" if known is None else f": {known.line.rstrip('.')}"
     kind = "a code of the application's own" if category is None else f"category {category}"
@@ -194,23 +167,10 @@ def _rounds(story: JobStory) -> list[str]:
     """Say what became of the letters of earlier rounds."""
     after = {letter.follows: letter for letter in story.letters}
     return [
-        f"Dead letter {letter.id} of round {letter.round} is {letter.state}: its replay {_came_to(letter, after.get(letter.id))}."
+        f"Dead letter {letter.id} of round {letter.round} is {letter.state}: its replay {came_to(letter, after.get(letter.id))}."
         for letter in story.letters
         if letter.verdict is not None
     ]
-
-
-def _came_to(letter: DeadLetter, after: DeadLetter | None) -> str:
-    """Say what a replay came to: same and other are told by fingerprint, while a letter is escalated by its code."""
-    if letter.verdict == "same":
-        return "failed again with the same failure (the same fingerprint)"
-    if letter.verdict != "other":
-        return {"completed": "completed", "cancelled": "was cancelled"}[str(letter.verdict)]
-    if after is None:
-        return "failed again with another failure (another fingerprint)"
-    if after.code == letter.code:
-        return f"failed again with the same code, {letter.code}, but another fingerprint"
-    return f"failed again with another failure: {after.code} instead of {letter.code}"
 
 
 def _acts(story: JobStory) -> list[str]:
@@ -218,7 +178,7 @@ def _acts(story: JobStory) -> list[str]:
     said: list[str] = []
     for done in story.operations:
         because = "." if done.reason is None else f", because: {as_sentence(done.reason)}"
-        said.append(f"Done by {done.actor}: {_act_of(done, story.facts.id)}{because}")
+        said.append(f"Done by {done.actor}: {act_of(done, story.facts.id)}{because}")
     return said
 
 

@@ -8,7 +8,8 @@ hundred.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
 
@@ -19,8 +20,10 @@ from redrive.engine.jobs import Job
 from redrive.engine.replay_rules import rules_of
 from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.inspect import instant, operation_of
+from redrive.ops.inspect import Operation, in_order, instant, operation_of, start_of_replay
 from redrive.ops.mending import Part
+from redrive.ops.oversight import By
+from redrive.ops.own_values import values_of_set
 from redrive.ops.selecting import Selection, freeze, frozen_steps
 from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import Row, Store
@@ -34,7 +37,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 _NAMES: Final = (
     "id job round state code category is_retryable error_class fingerprint reason message context stack diagnosis evidence"
     " assignee verdict is_escalated first_failure_at last_failure_at pipeline stage position status priority key owner created_at"
-    " erased_at"
+    " erased_at campaign"
 ).split()
 
 
@@ -112,8 +115,12 @@ class ExportedLine(Struct, frozen=True, kw_only=True):
     values: ExportedValues | None = None
 
 
-def export(store: Store, which: LetterFilter, *, with_values: bool = False) -> Iterator[bytes]:
+def export(
+    store: Store, which: LetterFilter, by: By | None = None, *, with_values: bool = False
+) -> Iterator[bytes]:
     """Return the letters a filter means as JSON lines, each with its newline; the set is frozen at once, and checked.
+
+    Whose values leave, and at whose wish, is in the operator log before the first of them does.
 
     Raises:
         ConfigurationError: values were asked for, and the rules of a pipeline do not let them leave.
@@ -121,7 +128,8 @@ def export(store: Store, which: LetterFilter, *, with_values: bool = False) -> I
     selection = freeze(store, which)
     if with_values:
         _check_rules(store, selection)
-    return _lines(store, selection, with_values=with_values)
+        return _logged(store, selection, by or By("api"))
+    return _lines(store, selection, with_values=False)
 
 
 def installation_of(store: Store) -> str:
@@ -129,21 +137,69 @@ def installation_of(store: Store) -> str:
     return str(store.query("installation")[0][0])
 
 
+def _logged(store: Store, selection: Selection, by: By) -> Iterator[bytes]:
+    """Yield lines with values, once it is written down whose values leave; not before somebody takes the first one."""
+    _log(store, selection, by)
+    yield from _lines(store, selection, with_values=True)
+
+
+def _log(store: Store, selection: Selection, by: By) -> None:
+    """Write down whose values leave, in one transaction."""
+    by = by.hiding(values_of_set(store, selection, by.reason))
+    change = {"before": {"values": "kept"}, "after": {"values": "exported"}}
+    is_one = selection.which.ids is not None and len(selection.which.ids) == 1
+    store.apply(
+        *(
+            by.log_letters(
+                "export", selection.subject, letters=len(ids), change=change, ids=() if is_one else ids
+            )
+            for ids in frozen_steps(store, selection)
+        )
+    )
+
+
 def _lines(store: Store, selection: Selection, *, with_values: bool) -> Iterator[bytes]:
     origin = installation_of(store)
     for ids in frozen_steps(store, selection, step=STEP):
-        for row in store.query("exported_letters", _json(ids)):
-            yield _ENCODER.encode(_line_of(store, origin, row, with_values=with_values)) + b"\n"
+        found = store.query("exported_letters", _json(ids))
+        rows: list[dict[str, object]] = [dict(zip(_NAMES, row, strict=True)) for row in found]
+        acts = _acts_on(store, ids, {cast("int | None", facts["campaign"]) for facts in rows})
+        for facts in rows:
+            yield _ENCODER.encode(_line_of(store, origin, facts, acts, with_values=with_values)) + b"\n"
 
 
-def _line_of(store: Store, origin: str, row: Row, *, with_values: bool) -> ExportedLine:
-    facts: dict[str, object] = dict(zip(_NAMES, row, strict=True))
+@dataclass(frozen=True, slots=True)
+class _Acts:
+    """What was done to many letters at once, as far as it is about those of one step."""
+
+    by_letter: dict[int, list[Operation]]
+    by_campaign: dict[int, list[Operation]]
+
+
+def _acts_on(store: Store, ids: Sequence[int], campaigns: Iterable[int | None]) -> _Acts:
+    """Ask for the acts on many letters once per step: asked letter by letter, all of them would be read for each."""
+    by_letter: dict[int, list[Operation]] = {}
+    for letter, *act in store.query("acts_with_letters", _json(ids), ids[0], ids[-1]):
+        by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
+    by_campaign = {
+        each: [operation_of(row) for row in start_of_replay(store, each)]
+        for each in campaigns
+        if each is not None
+    }
+    return _Acts(by_letter, by_campaign)
+
+
+def _line_of(
+    store: Store, origin: str, facts: dict[str, object], many: _Acts, *, with_values: bool
+) -> ExportedLine:
     letter, job = cast("int", facts["id"]), cast("int", facts["job"])
     facts["context"] = msgspec.json.decode(cast("bytes", facts["context"]))
     for name in ("first_failure_at", "last_failure_at", "created_at"):
         facts[name] = instant(facts[name])
     names = (f"letter {letter}", f"job {job}")
-    acts = [operation_of(act) for name in names for act in store.query("operations_on", name)]
+    single = [operation_of(act) for name in names for act in store.query("operations_on", name)]
+    replays = many.by_campaign.get(cast("int", facts["campaign"]), [])
+    acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
     clean = cast(
         "dict[str, list[dict[str, object]]]",
         redact_mapping({"attempts": _plain(Job(store, job).attempts()), "operations": _plain(acts)}),

@@ -24,6 +24,7 @@ from redrive.engine.stages import check_name
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.depth import deeper, too_deep
 from redrive.ops.exporting import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
+from redrive.ops.import_story import kept_attempts, problem_in
 from redrive.ops.oversight import By
 from redrive.redaction import redact, redact_mapping
 from redrive.store.protocol import INLINE_MAX, Step, Store
@@ -51,8 +52,15 @@ class Imported:
     made: int = 0
     known: int = 0
     """They were here already."""
+    over: dict[str, int] = field(default_factory=dict[str, int])
+    """Letters with nothing to replay, by what they are where they come from: replaying, resolved or returned."""
     refused: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Lines that are wrong: their numbers, and why."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines there were."""
+        return self.made + self.known + sum(self.over.values()) + len(self.refused)
 
 
 class _WrongLineError(ValueError):
@@ -66,7 +74,8 @@ def import_letters(store: Store, lines: Iterable[bytes], by: By) -> Imported:
     """Make a failed job and an open letter for every line of an export that is not here yet.
 
     A few hundred lines are one transaction, with its line of the operator log; stopping in the middle leaves whole ones behind, and
-    the same lines again bring the rest. The story of the attempts stays in the export: only what was counted here counts here.
+    the same lines again bring the rest. Attempts made elsewhere are told here, and not counted. Letters that are over where they
+    come from are left out, and counted by their state.
     """
     imported = Imported()
     waiting: dict[tuple[str, int], tuple[int, ExportedLine]] = {}
@@ -79,7 +88,9 @@ def import_letters(store: Store, lines: Iterable[bytes], by: By) -> Imported:
             imported.refused.append((number, redact(storable(str(error)))[:MESSAGE_MAX]))
             continue
         mark = (read.origin, read.letter.id)
-        if mark in waiting:
+        if (state := read.letter.state) in _OVER:
+            imported.over[state] = imported.over.get(state, 0) + 1
+        elif mark in waiting:
             imported.known += 1
         else:
             waiting[mark] = (number, read)
@@ -111,9 +122,11 @@ def _bring_in(store: Store, read: Sequence[tuple[int, ExportedLine]], by: By, *,
 def _refusal(store: Store, fresh: Sequence[ExportedLine], by: By) -> str | None:
     """Store letters in one transaction; return why the store does not take them, None when it did."""
     origins = " ".join(sorted({line.origin for line in fresh}))
-    log = by.log_letters("import", f"origin {origins}", letters=len(fresh))
+    log = by.log_letters(
+        "import", f"origin {origins}", letters=len(fresh), change={"before": {}, "after": {"state": "open"}}
+    )
     try:
-        answer = store.apply(*(step for line in fresh for step in _steps_of(line)), log)
+        answer = store.apply(*(step for line in fresh for step in _steps_of(line, by)), log)
     except StoreRefusedError as error:
         return f"the store refused it: {error.cause}"
     return "the store refused it: a part of it did not fit" if answer is None else None
@@ -139,8 +152,6 @@ def _read(line: bytes) -> ExportedLine:
         raise _WrongLineError(why=f"it is no line of an export: {error}") from None
     if read.redrive_export != FORMAT:
         raise _WrongLineError(why=f"its format is {read.redrive_export}, and this redrive reads {FORMAT}")
-    if read.letter.state in _OVER:
-        raise _WrongLineError(why=f"the letter is {read.letter.state} there: there is nothing to replay here")
     try:
         check_name("job.pipeline", read.job.pipeline)
         check_name("job.stage", read.job.stage)
@@ -152,6 +163,8 @@ def _read(line: bytes) -> ExportedLine:
     for name, is_right in _rules(read).items():
         if not is_right:
             raise _WrongLineError(why=f"{name} is not what it can be")
+    if (problem := problem_in(read.attempts, _is_past)) is not None:
+        raise _WrongLineError(why=problem)
     return read
 
 
@@ -172,6 +185,7 @@ def _rules(read: ExportedLine) -> dict[str, bool]:
     return {
         "origin": _ORIGIN.fullmatch(read.origin) is not None,
         "letter.id": 0 < letter.id < ID_END,
+        "job.id": 0 < job.id < ID_END,
         "letter.fingerprint": _FINGERPRINT.fullmatch(letter.fingerprint) is not None,
         "letter.code": _WORD.fullmatch(letter.code) is not None,
         "letter.category": letter.category in set(Category),
@@ -190,7 +204,7 @@ def _is_past(at: datetime) -> bool:
     return at.tzinfo is not None and 0 <= at.timestamp() <= CURRENT.get().clock.wall() + AHEAD_MAX
 
 
-def _steps_of(line: ExportedLine) -> list[Step]:
+def _steps_of(line: ExportedLine, by: By) -> list[Step]:
     """Return the steps that make a failed job and its open letter."""
     letter, job, values = line.letter, line.job, line.values
     payload = None if values is None else _value(values.payload)
@@ -201,6 +215,7 @@ def _steps_of(line: ExportedLine) -> list[Step]:
     now = CURRENT.get().clock.wall()
     message = clean.text(letter.message, MESSAGE_MAX)
     failed_at, error_class = letter.last_failure_at.timestamp(), clean.text(letter.error_class, 200)
+    there = (job.id, kept_attempts(line.attempts, clean.text))
     about = (letter.code, letter.category)
     where = (job.pipeline, job.stage)
     row = (*where, job.priority, now, *_names(line), _inline(payload), _inline(given))
@@ -209,7 +224,7 @@ def _steps_of(line: ExportedLine) -> list[Step]:
     steps = [
         Step("import_lane", (*where, job.position)),
         Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at), rows=1),
-        Step("import_mark", mark, rows=1),
+        Step("import_mark", (*mark, now, redact(storable(by.actor)), *there), rows=1),
         Step("import_failure", (*mark, letter.code, message, failed_at), rows=1),
     ]
     large = [

@@ -7,7 +7,7 @@ redacted when it was written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol, cast
@@ -113,6 +113,8 @@ class DeadLetter:
     """The letter of the round before."""
     diagnosis: str | None
     assignee: str | None
+    closed_at: datetime | None
+    """When its replay ended."""
 
     @property
     def is_live(self) -> bool:
@@ -145,10 +147,27 @@ class LetterLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a job was imported from, and what happened there; told, but not counted here."""
+
+    installation: str
+    job: int
+    """Its id there."""
+    letter: int
+    """The id of its dead letter there."""
+    imported_at: datetime
+    actor: str
+    attempts: Sequence[dict[str, object]]
+    """Those made there, or the last of many; redacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStory:
     """Everything that is known about one job."""
 
     facts: JobFacts
+    origin: Origin | None
+    """None for a job that was submitted here."""
     attempts: Sequence[dict[str, object]]
     letters: Sequence[DeadLetter]
     """One for each round that failed, oldest first."""
@@ -183,9 +202,29 @@ def story_of(store: Store, job_id: int) -> JobStory:
     letters = [_letter_of(row) for row in store.query("letters_of_job", job_id)]
     return JobStory(
         facts=job.facts,
+        origin=origin_of(store, job_id),
         attempts=job.attempts(),
         letters=letters,
         operations=operations_about(store, job_id, letters),
+    )
+
+
+def origin_of(store: Store, job_id: int) -> Origin | None:
+    """Return where a job was imported from; None when it was not."""
+    rows = store.query("import_of_job", job_id)
+    if not rows:
+        return None
+    origin, letter, at, actor, job, attempts = rows[0]
+    made = msgspec.json.decode(cast("str", attempts), type=list[dict[str, object]])
+    for one in made:
+        one["started_at"], one["ended_at"] = instant(one["started_at"]), instant(one["ended_at"])
+    return Origin(
+        installation=str(origin),
+        job=cast("int", job),
+        letter=cast("int", letter),
+        imported_at=instant(at),
+        actor=str(actor),
+        attempts=made,
     )
 
 
@@ -200,9 +239,19 @@ def operations_about(store: Store, job_id: int, letters: Sequence[LetterLike]) -
         failed_at = letter.last_failure_at.timestamp()
         rows += store.query("acts_with_letter", letter.id, letter.fingerprint, failed_at)
         if letter.campaign is not None:
-            rows += store.query("start_of_campaign", letter.campaign)
-    done = {operation.id: operation for operation in map(operation_of, rows)}
-    return [done[each] for each in sorted(done)]
+            rows += start_of_replay(store, letter.campaign)
+    return in_order(map(operation_of, rows))
+
+
+def start_of_replay(store: Store, campaign: int) -> list[Row]:
+    """Return the line of the log that began a replay."""
+    return [row for row in store.query("operations_on", f"replay {campaign}") if row[3] == "replay"]
+
+
+def in_order(done: Iterable[Operation]) -> list[Operation]:
+    """Return what was done in the order in which it was, each once."""
+    found = {operation.id: operation for operation in done}
+    return [found[each] for each in sorted(found)]
 
 
 def known_job(store: Store, job_id: int) -> Job:
@@ -236,9 +285,14 @@ def last_event(store: Store) -> int:
     return cast("int", store.query("last_event")[0][0])
 
 
-def operations(store: Store, limit: int = 50) -> list[Operation]:
-    """Return what people did last, oldest first."""
-    return [operation_of(row) for row in reversed(store.query("operations", limit))]
+def operations(store: Store, limit: int = 50, *, before: int | None = None) -> list[Operation]:
+    """Return what people did last, oldest first; the id of the first one is the `before` of the page with what was earlier."""
+    rows = (
+        store.query("operations", limit)
+        if before is None
+        else store.query("operations_before", before, limit)
+    )
+    return [operation_of(row) for row in reversed(rows)]
 
 
 def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
@@ -282,7 +336,8 @@ def _letter_of(row: Row) -> DeadLetter:
         "is_escalated": bool(row[14]),
     }
     more = "verdict campaign follows diagnosis assignee".split()
-    rest |= {"job": row[13], **dict(zip(more, row[15:], strict=True))}
+    rest |= {"job": row[13], **dict(zip(more, row[15:20], strict=True))}
+    rest["closed_at"] = None if row[20] is None else instant(row[20])
     return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **rest}, DeadLetter)
 
 

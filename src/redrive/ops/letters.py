@@ -16,7 +16,7 @@ import msgspec
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.engine.jobs import Job, JobFacts
 from redrive.errors import JobNotFoundError, LetterNotFoundError
-from redrive.ops.advice import Hints
+from redrive.ops.advice import Hints, gone_for_good
 from redrive.ops.inspect import LAST_ID, NEAR, Operation, instant, operations_about
 from redrive.ops.letter_groups import LetterGroup, Trend, groups, resolve_group
 from redrive.ops.letter_pages import NAMES, LetterLine, Page, line_facts, list_letters
@@ -112,15 +112,21 @@ def letter_story(store: Store, letter_id: int) -> LetterStory:
     """Return the whole story of a dead letter; raises LetterNotFoundError with ids that are near."""
     letter = known_letter(store, letter_id)
     job = Job(store, letter.job)
+    facts = _job_facts(job)
+    operations = operations_about(store, letter.job, [letter])
+    hint = Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category)
+    if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
+        # What to do about the code would end with a replay.
+        hint = gone_for_good(facts.erased_at)
     return LetterStory(
         letter=letter,
         stack=stack_of(letter.stack),
         suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
-        hint=Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category),
-        facts=_job_facts(job),
+        hint=hint,
+        facts=facts,
         attempts=job.attempts(),
         edits=[_edit_of(row) for row in store.query("edits_of_letter", letter.id)],
-        operations=operations_about(store, letter.job, [letter]),
+        operations=operations,
     )
 
 

@@ -39,7 +39,7 @@ def require(url: str | None) -> None:
             field="--database-url",
             value=str(path_of(url)),
             rule="names no database that is there",
-            fix="Give its address, or set REDRIVE_DATABASE_URL; submit, run start and worker make a new one.",
+            fix="Give its address, or set REDRIVE_DATABASE_URL; submit, run start, worker and migrate make a new one.",
         )
 
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mending the value a failed job runs with: its payload, or the input of the stage that failed; whole, or by a JSON Patch.
 
-The original stays where it is, and with the edit. An edit waits until a replay starts with that part: then the last one counts. A
-letter that was imported without its values is given them this way. Whatever is shown or logged is redacted; the raw value comes out
-only where it is asked for by name.
+The original stays where it is, and with the edit; going back to it is one more edit. An edit waits until a replay starts with that
+part: then the last one counts. A letter that was imported without its values is given them this way. Whatever is shown or logged is
+redacted; the raw value comes out only where it is asked for by name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict, Unpack, cast
 
@@ -24,16 +24,18 @@ from redrive.engine.letters import MESSAGE_MAX, literals_in
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
+from redrive.ops import edits
 from redrive.ops.depth import deeper, too_deep
-from redrive.ops.differences import MARK, difference, redacted_json
+from redrive.ops.differences import MARK, changed_places, difference, redacted_json
 from redrive.ops.near import unknown
-from redrive.ops.oversight import By
+from redrive.ops.oversight import By, safe_text
 from redrive.ops.own_values import values_of_job
 from redrive.ops.selecting import known_letters
+from redrive.ops.unknown_fields import unknown_fields
 from redrive.redaction import redact
 from redrive.store.protocol import INLINE_MAX, Step, Store
 
-Part = Literal["payload", "input"]
+Part = edits.Part
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
 _LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
 _DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
@@ -67,6 +69,10 @@ class Draft:
     after: bytes
     diff: str
     """A unified diff of both as indented JSON, redacted; its last line says how many changes that hides, and where."""
+    unknown_fields: Sequence[str] = ()
+    """Places that the type of the stage does not know, so that it will not see them; looked for with the code at hand."""
+    is_original: bool = False
+    """Whether it goes back to the value before all edits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +81,17 @@ class Edited:
 
     id: int
     diff: str
+    unknown_fields: Sequence[str] = ()
+    """Places that the type of the stage does not know, so that it will not see them; looked for with the code at hand."""
 
 
 class Change(TypedDict, total=False):
-    """What an edit is given: the part (`input` unless it says otherwise), the new value or a patch, the code to check it by."""
+    """What an edit is given: the part (`input` unless it says otherwise), the new value, a patch or the original, and the code."""
 
     part: Part
     value: bytes | None
     patch: bytes | None
+    original: bool
     pipeline: Pipeline | None
 
 
@@ -130,37 +139,46 @@ def draft(
     part: Part = "input",
     value: bytes | None = None,
     patch: bytes | None = None,
+    original: bool = False,
     pipeline: Pipeline | None = None,
 ) -> Draft:
     """Check an edit and show what it would change; changes nothing. See `edit`."""
     values = _editable(store, letter, part)
-    after = _new_value(letter, values, value=value, patch=patch)
-    if (problem := too_deep(after)) is not None:
-        raise _bad_json(_NEW, f"{problem}: {_FLATTER}")
-    _check_marks(values.present, after)
+    _check_one_way(letter, value is not None, patch is not None, original)
+    if original:
+        # Whatever it is, it was there: marks that it holds are its own.
+        after = _original(store, letter, values, part)
+    else:
+        after = _new_value(letter, values, value=value, patch=patch)
+        if (problem := too_deep(after)) is not None:
+            raise _bad_json(_NEW, f"{problem}: {_FLATTER}")
+        _check_marks(values.present, after)
     if values.present is not None and _compact("value", values.present) == after:
         raise ConfigurationError(
             field=f"letter {letter}", value=part, rule="would be what it is", fix="Change something."
         )
-    if pipeline is not None:
-        _check_types(values, part, after, pipeline)
+    codec = None if pipeline is None else _checked_by(values, part, after, pipeline)
     return Draft(
         letter=letter,
         part=part,
         before=values.present,
         after=after,
         diff=difference(values.present, after, part),
+        unknown_fields=[] if codec is None else unknown_fields(codec.kind, after),
+        is_original=original,
     )
 
 
 def edit(store: Store, letter: int, by: By, **change: Unpack[Change]) -> Edited:
     """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
 
-    With the code of its pipeline at hand, the new value must fit the type of the stage it is for.
+    `original` goes back to the value before all edits. With the code of its pipeline at hand, the new value must fit the type of
+    the stage it is for.
 
     Raises:
         SerializationError: it is no JSON, is nested too deep, or does not fit; the problem names the path of the field.
-        ConfigurationError: unknown letter, both or neither of value and patch, a patch that cannot be applied, a mark in the value.
+        ConfigurationError: unknown letter, not exactly one of value, patch and original, a patch that cannot be applied, a mark in
+            the value, the original of what was never edited.
         ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
     """
     made = draft(store, letter, **change)
@@ -177,14 +195,17 @@ def commit(store: Store, made: Draft, by: By) -> Edited:
     row = (made.letter, made.part, made.before, made.after, at, actor, *fence)
     # Both values stand in the edit, where erasing finds them; the log keeps for ever, so that it gets none of them.
     size = None if made.before is None else len(made.before)
-    change = {"part": made.part, "before": {"bytes": size}, "after": {"bytes": len(made.after)}}
     supply = _supply(values, made) if values.original is None else []
-    own = values_of_job(store, values.job, by.reason) | literals_in(made.after)
+    changed = changed_places(made.before, made.after)
+    own = values_of_job(store, values.job, by.reason, changed) | literals_in(made.after)
+    after: dict[str, object] = {"bytes": len(made.after), "changed": safe_text(changed, own)}
+    after |= {"is_original": True} if made.is_original else {}
+    change = {"part": made.part, "before": {"bytes": size}, "after": after}
     log = by.hiding(own).log_letters("edit", f"letter {made.letter}", letters=1, change=change)
     answer = store.apply(Step("add_edit", row, rows=1), *supply, log)
     if answer is None:
         raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
-    return Edited(id=cast("int", answer[0][0][0]), diff=made.diff)
+    return Edited(id=cast("int", answer[0][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
 
 
 def _supply(values: _Values, made: Draft) -> list[Step]:
@@ -208,6 +229,13 @@ def _editable(store: Store, letter: int, part: Part) -> _Values:
     names = _Values.__struct_fields__
     facts = dict(zip(names, rows[0], strict=True))
     values = msgspec.convert(facts, _Values, strict=False)
+    if (
+        part == "payload"
+        and values.edited is None
+        and (past := edits.kept_edits(store, values.job, letter, part))
+    ):
+        # The edit of an earlier round, with which a restart would start as well.
+        values = msgspec.structs.replace(values, edited=past[-1].after)
     if values.state is LetterState.DISCARDED:
         raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
     if values.state not in _LIVE or values.status is not JobState.FAILED:
@@ -223,14 +251,29 @@ def _editable(store: Store, letter: int, part: Part) -> _Values:
     return values
 
 
-def _new_value(letter: int, values: _Values, *, value: bytes | None, patch: bytes | None) -> bytes:
-    if (value is None) == (patch is None):
+def _check_one_way(letter: int, *ways: bool) -> None:
+    if sum(ways) != 1:
         raise ConfigurationError(
             field=f"edit of letter {letter}",
-            value="both" if value is not None else "neither",
-            rule="takes either a whole value or a JSON Patch",
+            value="several" if any(ways) else "none",
+            rule="takes a whole value, a JSON Patch or the original",
             fix="Give one of them.",
         )
+
+
+def _original(store: Store, letter: int, values: _Values, part: Part) -> bytes:
+    """Return what a part was before it was edited first."""
+    past = edits.kept_edits(store, values.job, letter, part)
+    if not past:
+        raise ConfigurationError(
+            field=f"letter {letter}", value=part, rule="was never edited", fix="It is the original."
+        )
+    if past[0].before is None:
+        raise _refused(letter, "it came without values", "There is no original to go back to.")
+    return _compact("the original", past[0].before)
+
+
+def _new_value(letter: int, values: _Values, *, value: bytes | None, patch: bytes | None) -> bytes:
     if patch is None:
         return _compact(_NEW, cast("bytes", value))
     if values.present is None:
@@ -281,8 +324,8 @@ def _check_marks(before: bytes | None, after: bytes) -> None:
         )
 
 
-def _check_types(values: _Values, part: Part, after: bytes, pipeline: Pipeline) -> None:
-    """Refuse a value that the stage it is for would not take."""
+def _checked_by(values: _Values, part: Part, after: bytes, pipeline: Pipeline) -> Codec:
+    """Return the codec of the stage a value is for; refuse what that would not take."""
     if pipeline.name != values.pipeline:
         raise ConfigurationError(
             field="pipeline",
@@ -295,6 +338,7 @@ def _check_types(values: _Values, part: Part, after: bytes, pipeline: Pipeline) 
     if stage not in named:
         raise unknown(stage, named, kind="stage", otherwise="The pipeline has no stages.")
     _check_fit(named[stage], f"{pipeline.name}.{stage}", after)
+    return named[stage]
 
 
 def _check_fit(codec: Codec, where: str, after: bytes) -> None:

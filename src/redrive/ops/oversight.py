@@ -27,18 +27,15 @@ class By:
         """Return the same with the values of the jobs it is about taken out of the reason."""
         return By(self.actor, safe_text(self.reason, values))
 
-    def log(self, verb: str, subject: str) -> Step:
-        """Return the step that writes this act down, redacted."""
-        return Step(
-            "log",
-            (
-                CURRENT.get().clock.wall(),
-                redact(storable(self.actor)),
-                verb,
-                storable(subject),
-                safe_text(self.reason),
-            ),
-        )
+    def line(self, verb: str, subject: str) -> tuple[float, str, str, str, str | None]:
+        """Return what every line of the log begins with: when, who, what, about what, why; redacted."""
+        at, actor = CURRENT.get().clock.wall(), redact(storable(self.actor))
+        return at, actor, verb, redact(storable(subject)), safe_text(self.reason)
+
+    def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:
+        """Return the step that writes this act down, with what was before and after, if that is told; redacted."""
+        line = self.line(verb, subject)
+        return Step("log", line) if change is None else Step("log_letters", (*line, None, _kept(change)))
 
     def log_letters(
         self,
@@ -53,12 +50,15 @@ class By:
 
         `ids`, in rising order, are those of letters that the subject does not name: by them each letter's story has this act.
         """
-        # Ids are added after the redactor, which might take long numbers for something they are not.
-        told = {} if change is None else cast("dict[str, object]", redact_mapping(change))
-        told |= {"letters": rows} if (rows := unbroken(ids)) else {}
-        kept = msgspec.json.encode(told).decode() if told else None
-        who = (CURRENT.get().clock.wall(), redact(storable(self.actor)), verb, redact(storable(subject)))
-        return Step("log_letters", (*who, safe_text(self.reason), letters, kept))
+        return Step("log_letters", (*self.line(verb, subject), letters, _kept(change or {}, ids)))
+
+
+def _kept(change: Mapping[str, object], ids: Iterable[int] = ()) -> str | None:
+    """Return what an act changed as redacted JSON; None when nothing is told."""
+    # Ids are added after the redactor, which might take long numbers for something they are not.
+    told = cast("dict[str, object]", redact_mapping(change))
+    told |= {"letters": rows} if (rows := unbroken(ids)) else {}
+    return msgspec.json.encode(told).decode() if told else None
 
 
 def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:

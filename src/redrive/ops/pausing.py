@@ -121,13 +121,13 @@ def pause(store: Store, pipeline: str, by: By) -> bool:
     """Let no more of a pipeline's jobs be claimed; False when it was paused already."""
     known_pipeline(store, pipeline)
     step = Step("pause_lanes", (CURRENT.get().clock.wall(), pipeline))
-    return _changed(store.apply(step, by.log("pause", f"pipeline {pipeline}")))
+    return _changed(store.apply(_log(by, "pause", pipeline, "paused"), step))
 
 
 def resume(store: Store, pipeline: str, by: By) -> bool:
     """Let a pipeline's jobs be claimed again; False when it was not paused."""
     known_pipeline(store, pipeline)
-    return _changed(store.apply(Step("resume_lanes", (pipeline,)), by.log("resume", f"pipeline {pipeline}")))
+    return _changed(store.apply(_log(by, "resume", pipeline, "running"), Step("resume_lanes", (pipeline,))))
 
 
 def known_pipeline(store: Store, name: str) -> None:
@@ -155,5 +155,11 @@ def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
     ]
 
 
+def _log(by: By, verb: str, pipeline: str, after: str) -> Step:
+    """Return the step that writes it down; it goes first, because it reads how the pipeline was."""
+    return Step("log_pipeline", (*by.line(verb, f"pipeline {pipeline}"), after, pipeline))
+
+
 def _changed(answer: list[list[tuple[object, ...]]] | None) -> bool:
-    return bool(answer and answer[0])
+    """Say whether the last step of a change touched anything."""
+    return bool(answer and answer[-1])

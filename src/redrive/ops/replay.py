@@ -115,11 +115,13 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
         now,
         found.moves,
     )
-    subject = f"pipeline {found.pipeline}"
     change = {"selection": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
     by = by.hiding(values_of_letters(store, _few_of(store, which, found), by.reason))
-    log = by.log_letters("replay", subject, letters=found.letters, change=change)
-    answer = store.apply(Step("add_campaign", values, rows=1), Step("log_campaign", log.parameters))
+    at, actor, verb, _, reason, letters, kept = by.log_letters(
+        "replay", "replay", letters=found.letters, change=change
+    ).parameters
+    log = Step("log_campaign", (at, actor, verb, reason, letters, kept))
+    answer = store.apply(Step("add_campaign", values, rows=1), log)
     if answer is None:
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",
@@ -135,7 +137,7 @@ def pause(store: Store, campaign: int, by: By) -> Campaign:
     known = known_campaign(store, campaign)
     why = f"paused by {storable(by.actor)}"
     step = Step("pause_campaign", (why, campaign), rows=1)
-    if store.apply(step, _about(store, known, by).log("pause", f"replay {campaign}")) is None:
+    if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
     return known_campaign(store, campaign)
 
@@ -148,7 +150,7 @@ def resume(store: Store, campaign: int, by: By) -> Campaign:
         counts_of(store, campaign) if known.status == "stopped" else known.pardoned
     )
     step = Step("resume_campaign", (pardoned, CURRENT.get().clock.wall(), campaign), rows=1)
-    if store.apply(step, _about(store, known, by).log("resume", f"replay {campaign}")) is None:
+    if store.apply(_log(store, known, by, "resume", "running"), step) is None:
         raise _not_now(known, "resumed", "Only one that was paused, or stopped itself, can go on.")
     return known_campaign(store, campaign)
 
@@ -158,10 +160,8 @@ def cancel(store: Store, campaign: int, by: By) -> Campaign:
     known = known_campaign(store, campaign)
     why = f"cancelled by {storable(by.actor)}"
     step = Step("cancel_campaign", (why, campaign), rows=1)
-    if (
-        store.apply(step, _about(store, known, by).log("cancel", f"replay {campaign}")) is None
-        and known.status != "cancelling"
-    ):
+    log = _log(store, known, by, "cancel", "cancelled")
+    if store.apply(log, step) is None and known.status != "cancelling":
         raise _not_now(known, "cancelled", "It has ended already.")
     while not unstamp(store, campaign, CURRENT.get().clock.wall()):
         pass
@@ -180,7 +180,8 @@ def close(store: Store, campaign: int, by: By, *, note: str) -> Campaign:
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
     step = Step("close_campaign", (told, CURRENT.get().clock.wall(), campaign), rows=1)
-    if store.apply(step, By(by.actor, told).log("close", f"replay {campaign}")) is None:
+    log = Step("log_replay", (*By(by.actor, told).line("close", f"replay {campaign}"), "closed", campaign))
+    if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Let it end first, or cancel it."
         raise _not_now(known, "closed", problem)
     return known_campaign(store, campaign)
@@ -204,9 +205,13 @@ def list_campaigns(
     return [campaign_of(row) for row in store.query("campaigns", end, pipeline, limit)]
 
 
-def _about(store: Store, campaign: Campaign, by: By) -> By:
-    """Return who acts and why, without the values of the letters a campaign is about."""
-    return by.hiding(values_of_campaign(store, campaign, by.reason))
+def _log(store: Store, campaign: Campaign, by: By, verb: str, after: str) -> Step:
+    """Return the step that writes down what is done to a campaign, without the values of the letters it is about.
+
+    It goes before the act it is about: how the campaign was is read in the same transaction.
+    """
+    by = by.hiding(values_of_campaign(store, campaign, by.reason))
+    return Step("log_replay", (*by.line(verb, f"replay {campaign.id}"), after, campaign.id))
 
 
 def _few_of(store: Store, which: LetterFilter, found: Prospect) -> Iterator[int]:

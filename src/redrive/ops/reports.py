@@ -13,8 +13,10 @@ from datetime import datetime
 from typing import Final, cast
 
 from redrive.core.taxonomy import CODES
+from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError, RunError
 from redrive.ops.inspect import LAST_ID, instant
+from redrive.ops.letter_pages import list_letters
 from redrive.ops.near import unknown
 from redrive.store.protocol import Row, Store
 
@@ -53,7 +55,7 @@ class Ranked:
 
     code: str
     category: str | None
-    """None for a code of an application's own."""
+    """Of a code of an application's own, the one of its latest dead letter; None while there is none."""
     failures: int
     jobs: int
     """How many jobs had it."""
@@ -134,7 +136,7 @@ def error_ranking(store: Store, scope: Scope) -> list[Ranked]:
     return [
         Ranked(
             code=code,
-            category=CODES[code].category.value if code in CODES else None,
+            category=_category_of(store, scope, code),
             failures=failures,
             jobs=jobs,
             share=failures / total,
@@ -142,6 +144,16 @@ def error_ranking(store: Store, scope: Scope) -> list[Ranked]:
         )
         for code, failures, jobs, last_at in rows
     ]
+
+
+def _category_of(store: Store, scope: Scope, code: str) -> str | None:
+    if code in CODES:
+        return CODES[code].category.value
+    # Attempts keep the code alone; what an application takes its own one for is known from what failed with it for good.
+    pipeline = scope.pipeline if scope.run is None else str(store.query("run", scope.run)[0][1])
+    which = LetterFilter(pipeline=pipeline, stage=scope.stage, code=code)
+    found = list_letters(store, which, limit=1).letters
+    return found[0].category if found else None
 
 
 def stage_reliability(store: Store, scope: Scope) -> list[Reliability]:
@@ -158,7 +170,7 @@ def account(store: Store, scope: Scope) -> Account:
             field="account",
             value=str(scope),
             rule="is about a run or a pipeline",
-            fix="Name one: --run or --pipeline.",
+            fix="Name one: --run or --pipeline; from a program run= or pipeline=.",
         )
     check_scope(store, scope)
     items: int | None = None

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict, Unpack, cast
 
+import msgspec
+
 from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.jobs import Job, JobFacts
 from redrive.engine.pipeline import Pipeline
@@ -24,12 +26,18 @@ from redrive.engine.releasing import (
 )
 from redrive.engine.replay_rules import rules_of, stages_of
 from redrive.engine.runtime import CURRENT
-from redrive.errors import EvidenceMissingError, NotOwnerError, ReplayRefusedError, StoreRefusedError
+from redrive.errors import (
+    ConfigurationError,
+    EvidenceMissingError,
+    NotOwnerError,
+    ReplayRefusedError,
+    StoreRefusedError,
+)
 from redrive.ops.inspect import known_job
 from redrive.ops.oversight import By
 from redrive.ops.own_values import values_of_job
 from redrive.ops.validating import lost_stage
-from redrive.store.protocol import LaneId, Store
+from redrive.store.protocol import LaneId, Step, Store
 
 
 class How(TypedDict, total=False):
@@ -46,8 +54,13 @@ class _Way:
 
     job: Job
     letter: int
+    state: str
+    """Of the letter, by which the rules were looked at."""
     batch: Batch
     first_lane: LaneId | None
+    is_by_owner: bool
+    is_evidence_spared: bool
+    """The rules ask for evidence, there is none, and its owner needs none."""
 
 
 def check_retry(store: Store, job_id: int, **how: Unpack[How]) -> JobFacts:
@@ -66,14 +79,17 @@ def retry_job(store: Store, job_id: int, by: By, **how: Unpack[How]) -> Job:
             pipeline has no such stage any more: by the code in `pipelines`, or else by that of the last worker.
         EvidenceMissingError: the rules of its pipeline ask for evidence, and there is none.
         NotOwnerError: it belongs to somebody else, or to nobody.
+        ConfigurationError: there is code in `pipelines`, and none of it is that of its pipeline.
     """
     way = _way_of(store, job_id, **how)
     by = by.hiding(values_of_job(store, job_id, by.reason))
     now = CURRENT.get().clock.wall()
     steps = release_steps(store, way.batch, campaign=None, first_lane=way.first_lane, now=now)
     verb = "restart" if how.get("from_start") else "retry"
+    line = by.line(verb, f"letter {way.letter}")
+    log = Step("log_retry", (*line, _without_evidence(way), way.letter, way.state), rows=1)
     try:
-        taken = store.apply(*steps, by.log(verb, f"job {job_id}"), by.log(verb, f"letter {way.letter}"))
+        taken = store.apply(log, *steps)
     except StoreRefusedError:
         taken = None
     if taken is None:
@@ -99,11 +115,15 @@ def _way_of(
     if owner is not None and owner != facts.owner:
         raise _not_owner(facts, owner)
     letter = _free_letter(store, facts)
-    _check_rules(store, facts, letter, owner)
-    code = (pipelines or {}).get(facts.pipeline)
+    code = _code_of(facts, pipelines or {})
     batch = batch_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start)))
     (candidate,) = batch.candidates
-    obstacle = obstacle_to(candidate, start_value(store, candidate), code, from_start=from_start)
+    value = start_value(store, candidate)
+    if value is None:
+        # Before the rules: nobody should record evidence for what cannot run again.
+        _check_not_gone(store, facts, letter[0])
+    is_spared = _check_rules(store, facts, letter, owner)
+    obstacle = obstacle_to(candidate, value, code, from_start=from_start)
     if obstacle is not None:
         raise ReplayRefusedError(
             subject=f"job {job_id}", problem=obstacle.told, fix=f"redrive dlq show {letter[0]} tells more."
@@ -118,7 +138,44 @@ def _way_of(
             problem=f"several stages of {facts.pipeline} were the first one at some time",
             fix="Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
         )
-    return _Way(job=job, letter=letter[0], batch=batch, first_lane=first)
+    return _Way(
+        job=job,
+        letter=letter[0],
+        state=letter[1],
+        batch=batch,
+        first_lane=first,
+        is_by_owner=owner is not None,
+        is_evidence_spared=is_spared,
+    )
+
+
+def _without_evidence(way: _Way) -> str:
+    """Return what the log says besides: that an owner acted, and that evidence was asked for and not given; as JSON."""
+    told = {"as_owner": way.is_by_owner, "without_evidence": way.is_evidence_spared}
+    return msgspec.json.encode({name: True for name, holds in told.items() if holds}).decode()
+
+
+def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:
+    """Return the code of a job's pipeline; None when no code was named, while code of others alone is a slip."""
+    if pipelines and facts.pipeline not in pipelines:
+        raise ConfigurationError(
+            field="pipeline",
+            value=", ".join(sorted(pipelines)),
+            rule=f"is not the one of job {facts.id}, {facts.pipeline}",
+            fix="Name the code of that pipeline, or none.",
+        )
+    return pipelines.get(facts.pipeline)
+
+
+def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
+    """Refuse a job whose values are gone for good; one that came without any may still be given one."""
+    if facts.erased_at is None or store.query("letter_values", letter, "payload")[0][-1]:
+        return
+    raise ReplayRefusedError(
+        subject=f"job {facts.id}",
+        problem=f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC, and cannot be brought back",
+        fix=f"Submit it anew if it is still wanted; redrive dlq discard {letter} closes its dead letter.",
+    )
 
 
 def _not_owner(facts: JobFacts, owner: str) -> NotOwnerError:
@@ -170,13 +227,14 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
     return cast("int", letter), str(state)
 
 
-def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> None:
+def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> bool:
+    """Refuse what the rules do not allow; say whether it is allowed to its owner alone, without the evidence they ask for."""
     number, state = letter
     rules = rules_of(store, facts.pipeline)
     if rules.evidence == "optional" or state == LetterState.READY:
-        return
+        return False
     if owner is not None and rules.owner_retry:
-        return
+        return True
     # Whoever says that they are the owner should hear why that is not enough, and others that it would be.
     own = (
         "" if owner is None else ", of its owner as well: its code does not say ReplayRules(owner_retry=True)"

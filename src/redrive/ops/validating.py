@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from redrive.engine.releasing import Candidate, Obstacle, batch_of, obstacles_to
 from redrive.engine.replay_rules import rules_of, stages_of
 from redrive.engine.selection import LetterFilter
 from redrive.ops.breakers import breakers
+from redrive.ops.edits import Part, kept_edits
 from redrive.ops.replay import FREE
 from redrive.ops.selecting import freeze, frozen_steps
 from redrive.store.protocol import Store
@@ -76,6 +77,31 @@ def validate(
     return view.answer()
 
 
+def passed_over(store: Store, candidate: Candidate) -> Part | None:
+    """Return the part that was edited last and that a replay will not start with; None when it will, or nothing was edited."""
+    made = store.query("edits_of_letter", candidate.letter)
+    if not made or made[-1][0] == candidate.edit:
+        return None
+    part = cast("Part", made[-1][1])
+    past = kept_edits(store, candidate.job, candidate.letter, part)
+    # Who went back to the original misses nothing.
+    return None if past and past[-1].after == past[0].before else part
+
+
+def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
+    """Count the letters a replay would take now whose last edit it would not start with; changes nothing."""
+    # Most installations have no edit at all, which is known without a look at a single letter.
+    if not batch_of(store.query("replay_candidates", "[]", int(from_start))).last_edit:
+        return 0
+    found = 0
+    for page in frozen_steps(store, freeze(store, which), step=PAGE):
+        named = msgspec.json.encode(page).decode()
+        batch = batch_of(store.query("replay_candidates", named, int(from_start)))
+        free = [each for each in batch.candidates if each.state in FREE]
+        found += sum(passed_over(store, each) is not None for each in free)
+    return found
+
+
 def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
     """Say that nobody would serve the stage a job goes back to: the last worker that was started has other ones.
 
@@ -126,6 +152,8 @@ class _View:
             found = list(self._obstacles_of(candidate, code, taken.get(candidate.letter)))
             self._able += not found
             notices = list(self._notices_of(candidate, code, configs.get(candidate.letter)))
+            if batch.last_edit and candidate.state in FREE:
+                notices += self._passed_over(candidate)
             self._note(candidate, found, notices)
 
     def answer(self) -> Validation:
@@ -188,6 +216,20 @@ class _View:
         if stage.breaker is not None and stage.breaker.name in self._open:
             state = self._open[stage.breaker.name]
             yield "breaker", f"the breaker {stage.breaker.name} is {state}: it would be held"
+
+    def _passed_over(self, candidate: Candidate) -> list[tuple[str, str]]:
+        """Say that the last edit of a letter is not what a replay starts with."""
+        part = passed_over(self._store, candidate)
+        if part is None:
+            return []
+        mend = f"redrive dlq edit {candidate.letter} --part"
+        if part == "input":
+            told = f"its edited input is not used: the first stage takes the payload, which {mend} payload changes"
+        else:
+            told = (
+                f"its edited payload is not used: the stage takes its own input, which {mend} input changes"
+            )
+        return [("edit", told)]
 
     def _note(
         self, candidate: Candidate, obstacles: Sequence[tuple[str, str]], notices: Sequence[tuple[str, str]]

@@ -99,6 +99,12 @@ SELECT coalesce(max(seq), 0) FROM attempts;
 -- name: operations
 SELECT id, at, actor, verb, subject, reason, letters, change FROM operations ORDER BY id DESC LIMIT ?;
 
+-- name: operations_before
+SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHERE id < ? ORDER BY id DESC LIMIT ?;
+
+-- name: import_of_job
+SELECT origin, letter, at, actor, job, attempts FROM imports WHERE job_id = ?;
+
 -- name: lanes
 SELECT lanes.id, pipeline, stage, position, paused_at,
     (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued'),
@@ -132,7 +138,8 @@ FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
 
 -- name: letters_of_job
 SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason,
-    first_failure_at, last_failure_at, job_id, is_escalated, verdict, campaign_id, follows, diagnosis, assignee
+    first_failure_at, last_failure_at, job_id, is_escalated, verdict, campaign_id, follows, diagnosis, assignee,
+    closed_at
 FROM letters WHERE job_id = ? ORDER BY id;
 
 -- name: schedules

@@ -6,10 +6,13 @@
 -- name: log_letters
 INSERT INTO operations (at, actor, verb, subject, reason, letters, change) VALUES (?, ?, ?, ?, ?, ?, ?);
 
--- name: log_campaign
--- Right after the campaign was added, whose id is not known before.
+-- name: log_erase
+-- Before it is done, in the same transaction.
 INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-VALUES (?, ?, ?, ?, ?, ?, json_set(?, '$.campaign', last_insert_rowid()));
+SELECT ?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM dead_letters WHERE job_id = ?6), json_object(
+    'before', json_object('values', 'kept', 'edits', (
+        SELECT count(*) FROM edits WHERE job_id = ?6 AND coalesce(before, after) IS NOT NULL)),
+    'after', json_object('values', 'erased', 'edits', 0));
 
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment, because it is one statement.
@@ -183,9 +186,21 @@ SELECT id FROM installation;
 SELECT letter.id, letter.job_id, letter.round, letter.state, letter.code, letter.category, letter.is_retryable, letter.error_class,
     letter.fingerprint, letter.reason, letter.message, letter.context, letter.stack, letter.diagnosis, letter.evidence, letter.assignee,
     letter.verdict, letter.is_escalated, letter.first_failure_at, letter.last_failure_at,
-    lanes.pipeline, lanes.stage, lanes.position, jobs.status, jobs.priority, jobs.key, jobs.owner, jobs.created_at, jobs.erased_at
+    lanes.pipeline, lanes.stage, lanes.position, jobs.status, jobs.priority, jobs.key, jobs.owner, jobs.created_at, jobs.erased_at,
+    letter.campaign_id
 FROM letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
+
+-- name: acts_with_letters
+-- Acts on many letters at once by which some of these (?1, between ?2 and ?3) were changed, each with the letter. Where the ids of an
+-- act begin and end is looked at first: most acts are about none of a few letters.
+SELECT given.value, operations.id, at, actor, verb, subject, reason, letters, json_remove(change, '$.letters')
+FROM (SELECT id AS act FROM operations WHERE subject >= 'filter ' AND subject < 'filter!'
+        UNION ALL SELECT id FROM operations WHERE subject >= 'group ' AND subject < 'group!')
+    CROSS JOIN operations ON operations.id = act
+    CROSS JOIN json_each(change, '$.letters') AS ids
+    CROSS JOIN json_each(?1) AS given ON given.value BETWEEN json_extract(ids.value, '$[0]') AND json_extract(ids.value, '$[1]')
+WHERE json_extract(change, '$.letters[0][0]') <= ?3 AND json_extract(change, '$.letters[#-1][1]') >= ?2;
 
 -- name: exported_values
 -- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.
@@ -218,7 +233,7 @@ INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, paylo
 SELECT ?1, id, 'queued', ?3, ?4, ?5, ?6, ?7, ?8, ?9, 2, ?10, ?11 FROM lanes WHERE pipeline = ?1 AND stage = ?2;
 
 -- name: import_mark
-INSERT INTO imports (origin, letter, job_id) VALUES (?1, ?2, last_insert_rowid());
+INSERT INTO imports (origin, letter, job_id, at, actor, job, attempts) VALUES (?1, ?2, last_insert_rowid(), ?3, ?4, ?5, ?6);
 
 -- name: import_value
 INSERT INTO job_values (job_id, dispatch, value) SELECT job_id, ?3, ?4 FROM imports WHERE origin = ?1 AND letter = ?2;

@@ -17,6 +17,16 @@ SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHE
 -- name: run_codes
 SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
 
+-- name: log_pipeline
+-- Before it is done, in the same transaction: how the pipeline was, and how many of its jobs wait.
+INSERT INTO operations (at, actor, verb, subject, reason, change)
+SELECT ?1, ?2, ?3, ?4, ?5, json_object(
+    'before', json_object('status',
+        CASE sum(paused_at IS NOT NULL) WHEN 0 THEN 'running' WHEN count(*) THEN 'paused' ELSE 'partly paused' END),
+    'after', json_object('status', ?6, 'jobs_waiting', (
+        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?7))))
+FROM lanes WHERE pipeline = ?7;
+
 -- name: pause_lanes
 UPDATE lanes SET paused_at = ? WHERE pipeline = ? AND paused_at IS NULL RETURNING id;
 

@@ -35,6 +35,30 @@ INSERT INTO campaigns (pipeline, status, selection, options, cutoff, stamped_to,
 SELECT ?1, 'stamping', ?2, ?3, ?4, ?5, ?6, ?7, ?9, 0, ?8, ?9, ?10
 WHERE NOT EXISTS (SELECT 1 FROM campaigns WHERE pipeline = ?1 AND ended_at IS NULL AND stamped_to < cutoff) RETURNING id;
 
+-- name: log_campaign
+-- Right after the campaign was added, whose id is not known before.
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
+VALUES (?1, ?2, ?3, 'replay ' || last_insert_rowid(), ?4, ?5, json_set(?6, '$.campaign', last_insert_rowid()));
+
+-- name: log_replay
+-- Before it is moved, in the same transaction: how it was, and how many letters were still to be released, or, of one that has ended,
+-- belonged to it.
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
+SELECT ?1, ?2, ?3, ?4, ?5,
+    CASE WHEN ended_at IS NULL AND stamped_to < cutoff THEN expected ELSE (
+        SELECT coalesce(sum(letters), 0) FROM letters_by_campaign
+        WHERE campaign_id = campaigns.id AND (ended_at IS NOT NULL OR standing = 'waiting')) END,
+    json_object('before', json_object('status', CASE WHEN closed_at IS NULL THEN status ELSE 'closed' END),
+        'after', json_object('status', ?6))
+FROM campaigns WHERE id = ?7;
+
+-- name: log_retry
+-- Before it is released, in the same transaction; only while the letter is in the state whose rules were looked at.
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
+SELECT ?1, ?2, ?3, ?4, ?5, 1, json_object('before', json_object('state', state, 'round', jobs.round),
+    'after', json_patch(json_object('state', 'replaying', 'round', jobs.round + 1), ?6))
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.id = ?7 AND state = ?8;
+
 -- name: first_letter_of
 SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = lane_id
 WHERE pipeline = ?1 AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)

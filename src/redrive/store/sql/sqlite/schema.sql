@@ -361,13 +361,20 @@ CREATE TABLE replay_rules (
     rules BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Letters that came from elsewhere, so that importing them twice brings them once.
+-- Letters that came from elsewhere, so that importing them twice brings them once; with what happened there, which is told but not
+-- counted here.
 CREATE TABLE imports (
     origin TEXT NOT NULL,
     letter INTEGER NOT NULL,         -- its id there
     job_id INTEGER NOT NULL,
+    at REAL NOT NULL,                -- when it was brought in
+    actor TEXT NOT NULL,
+    job INTEGER NOT NULL,            -- the id of its job there
+    attempts TEXT NOT NULL,          -- those made there, redacted, as JSON
     PRIMARY KEY (origin, letter)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX imports_of_job ON imports (job_id);
 
 -- Who this database is, for others.
 CREATE TABLE installation (
@@ -402,7 +409,7 @@ CREATE TABLE schedules (
     last_at REAL
 ) STRICT, WITHOUT ROWID;
 
--- What people did, and why.
+-- What people did, and why; and where a replay stopped itself. Rows are added and stay as they are.
 CREATE TABLE operations (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     at REAL NOT NULL,
@@ -415,6 +422,23 @@ CREATE TABLE operations (
 ) STRICT;
 
 CREATE INDEX operations_on ON operations (subject, id);
+
+-- Nothing has to change rows here: pruning leaves them, and no value of a job is in them that erasing would have to find.
+CREATE TRIGGER operations_unchanged BEFORE UPDATE ON operations
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is changed');
+END;
+
+CREATE TRIGGER operations_kept BEFORE DELETE ON operations
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is deleted');
+END;
+
+-- INSERT OR REPLACE deletes a row without a trigger for that being asked.
+CREATE TRIGGER operations_added BEFORE INSERT ON operations WHEN EXISTS (SELECT 1 FROM operations WHERE id = NEW.id)
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is replaced');
+END;
 
 -- How many jobs have ended, so that nobody has to count them; 0 stands for no run. What was pruned stays counted.
 CREATE TABLE tallies (
@@ -442,6 +466,11 @@ CREATE TRIGGER jobs_pruned AFTER DELETE ON jobs WHEN OLD.finished_at IS NOT NULL
 BEGIN
     UPDATE tallies SET pruned = pruned + 1
     WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
+END;
+
+CREATE TRIGGER imports_pruned AFTER DELETE ON jobs WHEN EXISTS (SELECT 1 FROM imports WHERE job_id = OLD.id)
+BEGIN
+    UPDATE imports SET attempts = '[]' WHERE job_id = OLD.id;
 END;
 
 -- Every arrow a job has gone along, as one list: nothing of it is stored twice.

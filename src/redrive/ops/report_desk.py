@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program asks about its work: why one job is where it is, and what the attempts of many add up to.
+
+The answers are the values that `redrive job explain|timeline` and `redrive report` show. The store is asked for them just then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redrive.ops import explain, reports
+from redrive.ops.explain import Explanation, Moment
+from redrive.ops.reports import Account, Bucket, Ranked, Reliability, Scope
+from redrive.store.protocol import Store
+
+
+class Reports:
+    """One job explained, and many added up: of everything, one pipeline, one stage of it, or one run.
+
+    A pipeline, a stage or a run that is not known here raises ConfigurationError or RunError, which name those that are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def explain(self, job: int) -> Explanation:
+        """Say why a job is where it is: in sentences, and in parts; raises JobNotFoundError."""
+        return explain.explain(self._store, job)
+
+    def timeline(self, job: int) -> Sequence[Moment]:
+        """Return what happened to a job and what people did about it, in order; raises JobNotFoundError."""
+        return explain.timeline(self._store, job)
+
+    def retries(
+        self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
+    ) -> Sequence[Bucket]:
+        """Count jobs by how many retries they needed: 0, 1, 2, and 3 or more."""
+        return reports.retry_histogram(self._store, Scope(pipeline=pipeline, stage=stage, run=run))
+
+    def errors(
+        self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
+    ) -> Sequence[Ranked]:
+        """Rank the codes of failed attempts, the most frequent first."""
+        return reports.error_ranking(self._store, Scope(pipeline=pipeline, stage=stage, run=run))
+
+    def stages(
+        self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
+    ) -> Sequence[Reliability]:
+        """Say how reliable each stage is, in the order of the stages."""
+        return reports.stage_reliability(self._store, Scope(pipeline=pipeline, stage=stage, run=run))
+
+    def account(self, *, pipeline: str | None = None, run: int | None = None) -> Account:
+        """Account for every job of a pipeline or a run; `adds_up` says that none is missing and none is counted twice."""
+        return reports.account(self._store, Scope(pipeline=pipeline, run=run))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator log: every act with who, what, why, how many, and what was before and after; and nothing in it changes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.core.replay import plan_of
+from redrive.engine.selection import LetterFilter
+from redrive.errors import ReplayRefusedError
+from redrive.ops import inspect, pausing, replay
+from redrive.ops.erasing import erase
+from redrive.ops.exporting import export
+from redrive.ops.inspect import Operation
+from redrive.ops.letters import known_letter, letter_story
+from redrive.ops.mending import edit
+from redrive.ops.oversight import By
+from redrive.ops.retrying import retry_job
+from redrive.testing import virtual_time
+
+ANN = By("ann", "a test")
+PLAN = plan_of((1, 5), 5.0, from_start=False)
+
+
+@stage(retry=RetryPolicy(1))
+def store_it(file: str) -> str:
+    raise PermissionError("no room")
+
+
+LOOSE = Pipeline("shop", [store_it], replay=ReplayRules(evidence="optional", export="include"))
+OWNED = Pipeline("uploads", [store_it], replay=ReplayRules(owner_retry=True))
+
+
+@pytest.fixture
+def rd(tmp_path: Path) -> Generator[Redrive]:
+    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+def fail(rd: Redrive, pipeline: Pipeline, *files: str, owner: str | None = None) -> None:
+    for file in files:
+        rd.submit(pipeline, file, owner=owner)
+    rd.work([pipeline], until_idle=True)
+
+
+def told(done: Operation) -> tuple[str, str, int | None, Any, Any]:
+    change = json.loads(done.change or "{}")
+    return done.verb, done.subject, done.letters, change.get("before"), change.get("after")
+
+
+def last(rd: Redrive) -> tuple[str, str, int | None, Any, Any]:
+    return told(inspect.operations(rd.store)[-1])
+
+
+def test_a_retry_is_one_line_with_what_was_before_and_after(rd: Redrive) -> None:
+    fail(rd, LOOSE, "a.txt")
+
+    retry_job(rd.store, 1, ANN)
+
+    (done,) = inspect.operations(rd.store)
+    before, after = {"state": "open", "round": 1}, {"state": "replaying", "round": 2}
+    assert told(done) == ("retry", "letter 1", 1, before, after)
+    assert (done.actor, done.reason) == ("ann", "a test")
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+def test_that_an_owner_needed_no_evidence_is_on_record(rd: Redrive, is_owner: bool) -> None:
+    pipeline = OWNED if is_owner else LOOSE
+    fail(rd, pipeline, "a.txt", owner="ann")
+
+    retry_job(rd.store, 1, ANN, owner="ann" if is_owner else None, from_start=True)
+
+    verb, _, _, _, after = last(rd)
+    spared = {"as_owner": True, "without_evidence": True} if is_owner else {}
+    assert (verb, after) == ("restart", {"state": "replaying", "round": 2, **spared})
+
+
+def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_about(rd: Redrive) -> None:
+    fail(rd, LOOSE, "a", "b", "c")
+    begun = replay.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
+
+    replay.pause(rd.store, begun.id, ANN)
+    replay.resume(rd.store, begun.id, ANN)
+    rd.work([LOOSE], until_idle=True)
+    replay.cancel(rd.store, begun.id, ANN)
+    replay.close(rd.store, begun.id, ANN, note="no room yet")
+
+    started, *rest = inspect.operations(rd.store)
+    change = json.loads(started.change or "{}")
+    assert (started.verb, started.subject, started.letters) == ("replay", "replay 1", 3)
+    assert (change["campaign"], change["selection"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
+    assert [told(each) for each in rest] == [
+        ("pause", "replay 1", 3, {"status": "stamping"}, {"status": "paused"}),
+        ("resume", "replay 1", 3, {"status": "paused"}, {"status": "running"}),
+        ("stop", "replay 1", 2, {"status": "running"}, {"status": "stopped"}),
+        ("cancel", "replay 1", 2, {"status": "stopped"}, {"status": "cancelled"}),
+        ("close", "replay 1", 1, {"status": "cancelled"}, {"status": "closed"}),
+    ]
+    assert rest[2].reason == "1 of 1 failed again with the same failure"
+
+
+def test_what_is_refused_is_not_on_record(rd: Redrive) -> None:
+    fail(rd, LOOSE, "a")
+    begun = replay.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
+    rd.work([LOOSE], until_idle=True)
+    before = len(inspect.operations(rd.store))
+
+    with pytest.raises(ReplayRefusedError):
+        replay.resume(rd.store, begun.id, ANN)
+
+    assert len(inspect.operations(rd.store)) == before
+
+
+def test_pausing_a_pipeline_tells_how_it_was_and_what_waits(rd: Redrive) -> None:
+    rd.submit(LOOSE, "a")
+    rd.submit(LOOSE, "b")
+
+    pausing.pause(rd.store, "shop", ANN)
+    paused = last(rd)
+    pausing.resume(rd.store, "shop", ANN)
+
+    waiting = {"status": "paused", "jobs_waiting": 2}
+    assert paused == ("pause", "pipeline shop", None, {"status": "running"}, waiting)
+    assert last(rd)[3:] == ({"status": "paused"}, {"status": "running", "jobs_waiting": 2})
+
+
+def test_erasing_tells_what_was_erased(rd: Redrive) -> None:
+    fail(rd, LOOSE, "a")
+    edit(rd.store, 1, ANN, value=b'"b"')
+
+    erase(rd.store, 1, ANN)
+
+    kept, erased = {"values": "kept", "edits": 1}, {"values": "erased", "edits": 0}
+    assert last(rd) == ("erase", "job 1", 1, kept, erased)
+
+
+def test_values_that_leave_are_on_record_and_redacted_lines_are_not(rd: Redrive) -> None:
+    fail(rd, LOOSE, "a", "b")
+    group = known_letter(rd.store, 1).group
+
+    list(export(rd.store, LetterFilter(group=group), ANN))
+    assert inspect.operations(rd.store) == []
+    lines = export(rd.store, LetterFilter(group=group), By("ann", "for the supplier"), with_values=True)
+
+    next(lines)
+    (done,) = inspect.operations(rd.store)
+    assert len(list(lines)) == 1
+    assert told(done) == ("export", f"group {group}", 2, {"values": "kept"}, {"values": "exported"})
+    assert (done.actor, done.reason) == ("ann", "for the supplier")
+    assert [each.verb for each in letter_story(rd.store, 2).operations] == ["export"]
+
+
+def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
+    change = {"before": {"note": "mail ann@example.com"}, "after": {}}
+
+    rd.store.apply(ANN.log("move", "mail ann@example.com", change=change))
+
+    (done,) = inspect.operations(rd.store)
+    assert "example.com" not in f"{done.subject} {done.change}"
+    assert done.letters is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE operations SET actor = 'eve'",
+        "DELETE FROM operations",
+        "REPLACE INTO operations (id, at, actor, verb, subject) VALUES (1, 0, 'eve', 'note', 'letter 1')",
+    ],
+)
+def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, tmp_path: Path, statement: str) -> None:
+    rd.store.apply(ANN.log("note", "letter 1"))
+    before = inspect.operations(rd.store)
+
+    with (
+        sqlite3.connect(tmp_path / "jobs.db") as db,
+        pytest.raises(sqlite3.IntegrityError, match="append-only"),
+    ):
+        db.execute(statement)
+    db.close()
+
+    assert inspect.operations(rd.store) == before
+
+
+def test_the_log_is_read_page_by_page(rd: Redrive) -> None:
+    for number in range(5):
+        rd.store.apply(ANN.log("note", f"letter {number}"))
+
+    newest = inspect.operations(rd.store, 2)
+    earlier = inspect.operations(rd.store, 2, before=newest[0].id)
+
+    assert [each.subject for each in (*earlier, *newest)] == [f"letter {number}" for number in range(1, 5)]
