@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
 from redrive.config import secret_environment
-from redrive.core.redact.cuts import PIECE, closed_from, common_start, pieces_of
+from redrive.core.redact.cuts import PIECE, certain, closed_from, common_start, pieces_of
 from redrive.core.redact.literals import LITERAL_MIN, Literals
 from redrive.core.redact.marks import placeholder
 from redrive.core.redact.near import Sought
@@ -106,7 +106,7 @@ def redact_start(
     if len(text) <= read:
         return redact(prepare(text), payload)
     redacted = _in_parts(payload or {}, read, is_start=True)
-    longer, shorter = (redacted(prepare(text[:end])) for end in (read, read // 2))
+    longer, shorter = redacted(prepare(text[:read])), redacted(prepare(text[: read // 2]), is_shorter=True)
     return _REPEATED.sub(r"\1", common_start(longer, shorter))
 
 
@@ -123,8 +123,8 @@ def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int
     redacted = _in_parts(payload or {}, read, is_start=False)
     since, cut = len(text) - read, len(text) - read // 2
     start = closed_from(text, since, cut, redact)
-    longer, shorter = (redacted(part)[::-1] for part in (text[since:], text[start:]))
-    told = _REPEATED.sub(r"\1", common_start(longer, shorter)[::-1])
+    longer, shorter = redacted(text[since:]), redacted(text[start:], is_shorter=start == cut)
+    told = _REPEATED.sub(r"\1", common_start(longer[::-1], shorter[::-1])[::-1])
     return told if start == cut else f"{_PASSED}{told}"
 
 
@@ -136,7 +136,11 @@ def _shortened(text: str, literals: Mapping[str, str]) -> str:
     return text
 
 
-def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> Callable[[str], str]:
+class _Parts(Protocol):
+    def __call__(self, part: str, *, is_shorter: bool = False) -> str: ...
+
+
+def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> _Parts:
     """Return what redacts the parts of a text that is cut: in them long literals are looked for in pieces."""
     known, sought = _now_known(), _sought(payload)
     short, long = sought.divided(PIECE)
@@ -144,11 +148,11 @@ def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> Calla
     cut = (*((secret, _SECRET) for secret in secrets), *long.items())
     pieces = Sought(pieces_of(cut, read, is_start=is_start))
 
-    def redacted(part: str) -> str:
+    def redacted(part: str, *, is_shorter: bool = False) -> str:
         longest = len(part) + MARGIN
-        return _redacted(
-            part, {**pieces.near(part, longest), **short.near(part, longest), **sought.lines_near(part)}
-        )
+        near = {**pieces.near(part, longest), **short.near(part, longest), **sought.lines_near(part)}
+        told = _redacted(part, near)
+        return certain(told, is_start=is_start) if is_shorter and cut else told
 
     return redacted
 

@@ -263,3 +263,14 @@ def test_a_long_quoted_text_that_is_no_secret_is_kept() -> None:
 
 def test_of_a_stack_that_may_be_all_secret_its_mark_is_left() -> None:
     assert letter_for(f"password={'Ab1' * 20_000}", claimed("plain enough")).stack == "<redacted:unjudged>\n"
+
+
+@pytest.mark.parametrize("more", [0, 100, 200])
+def test_a_value_of_rows_as_long_as_its_pieces_shows_no_part_of_a_row(more: int) -> None:
+    row = prose(3, 510) + "\n"
+    value = row * 117
+
+    letter = letter_for(f"cannot take {value!r} here{'.' * more}", claimed(value))
+
+    assert shown_of(row, letter.message) == []
+    assert shown_of(row, letter.stack) == []

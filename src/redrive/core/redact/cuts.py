@@ -14,6 +14,8 @@ from typing import Final
 PIECE: Final = 256
 """In a text that is cut, literals longer than this are looked for in pieces."""
 
+REST_MAX: Final = 9 * PIECE
+"""A piece of a literal that is cut off leaves less than this, in any form."""
 HEAD_MAX: Final = 1_024
 """So much of a quoted value is read to see whether its name makes it a secret."""
 SHOWN_MIN: Final = 32
@@ -22,6 +24,7 @@ QUOTES_MAX: Final = 64
 """So many quotes before a cut are looked at for the one that opens what was cut."""
 
 _SPACE: Final = re.compile(r"\s")
+_MARK: Final = re.compile(r"<(?:payload|redacted):[^<>]*>")
 _KEY_END: Final = re.compile(r"(?>(?:[A-Za-z0-9+/=]++|\s++|\\++[nrt])*)-{4,5} ?END [A-Z0-9 ]{0,60}-{4,5}")
 _BEFORE_OPENING: Final = " \t\r\n:=([{,"
 _PREFIXES: Final = "bBuUrRfF"
@@ -50,6 +53,22 @@ def _cut(text: str, *, is_start: bool) -> Iterator[str]:
     places[-1] = (places[-2] + len(text)) // 2
     for start, end in zip(places, [*places[1:], len(text)], strict=True):
         yield text[start:end] if is_start else text[len(text) - end : len(text) - start]
+
+
+def certain(part: str, *, is_start: bool) -> str:
+    """Return a redacted part of a text without what stands between the cut and the mark next to it, unless that is long.
+
+    It may be some of a piece that the cut goes through. Two cuts tell that apart, but not in a literal that repeats itself: there
+    the same may stand before both.
+    """
+    marks = [(mark.start(), mark.end()) for mark in _MARK.finditer(part)]
+    if not marks:
+        return part
+    if is_start:
+        end = marks[-1][1]
+        return part[:end] if len(part) - end < REST_MAX else part
+    start = marks[0][0]
+    return part[start:] if start < REST_MAX else part
 
 
 def common_start(one: str, other: str) -> str:
