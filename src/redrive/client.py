@@ -173,12 +173,16 @@ class Redrive:
         by = By(actor, reason).hiding(values_of_job(self.store, job_id, reason))
         ways = (
             (Step("cancel_queued", (now, job_id), rows=1), "queued", "cancelled"),
-            (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to cancel"),
+            (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to end"),
         )
         while True:
             # Between the two a job may move either way, so both are tried until one of them fits.
             for way, before, after in ways:
-                log = by.log("cancel", f"job {job_id}", change={"before": before, "after": after})
+                log = by.log(
+                    "cancel",
+                    f"job {job_id}",
+                    change={"before": {"status": before}, "after": {"status": after}},
+                )
                 if self.store.apply(way, log) is not None:
                     return self.job(job_id).status
             status = self.job(job_id).status

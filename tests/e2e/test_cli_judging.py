@@ -41,7 +41,7 @@ def shop(shell: Shell) -> Shell:
     (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
     shell.write("items.jsonl", *[json.dumps({"amount": 0, "email": "ann@example.com"})] * 2)
     shell("submit", "orders:shop", "--file", "items.jsonl")
-    shell("worker", "orders:shop", "--until-idle")
+    shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
     return shell
 
 

@@ -33,7 +33,7 @@ def shop(shell: Shell) -> Shell:
     (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
     shell.write("items.jsonl", "0", "0")
     shell("submit", "orders:shop", "--file", "items.jsonl")
-    shell("worker", "orders:shop", "--until-idle")
+    shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
     return shell
 
 

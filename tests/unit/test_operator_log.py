@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -51,7 +50,7 @@ def fail(rd: Redrive, pipeline: Pipeline, *files: str, owner: str | None = None)
 
 
 def told(done: Operation) -> tuple[str, str, int | None, Any, Any]:
-    change = json.loads(done.change or "{}")
+    change = cast("dict[str, Any]", done.change or {})
     return done.verb, done.subject, done.letters, change.get("before"), change.get("after")
 
 
@@ -93,7 +92,7 @@ def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_
     replay.close(rd.store, begun.id, ANN, note="no room yet")
 
     started, *rest = inspect.operations(rd.store)
-    change = json.loads(started.change or "{}")
+    change = cast("dict[str, Any]", started.change or {})
     assert (started.verb, started.subject, started.letters) == ("replay", "replay 1", 3)
     assert (change["campaign"], change["selection"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
     assert [told(each) for each in rest] == [

@@ -105,7 +105,7 @@ def test_a_long_act_is_told_once_and_without_the_ids_of_others(
     for letter in range(1, 6):
         (act,) = letter_story(rd.store, letter).operations
         assert (act.letters, act.verb) == (1 if letter == 5 else 2, "discard")
-        assert '"letters"' not in str(act.change)
+        assert "letters" not in (act.change or {})
 
 
 def test_a_replay_of_many_is_in_the_story_of_those_it_took(rd: Redrive) -> None:
@@ -126,7 +126,7 @@ def test_a_replay_of_many_is_in_the_story_of_those_it_took(rd: Redrive) -> None:
     (first,) = letter_story(rd.store, 1).operations
     (second,) = letter_story(rd.store, 5).operations
     assert first.id < second.id
-    assert '"campaign":2' in str(second.change)
+    assert (second.change or {})["campaign"] == 2
 
 
 def test_the_story_of_a_job_has_each_act_on_its_letters_once(rd: Redrive) -> None:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Final, Literal, cast
 
-import msgspec
 import typer
 
 from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, say, text_of
@@ -149,8 +148,7 @@ def _show_operations(done: Sequence[Operation], output: Format) -> None:
 
 def _change_of(done: Operation) -> str | None:
     """Return what was before and after, in a few words; None where nothing is known of it."""
-    read: object = None if done.change is None else msgspec.json.decode(done.change)
-    change = cast("dict[str, object]", read) if isinstance(read, dict) else {}
+    change = done.change or {}
     before, after = (change.get(side) for side in ("before", "after"))
     if not isinstance(before, dict) or not isinstance(after, dict):
         return _cut(_plan_of(change)) if "plan" in change else None

@@ -7,7 +7,7 @@ redacted when it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol, cast
@@ -82,8 +82,8 @@ class Operation:
     reason: str | None
     letters: int | None = None
     """How many dead letters it was about."""
-    change: str | None = None
-    """What was before and after, as redacted JSON."""
+    change: Mapping[str, object] | None = None
+    """What was before and after, redacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,9 @@ def event_of(row: Row) -> Event:
 def operation_of(row: Row) -> Operation:
     """Return a row of the store as the operation it is."""
     names = "id at actor verb subject reason letters change".split()
-    return msgspec.convert({**dict(zip(names, row, strict=True)), "at": instant(row[1])}, Operation)
+    told = dict(zip(names, row, strict=True))
+    change = None if row[7] is None else msgspec.json.decode(cast("str", row[7]))
+    return msgspec.convert({**told, "at": instant(row[1]), "change": change}, Operation)
 
 
 def _line_of(row: Row) -> JobLine:
