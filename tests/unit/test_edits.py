@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,7 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import ConfigurationError, Redrive, connect
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops.differences import changed_places
 from redrive.ops.edits import edit_history
@@ -21,46 +19,10 @@ from redrive.ops.erasing import erase
 from redrive.ops.mending import edit, value_for_edit
 from redrive.ops.oversight import By
 from redrive.ops.unknown_fields import unknown_fields
-from redrive.testing import virtual_time
 from tests.embedded import read_rows
+from tests.unit.mended_orders import ANN, SHOP, Order, letter, rd, value
 
-ANN = By("ann", "a test")
-
-
-@dataclass(frozen=True)
-class Order:
-    amount: int
-    email: str = "ann@example.com"
-
-
-@stage
-def take(order: Order) -> Order:
-    return order
-
-
-@stage(retry=RetryPolicy(1))
-def pay(order: Order) -> float:
-    return 10 / order.amount
-
-
-SHOP = Pipeline("shop", [take, pay])
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def letter(rd: Redrive) -> int:
-    rd.submit(SHOP, Order(0))
-    rd.work([SHOP], until_idle=True)
-    return 1
-
-
-def value(**changes: object) -> bytes:
-    return json.dumps({"amount": 5, "email": "ann@example.com"} | changes).encode()
+__all__ = ["letter", "rd"]
 
 
 def present(rd: Redrive, letter: int, part: Any = "input") -> Any:
@@ -101,7 +63,7 @@ def test_the_original_is_shown_redacted_however_often_it_was_edited(rd: Redrive,
     told = edit_history(rd.store, letter).originals
 
     assert set(told) == {"input"}
-    assert json.loads(told["input"]) == {"amount": 0, "email": "<redacted:email>"}
+    assert json.loads(told["input"]) == {"amount": 0, "email": "<redacted:email>", "note": ""}
 
 
 def test_going_back_to_the_original_is_an_edit_on_record(rd: Redrive, letter: int) -> None:
@@ -111,7 +73,7 @@ def test_going_back_to_the_original_is_an_edit_on_record(rd: Redrive, letter: in
     done = rd.replays.edit(letter, original=True, pipeline=SHOP, actor="bob")
 
     assert '+  "amount": 0,' in done.diff
-    assert present(rd, letter) == {"amount": 0, "email": "ann@example.com"}
+    assert present(rd, letter) == {"amount": 0, "email": "ann@example.com", "note": ""}
     assert [(each.actor, each.part) for each in rd.replays.edits(letter).edits] == [
         ("ann", "input"),
         ("ann", "input"),

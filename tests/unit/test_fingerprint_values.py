@@ -11,34 +11,20 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from redrive.core.decide import DeadLetter, Reason
 from redrive.core.normalise import normalise
 from redrive.core.quoting import QUOTED, short_values, without_values
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.letters import LITERAL_MIN, Trouble, letter_of
-from redrive.store.protocol import Claimed, JobId, LaneId, Letter
-
-DECISION = DeadLetter(reason=Reason.PERMANENT, sentence="given up")
+from redrive.store.protocol import Letter
+from tests.unit.engine.letters_made import DECISION, claimed
 
 
 def letter_for(
     message: str, value: object, *, payload: object = None, encoded: bytes | None = None
 ) -> Letter:
     """Return the letter of a job with this input whose stage said this."""
-    job = Claimed(
-        id=JobId(1),
-        token=1,
-        dispatch=1,
-        lane=LaneId(1),
-        attempt=1,
-        round=1,
-        snoozes=0,
-        suspects=0,
-        crashes=0,
-        restarts=0,
-        cancel_asked=0,
-        expires_at=None,
-        codes=None,
+    job = msgspec.structs.replace(
+        claimed(),
         input=msgspec.json.encode(value) if encoded is None else encoded,
         payload=None if payload is None else msgspec.json.encode(payload),
     )

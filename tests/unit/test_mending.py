@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import ConfigurationError, Pipeline, Redrive
 from redrive.engine.releasing import batch_of, release_steps
 from redrive.engine.selection import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
@@ -21,47 +18,10 @@ from redrive.ops.erasing import erase
 from redrive.ops.mending import commit, draft, edit, value_for_edit
 from redrive.ops.oversight import By
 from redrive.ops.selecting import freeze
-from redrive.testing import virtual_time
 from tests.embedded import embedded, read_rows
+from tests.unit.mended_orders import ANN, SHOP, Order, letter, pay, rd, take, value
 
-ANN = By("ann", "a test")
-
-
-@dataclass(frozen=True)
-class Order:
-    amount: int
-    email: str = "ann@example.com"
-    note: str = ""
-
-
-@stage
-def take(order: Order) -> Order:
-    return order
-
-
-@stage(retry=RetryPolicy(1))
-def pay(order: Order) -> float:
-    return 10 / order.amount
-
-
-SHOP = Pipeline("shop", [take, pay])
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def letter(rd: Redrive) -> int:
-    rd.submit(SHOP, Order(0))
-    rd.work([SHOP], until_idle=True)
-    return 1
-
-
-def value(**changes: object) -> bytes:
-    return json.dumps({"amount": 5, "email": "ann@example.com", "note": ""} | changes).encode()
+__all__ = ["letter", "rd"]
 
 
 def replay(rd: Redrive, *, from_start: bool = False) -> str:

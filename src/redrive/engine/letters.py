@@ -101,9 +101,9 @@ def _unquoted(text: str) -> str:
     return _INPUT.sub("input_value=<payload>", text) if "input_value=" in text else text
 
 
-def safe_text(text: str, job: Claimed) -> str:
+def safe_text(text: str, literals: dict[str, str]) -> str:
     """Return a short text a stage said, fit to be written down; cut last, because half a secret is not known for one."""
-    return _said(text, literals_of(job))[:NOTE_MAX]
+    return _said(text, literals)[:NOTE_MAX]
 
 
 def _said(text: str, literals: dict[str, str]) -> str:

@@ -14,13 +14,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from redrive.engine.clock import Clock
-from redrive.engine.codec import storable
-from redrive.engine.context import NOTE_MAX, SAID_MAX
-from redrive.engine.letters import literals_of
+from redrive.engine.letters import literals_of, safe_text
 from redrive.engine.outcomes import Dispatch
 from redrive.engine.shown import shown
 from redrive.errors import StoreError
-from redrive.redaction import redact_start
 from redrive.store.protocol import JobId, Step, Store
 
 logger = logging.getLogger("redrive.worker")
@@ -92,7 +89,7 @@ class Progress:
             try:
                 if kept.literals is None:
                     kept.literals = literals_of(dispatch.job)
-                kept.text = _fit(said, kept.literals)
+                kept.text = safe_text(said, kept.literals)
                 kept.is_written = False
             except Exception as error:  # noqa: BLE001 - the others have something to say, too.
                 name = type(error).__name__
@@ -134,9 +131,3 @@ class Teller:
                 self._tell(self._worker)
             except Exception as error:  # noqa: BLE001 - what is said later can still be told.
                 logger.warning("progress could not be told: %s", shown(error))
-
-
-def _fit(said: str, literals: dict[str, str]) -> str:
-    """Return what a stage said, fit to be written down; cut last, because half a secret is not known for one."""
-    # One that is as long as any may be has been cut.
-    return redact_start(said, literals, read=SAID_MAX - 1, prepare=storable)[:NOTE_MAX]

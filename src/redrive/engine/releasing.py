@@ -17,7 +17,7 @@ from redrive.core.lifecycle import JobState
 from redrive.engine.codec import Codec
 from redrive.engine.pipeline import Pipeline
 from redrive.errors import SerializationError
-from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store
+from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store, listed
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -124,8 +124,8 @@ def release_steps(
 ) -> list[Step]:
     """Return the steps that release these letters, whole or not at all; with `first_lane`, as full restarts."""
     candidates = batch.candidates
-    letters = msgspec.json.encode([each.letter for each in candidates]).decode()
-    jobs = msgspec.json.encode([each.job for each in candidates]).decode()
+    letters = listed([each.letter for each in candidates])
+    jobs = listed([each.job for each in candidates])
     steps = [
         Step("count_taken", (letters, campaign)),
         Step("take_letters", (letters, campaign, batch.last_edit), rows=len(candidates)),

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from redrive.store.protocol import Row
+from redrive.store.protocol import Row, listed
 
 LATEST: Final = 2**62
 """Greater than the number of any act that moved letters."""
@@ -41,7 +40,7 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def named_ids(self) -> str | None:
         """Return the ids as the store takes them."""
-        return None if self.ids is None else msgspec.json.encode(self.ids).decode()
+        return None if self.ids is None else listed(self.ids)
 
     def census_row(self) -> Row:
         """Return the parameters of this filter by which groups are chosen, and the state."""

@@ -26,7 +26,7 @@ from redrive.ops.oversight import By
 from redrive.ops.own_values import values_of_set
 from redrive.ops.selecting import Selection, freeze, frozen_steps
 from redrive.redaction import redact, redact_mapping
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Row, Store, listed
 
 FORMAT: Final = 1
 """The version of the format; a reader refuses what it does not know."""
@@ -161,7 +161,7 @@ def _log(store: Store, selection: Selection, by: By) -> None:
 def _lines(store: Store, selection: Selection, *, with_values: bool) -> Iterator[bytes]:
     origin = installation_of(store)
     for ids in frozen_steps(store, selection, step=STEP):
-        found = store.query("exported_letters", _json(ids))
+        found = store.query("exported_letters", listed(ids))
         rows: list[dict[str, object]] = [dict(zip(_NAMES, row, strict=True)) for row in found]
         acts = _acts_on(store, ids, {cast("int | None", facts["campaign"]) for facts in rows})
         for facts in rows:
@@ -179,7 +179,7 @@ class _Acts:
 def _acts_on(store: Store, ids: Sequence[int], campaigns: Iterable[int | None]) -> _Acts:
     """Ask for the acts on many letters once per step: asked letter by letter, all of them would be read for each."""
     by_letter: dict[int, list[Operation]] = {}
-    for letter, *act in store.query("acts_with_letters", _json(ids), ids[0], ids[-1]):
+    for letter, *act in store.query("acts_with_letters", listed(ids), ids[0], ids[-1]):
         by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
     by_campaign = {
         each: [operation_of(row) for row in start_of_replay(store, each)]
@@ -250,7 +250,7 @@ def _plain(told: Sequence[object]) -> object:
 def _check_rules(store: Store, selection: Selection) -> None:
     """Refuse to let values leave unless the rules of every pipeline say that they may."""
     for ids in frozen_steps(store, selection):
-        for (pipeline,) in store.query("pipelines_of_letters", _json(ids)):
+        for (pipeline,) in store.query("pipelines_of_letters", listed(ids)):
             if rules_of(store, str(pipeline)).export != "include":
                 raise ConfigurationError(
                     field=f"ReplayRules.export of {pipeline}",
@@ -258,7 +258,3 @@ def _check_rules(store: Store, selection: Selection) -> None:
                     rule="does not let the values of its jobs leave",
                     fix='Export without values, or say Pipeline(..., replay=ReplayRules(export="include")) in its code.',
                 )
-
-
-def _json(ids: Sequence[int]) -> str:
-    return msgspec.json.encode(ids).decode()

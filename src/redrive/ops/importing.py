@@ -27,7 +27,7 @@ from redrive.ops.exporting import FORMAT, ExportedEdit, ExportedLine, installati
 from redrive.ops.import_story import kept_attempts, problem_in
 from redrive.ops.oversight import By
 from redrive.redaction import redact, redact_mapping
-from redrive.store.protocol import INLINE_MAX, Step, Store
+from redrive.store.protocol import INLINE_MAX, Step, Store, listed
 
 STEP: Final = 200
 """Letters per transaction."""
@@ -134,7 +134,7 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: By) -> str | None:
 
 def _is_known(store: Store, line: ExportedLine) -> bool:
     """Say whether a letter was brought in before, or has never left."""
-    letter = msgspec.json.encode([line.letter.id]).decode()
+    letter = listed([line.letter.id])
     if line.origin == installation_of(store) and store.query("letters_there", letter):
         return True
     return bool(store.query("known_imports", line.origin, letter))

@@ -25,7 +25,7 @@ from redrive.ops.outlook import Refusal, freed_later, refusal_of
 from redrive.ops.oversight import By, safe_text
 from redrive.ops.own_values import values_of_set
 from redrive.ops.selecting import Selection, frozen_steps
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Row, Step, Store, listed
 
 TRIES_MAX: Final = 20
 """How often a step is looked at again when somebody else moved one of its letters meanwhile."""
@@ -191,7 +191,7 @@ def _sorted_out(
 ) -> tuple[list[_Letter], Counter[str]]:
     """Read letters, and tell those an act can be done to from those it cannot."""
     names = _Letter.__struct_fields__
-    rows = store.query("judged_letters", _json(ids))
+    rows = store.query("judged_letters", listed(ids))
     # Only a triage is kept from letters by a replay that has them.
     freed = freed_later(store, selection, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
@@ -237,7 +237,7 @@ def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence
     for act in acts:
         if act.statement is not None:
             steps += [
-                Step(act.statement, (_json(ids), state, *act.values), rows=len(ids))
+                Step(act.statement, (listed(ids), state, *act.values), rows=len(ids))
                 for state, ids in by_state.items()
             ]
         change = {"before": before, "after": act.after}
@@ -270,7 +270,3 @@ def _text(field: str, given: str, *, fix: str) -> str:
 
 def _hidden(text: str, values: Mapping[str, str] | None = None) -> str:
     return cast("str", safe_text(text, values))
-
-
-def _json(ids: Sequence[int]) -> str:
-    return msgspec.json.encode(ids).decode()

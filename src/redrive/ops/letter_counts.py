@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-import msgspec
-
 from redrive.engine.selection import LetterFilter
 from redrive.ops.letter_pages import EARLIEST, LATEST, Pair, Position, pairs_of, positions_of
-from redrive.store.protocol import Store
+from redrive.store.protocol import Store, listed
 
 CLOCKS_SECONDS: Final = 86_400.0
 """A letter of a clock that is behind may have failed before the first one that came; by so much at most."""
@@ -49,7 +47,7 @@ class LetterCounts:
             return self._newest
         found = Newest()
         pairs = [(group, state) for group in groups for state in self.states[group]]
-        for group, at, letter in self._store.query("letter_heads", _json(pairs), *self._span()):
+        for group, at, letter in self._store.query("letter_heads", listed(pairs), *self._span()):
             # One that is gone since it was counted.
             if at is not None:
                 position = (cast("float", at), cast("int", letter))
@@ -65,7 +63,7 @@ class LetterCounts:
         lower, upper = self._span()
         # Groups that lie in the span as a whole are counted already.
         groups = sorted({pair.group for pair in pairs})
-        spans = {row[0]: (row[7], row[8]) for row in self._store.query("letter_groups", _json(groups))}
+        spans = {row[0]: (row[7], row[8]) for row in self._store.query("letter_groups", listed(groups))}
         counted: list[Pair] = []
         partly: list[tuple[int, str]] = []
         for pair in pairs:
@@ -74,7 +72,7 @@ class LetterCounts:
                 counted.append(pair)
             elif last >= lower:
                 partly.append((pair.group, pair.state))
-        rows = self._store.query("count_in_span", _json(partly), lower, upper) if partly else []
+        rows = self._store.query("count_in_span", listed(partly), lower, upper) if partly else []
         counted += [
             Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows
         ]
@@ -84,7 +82,7 @@ class LetterCounts:
         self._newest = found = Newest()
         counts: Counter[tuple[int, str]] = Counter()
         for page in positions_of(self._store, self._which):
-            rows = self._store.query("count_named_by_group", _json([letter for _, letter in page]))
+            rows = self._store.query("count_named_by_group", listed([letter for _, letter in page]))
             for group, state, letters, taken, at, letter in cast(
                 "list[tuple[int, str, int, int, float, int]]", rows
             ):
@@ -94,7 +92,7 @@ class LetterCounts:
         return [Pair(group, state, letters) for (group, state), letters in counts.items()]
 
     def _taken(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        which, named = self._which, _json(groups)
+        which, named = self._which, listed(groups)
         rows = self._store.query("taken_letters", named, which.state)
         if rows and (which.since is not None or which.until is not None):
             rows = self._store.query("taken_in_span", named, which.state, *self._span())
@@ -103,7 +101,3 @@ class LetterCounts:
     def _span(self) -> tuple[float, float]:
         since, until = self._which.since, self._which.until
         return EARLIEST if since is None else since, LATEST if until is None else until
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

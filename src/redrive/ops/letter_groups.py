@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, cast
 
-import msgspec
-
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.core.fingerprint import VERSION
 from redrive.engine.runtime import CURRENT
@@ -23,7 +21,7 @@ from redrive.ops.advice import Hints
 from redrive.ops.inspect import instant
 from redrive.ops.letter_counts import LetterCounts
 from redrive.ops.letter_pages import lines_of, pairs_of
-from redrive.store.protocol import Store
+from redrive.store.protocol import Store, listed
 
 HOURS: Final = 24
 RISING: Final = 1.5
@@ -198,7 +196,7 @@ def _told(
 
 
 def _lanes(store: Store, ids: Iterable[int]) -> list[_Lane]:
-    return [_Lane(*row) for row in store.query("letter_groups", _json(sorted(ids)))]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the columns have these types.
+    return [_Lane(*row) for row in store.query("letter_groups", listed(sorted(ids)))]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the columns have these types.
 
 
 def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
@@ -206,7 +204,7 @@ def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
     last = int(CURRENT.get().clock.wall() // 3600)
     hours = {group: [0] * HOURS for group in ids}
     for group, hour, letters in cast(
-        "list[tuple[int, int, int]]", store.query("group_trend", _json(ids), last - HOURS)
+        "list[tuple[int, int, int]]", store.query("group_trend", listed(ids), last - HOURS)
     ):
         # A letter of a clock that is ahead of ours belongs to the last hour we know.
         hours[group][min(hour, last) - last - 1] += letters
@@ -240,7 +238,3 @@ def _is_prefix(text: str) -> bool:
 
 def _beginning(store: Store, start: str, limit: int) -> list[str]:
     return [str(row[0]) for row in store.query("fingerprints", start, f"{start}\U0010ffff", limit)]
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

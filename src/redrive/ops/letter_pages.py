@@ -20,7 +20,7 @@ from redrive.core.checks import whole
 from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.inspect import LAST_ID, instant
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Row, Store, listed
 
 SCAN_MAX: Final = 20_000
 """So many letters are looked at for one page."""
@@ -116,7 +116,7 @@ def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:
 
 def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
     """Return the letters with these ids, in this order; those that are gone are left out."""
-    rows = {row[0]: row for row in store.query("letter_lines", msgspec.json.encode(ids).decode())}
+    rows = {row[0]: row for row in store.query("letter_lines", listed(ids))}
     return [msgspec.convert(line_facts(rows[letter]), LetterLine) for letter in ids if letter in rows]
 
 
@@ -156,13 +156,13 @@ def _positions(
     by_group = (which.pipeline, which.stage, which.code, which.category, which.group)
     is_grouped = any(part is not None for part in by_group)
     pairs = pairs_of(store, which) if is_grouped or which.state is not None else None
-    groups = None if pairs is None else _json(sorted({pair.group for pair in pairs}))
+    groups = None if pairs is None else listed(sorted({pair.group for pair in pairs}))
     named = which.named_ids()
     if named is None and (which.owner is not None or which.key is not None):
         if pairs is None or sum(pair.letters for pair in pairs) > SCAN_MAX:
             return _walk(store, which, groups, upper=upper, lower=lower, limit=limit)
         few = _query(store, "letters_by_groups", _pairs_json(pairs), *upper, lower, SCAN_MAX)
-        named = _json([letter for _, letter in few])
+        named = listed([letter for _, letter in few])
     if named is not None:
         rest = (groups, which.state, which.owner, which.key)
         return _query(store, "letters_by_id", named, *upper, lower, *rest, limit), None
@@ -189,8 +189,4 @@ def _query(store: Store, name: str, *parameters: object) -> list[Position]:
 
 
 def _pairs_json(pairs: Sequence[Pair]) -> str:
-    return _json([(pair.group, pair.state) for pair in pairs])
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return listed([(pair.group, pair.state) for pair in pairs])

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
-import msgspec
-
 from redrive.core.lifecycle import LetterState, move_letter
 from redrive.errors import IllegalTransitionError
 from redrive.ops.selecting import Selection, frozen_steps
-from redrive.store.protocol import Store
+from redrive.store.protocol import Store, listed
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note"]
 Refusal = Callable[[LetterState, int | None], str | None]
@@ -94,7 +92,7 @@ def freed_later(store: Store, selection: Selection, ids: list[int]) -> frozenset
     """Return those of some letters that a replay let go of only after the set was frozen."""
     if selection.only is None:
         return frozenset()
-    return frozenset(cast("int", row[0]) for row in store.query("freed_later", _json(ids), selection.moves))
+    return frozenset(cast("int", row[0]) for row in store.query("freed_later", listed(ids), selection.moves))
 
 
 def _taken(store: Store, selection: Selection) -> Iterator[tuple[LetterState, int, int]]:
@@ -104,10 +102,6 @@ def _taken(store: Store, selection: Selection) -> Iterator[tuple[LetterState, in
         rows = store.query("taken_by_group", *which.census_row())
     else:
         steps = frozen_steps(store, selection)
-        rows = [row for ids in steps for row in store.query("taken_among", _json(ids))]
+        rows = [row for ids in steps for row in store.query("taken_among", listed(ids))]
     for state, campaign, letters in rows:
         yield LetterState(cast("str", state)), cast("int", campaign), cast("int", letters)
-
-
-def _json(ids: list[int]) -> str:
-    return msgspec.json.encode(ids).decode()

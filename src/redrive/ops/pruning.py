@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
-import msgspec
-
 from redrive.core.checks import seconds
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.oversight import By
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Step, Store, listed
 
 STEP: Final = 1_000
 """Jobs per transaction."""
@@ -100,7 +98,7 @@ def prune(
             # One without a notice gets none before it has run, and so ended, anew: then it is too young to go.
             ids = [job for job, is_untold in jobs if with_untold or not is_untold]
             for start in range(0, len(ids), STEP):
-                which = (msgspec.json.encode(ids[start : start + STEP]).decode(), state, cutoffs[state])
+                which = (listed(ids[start : start + STEP]), state, cutoffs[state])
                 steps = (*(Step(part, which) for part in parts), Step("prune_jobs", which))
                 gone = cast("list[list[object]]", store.apply(*steps, *log))[len(parts)]
                 deleted[state] += len(gone)

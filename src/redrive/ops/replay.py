@@ -27,7 +27,7 @@ from redrive.ops.inspect import instant
 from redrive.ops.oversight import By, safe_text
 from redrive.ops.own_values import LETTERS_MAX, values_of_campaign, values_of_letters
 from redrive.ops.selecting import Selection, freeze, frozen_steps
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Row, Step, Store, listed
 
 NOTE_MAX: Final = 4_000
 FREE: Final = (LetterState.OPEN, LetterState.TRIAGED, LetterState.READY)
@@ -235,7 +235,7 @@ def _census(store: Store, which: LetterFilter) -> Iterator[Row]:
         yield from store.query("replay_census_by_time", *which.census_row(), since, until)
         return
     for ids in frozen_steps(store, freeze(store, which)):
-        yield from store.query("replay_census_of", msgspec.json.encode(ids).decode())
+        yield from store.query("replay_census_of", listed(ids))
 
 
 def _before_first(store: Store, which: LetterFilter) -> int:

@@ -19,7 +19,7 @@ from redrive.core.lifecycle import LetterState
 from redrive.engine.selection import LATEST, LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters import known_letter
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Row, Store, listed
 
 STEP: Final = 5_000
 """Letters per transaction of an act."""
@@ -111,7 +111,7 @@ def frozen_steps(store: Store, selection: Selection, *, step: int = STEP) -> Ite
 def known_letters(store: Store, ids: tuple[int, ...]) -> None:
     """Refuse ids that no letter has; raises LetterNotFoundError whose hint names some that are near."""
     possible = [each for each in ids if 0 < each < LAST_ID]
-    there = {row[0] for row in store.query("letters_there", msgspec.json.encode(possible).decode())}
+    there = {row[0] for row in store.query("letters_there", listed(possible))}
     for each in ids:
         if each not in there:
             known_letter(store, each)
@@ -142,4 +142,4 @@ def _row_of(which: LetterFilter, low: int, high: int) -> Row:
     states = _STATES if which.state is None else (which.state,)
     by_group = (which.pipeline, which.stage, which.code, which.category, which.group)
     by_letter = (which.since, which.until, which.owner, which.key, which.named_ids())
-    return (*by_group, msgspec.json.encode(states).decode(), *by_letter, low, high)
+    return (*by_group, listed(states), *by_letter, low, high)

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-import msgspec
-
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline import Pipeline
 from redrive.engine.releasing import Candidate, Obstacle, batch_of, obstacles_to, start_value
@@ -23,7 +21,7 @@ from redrive.ops.breakers import breakers
 from redrive.ops.edits import Part, kept_edits
 from redrive.ops.replay import FREE
 from redrive.ops.selecting import freeze, frozen_steps
-from redrive.store.protocol import Store
+from redrive.store.protocol import Store, listed
 
 PAGE: Final = 1_000
 SHOWN: Final = 100
@@ -95,7 +93,7 @@ def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
         return 0
     found = 0
     for page in frozen_steps(store, freeze(store, which), step=PAGE):
-        named = msgspec.json.encode(page).decode()
+        named = listed(page)
         batch = batch_of(store.query("replay_candidates", named, int(from_start)))
         free = [each for each in batch.candidates if each.state in FREE]
         found += sum(passed_over(store, each) is not None for each in free)
@@ -138,7 +136,7 @@ class _View:
 
     def look_at(self, letters: Sequence[int]) -> None:
         """Look at some letters."""
-        named = msgspec.json.encode(letters).decode()
+        named = listed(letters)
         rows = self._store.query("last_configs", named)
         configs = {row[0]: row[1] for row in rows}
         taken = {row[0]: row[2] for row in rows if row[2] is not None}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NewType, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from redrive.core.lifecycle import JobState
 
@@ -259,3 +259,8 @@ class Store(Protocol):
     def close(self) -> None:
         """Close the store."""
         ...
+
+
+def listed(values: object) -> str:
+    """Return a list as named statements take one: as JSON."""
+    return json.encode(values).decode()

@@ -24,6 +24,7 @@ from redrive.engine.letters import (
     STACK_MAX,
     Trouble,
     letter_of,
+    literals_of,
     safe_message,
     safe_notes,
     safe_text,
@@ -142,7 +143,7 @@ def test_notes_and_progress_hide_a_value_that_is_longer_than_what_is_looked_at()
     value = prose(7, 3 * SAID_MAX)
     job = claimed(value)
 
-    assert shown_of(value, safe_text(value[:SAID_MAX], job)) == []
+    assert shown_of(value, safe_text(value[:SAID_MAX], literals_of(job))) == []
     assert shown_of(value, safe_notes({"seen": value[:SAID_MAX]}, job) or "") == []
 
 
@@ -153,7 +154,7 @@ def test_what_is_kept_of_a_long_message_is_its_beginning_and_of_a_long_stack_its
 
     assert letter.message == message[:MESSAGE_MAX] == safe_message(failure, claimed("plain enough"))
     assert letter.stack == f"{message}\n"[-STACK_MAX:]
-    assert safe_text(message[:SAID_MAX], claimed("plain enough")) == message[:NOTE_MAX]
+    assert safe_text(message[:SAID_MAX], literals_of(claimed("plain enough"))) == message[:NOTE_MAX]
 
 
 @pytest.mark.parametrize("before", range(56, 98, 4))

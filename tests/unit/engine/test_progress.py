@@ -13,11 +13,10 @@ import pytest
 from redrive import Context, Redrive
 from redrive.engine import progress as module
 from redrive.engine.leases import Heart, Leases
-from redrive.engine.letters import literals_of
+from redrive.engine.letters import literals_of, safe_text
 from redrive.engine.progress import Teller
 from redrive.engine.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.redaction import redact_start
 from redrive.store.protocol import Claimed
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
@@ -97,11 +96,11 @@ def test_what_has_not_changed_is_neither_redacted_nor_written_again(
 ) -> None:
     redacted: list[str] = []
 
-    def counted(text: str, *args: object, **options: object) -> str:
+    def counted(text: str, literals: dict[str, str]) -> str:
         redacted.append(text)
-        return redact_start(text, *args, **options)  # type: ignore[arg-type]
+        return safe_text(text, literals)
 
-    monkeypatch.setattr(module, "redact_start", counted)
+    monkeypatch.setattr(module, "safe_text", counted)
 
     def play(scene: Scene) -> None:
         scene.say("pages")
@@ -144,11 +143,11 @@ def test_what_there_was_no_time_for_comes_first_the_next_time(
 ) -> None:
     """And a stage that always has something new to say does not keep the others from being told."""
 
-    def slow(text: str, *args: object, **options: object) -> str:
+    def slow(text: str, literals: dict[str, str]) -> str:
         clock.advance(LEASE / 12)
-        return redact_start(text, *args, **options)  # type: ignore[arg-type]
+        return safe_text(text, literals)
 
-    monkeypatch.setattr(module, "redact_start", slow)
+    monkeypatch.setattr(module, "safe_text", slow)
 
     def play(scene: Scene) -> None:
         scene.say("one")
@@ -192,12 +191,12 @@ def test_progress_the_store_did_not_take_is_written_the_next_time_and_the_lease_
 def test_a_text_that_cannot_be_redacted_is_left_out_once_and_keeps_nobody_waiting(
     store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def choosy(text: str, *args: object, **options: object) -> str:
+    def choosy(text: str, literals: dict[str, str]) -> str:
         if "bad" in text:
             raise ValueError(text)
-        return redact_start(text, *args, **options)  # type: ignore[arg-type]
+        return safe_text(text, literals)
 
-    monkeypatch.setattr(module, "redact_start", choosy)
+    monkeypatch.setattr(module, "safe_text", choosy)
 
     def play(scene: Scene) -> None:
         scene.say("bad", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
@@ -12,7 +13,8 @@ from redrive.core.budget import Tally
 from redrive.core.lifecycle import JobState
 from redrive.engine.spending import Spending
 from redrive.errors import FailureBudgetExceededError
-from redrive.store.protocol import Claimed, JobId, LaneId, Settlement
+from redrive.store.protocol import JobId, LaneId, Settlement
+from tests.unit.engine.letters_made import claimed
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -30,24 +32,8 @@ COURT = Pipeline("court", [judge])
 
 
 def outcome(job: int, status: JobState) -> Settlement:
-    claimed = Claimed(
-        id=JobId(job),
-        token=1,
-        dispatch=1,
-        lane=LaneId(1),
-        attempt=1,
-        round=1,
-        snoozes=0,
-        suspects=0,
-        crashes=0,
-        restarts=0,
-        cancel_asked=0,
-        expires_at=None,
-        codes=None,
-        input=b"1",
-    )
     return Settlement(
-        job=claimed,
+        job=msgspec.structs.replace(claimed(), id=JobId(job)),
         status=status,
         lane=LaneId(1),
         run_at=0.0,

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
+from redrive.core.redact.forms import lines_of
+
 ALL_MAX: Final = 2_000
 """Up to so many literals are all taken to be near."""
 
@@ -59,7 +61,12 @@ class Sought(dict[str, str]):
     def lines_near(self, text: str) -> dict[str, str]:
         """Return the lines of literals that stand in a text: of a literal that is longer than the text, one may."""
         if self._lines is None:
-            self._lines = {line: shown for literal, shown in self.items() for line in _lines(literal)}
+            self._lines = {
+                line: shown
+                for literal, shown in self.items()
+                if "\n" in literal or "\r" in literal
+                for line in lines_of(literal)
+            }
         if not self._lines:
             return {}
         if not isinstance(self._lines, Sought):
@@ -110,13 +117,6 @@ class Sought(dict[str, str]):
             is_there = at < len(windows) and windows[at].startswith(start)
             if is_there and (len(sought) <= _WINDOW or sought in reading):
                 yield literal
-
-
-def _lines(literal: str) -> list[str]:
-    """Return the longer lines of a literal that has several."""
-    if "\n" not in literal and "\r" not in literal:
-        return []
-    return [line for line in map(str.strip, literal.splitlines()) if len(line) >= _HEAD]
 
 
 def _joined(text: str) -> str:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scene of edits: a shop of two stages, and the letter of an order that the second one could not pay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive.ops.oversight import By
+from redrive.testing import virtual_time
+
+ANN = By("ann", "a test")
+
+
+@dataclass(frozen=True)
+class Order:
+    amount: int
+    email: str = "ann@example.com"
+    note: str = ""
+
+
+@stage
+def take(order: Order) -> Order:
+    return order
+
+
+@stage(retry=RetryPolicy(1))
+def pay(order: Order) -> float:
+    return 10 / order.amount
+
+
+SHOP = Pipeline("shop", [take, pay])
+
+
+@pytest.fixture
+def rd(tmp_path: Path) -> Generator[Redrive]:
+    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def letter(rd: Redrive) -> int:
+    rd.submit(SHOP, Order(0))
+    rd.work([SHOP], until_idle=True)
+    return 1
+
+
+def value(**changes: object) -> bytes:
+    return json.dumps({"amount": 5, "email": "ann@example.com", "note": ""} | changes).encode()
