@@ -39,7 +39,7 @@ from redrive.engine.runs import RunReport
 from redrive.engine.stages import stage
 from redrive.engine.story import CallEvent
 from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
-from redrive.redaction import redact, redact_mapping, register_secret
+from redrive.redaction.process import redact, redact_mapping, register_secret
 
 __all__ = [  # noqa: RUF022 - grouped by what they are for.
     # What went wrong

@@ -13,29 +13,16 @@ from tests.tidy.tree import Source, dotted
 MAY_IMPORT = {
     "errors": set[str](),
     "core": {"errors"},
+    "redaction": {"errors"},
     "rules": {"core", "errors"},
-    "config": {"core", "errors"},
-    "redaction": {"core", "config", "errors"},
+    "config": {"redaction", "errors"},
     "store": {"core", "errors"},
     "sinks": {"core", "redaction", "store", "errors"},
     "engine": {"core", "rules", "config", "redaction", "store", "sinks", "errors"},
     "ops": {"core", "rules", "config", "redaction", "store", "sinks", "engine", "errors"},
-    "client": {"core", "config", "redaction", "store", "engine", "ops", "errors", "async_client"},
-    "async_client": {"core", "engine", "ops", "errors", "client"},
-    "testing": {"core", "rules", "config", "redaction", "store", "engine", "errors"},
-    "cli": {
-        "core",
-        "rules",
-        "config",
-        "redaction",
-        "store",
-        "engine",
-        "ops",
-        "client",
-        "testing",
-        "errors",
-        "redrive",
-    },
+    "client": {"core", "config", "redaction", "store", "engine", "ops", "errors"},
+    "testing": {"core", "rules", "config", "redaction", "store", "engine", "ops", "client", "errors"},
+    "cli": {"core", "rules", "config", "redaction", "store", "engine", "ops", "client", "errors", "redrive"},
     "redrive": {"core", "rules", "config", "redaction", "store", "engine", "client", "errors"},
 }
 IMPURE = {
@@ -75,7 +62,7 @@ _CLOCK_CALLS = re.compile(
 _ENVIRONMENT = re.compile(r"^os\.(environb?|getenvb?|putenv|unsetenv)$")
 _CLOCK_NAMES = {"time": {"time", "monotonic", "perf_counter", "sleep"}, "os": {"environ", "getenv"}}
 CLOCK_HOME = "redrive.engine.clock"
-CONFIG_HOME = "redrive.config"
+ENVIRONMENT_HOMES = ("redrive.config", "redrive.redaction.environment")
 
 
 def imports(source: Source) -> Iterator[tuple[ast.AST, str]]:
@@ -140,9 +127,11 @@ def stray_clocks(source: Source) -> list[str]:
             continue
         if _CLOCK_CALLS.match(name) and source.module != CLOCK_HOME:
             found.append(source.at(node, f"{name} outside {CLOCK_HOME}; take a Clock or a Chance instead"))
-        if _ENVIRONMENT.match(name) and source.module != CONFIG_HOME:
-            found.append(source.at(node, f"{name} outside {CONFIG_HOME}; take a setting instead"))
-        if isinstance(node, ast.ImportFrom) and source.module not in {CLOCK_HOME, CONFIG_HOME}:
+        if _ENVIRONMENT.match(name) and source.module not in ENVIRONMENT_HOMES:
+            found.append(
+                source.at(node, f"{name} outside {' and '.join(ENVIRONMENT_HOMES)}; take a setting instead")
+            )
+        if isinstance(node, ast.ImportFrom) and source.module not in {CLOCK_HOME, *ENVIRONMENT_HOMES}:
             taken = {alias.name for alias in node.names} & _CLOCK_NAMES.get(node.module or "", set())
             found.extend(
                 source.at(node, f"from {node.module} import {one}: take it as an argument instead")

@@ -12,10 +12,10 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redrive.redaction.literals import prefilter
 
-from redrive.core.redact import near
-from redrive.core.redact.near import ALL_MAX, Sought
-from redrive.redaction import redact, redact_end, redact_mapping, redact_start
+from redrive.redaction.literals.prefilter import ALL_MAX, Sought
+from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 
 MANY = {f'Zoë "Zo" Müller/<{number:05}>\nward 🙂 seven': "<payload:*>" for number in range(ALL_MAX + 500)}
 LAST = list(MANY)[-1]
@@ -74,7 +74,7 @@ def test_of_very_many_literals_only_those_that_stand_there_are_near() -> None:
 
 def test_literals_that_begin_alike_are_told_apart_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every eight characters of them stand in the text, and still only a few of them do."""
-    monkeypatch.setattr(near, "ALL_MAX", 10)
+    monkeypatch.setattr(prefilter, "ALL_MAX", 10)
     text = "abbaabababbbaaaabbabbbabaab" * 40
     there = [text[at : at + 20] for at in range(27)] + [text[at : at + 300] for at in range(27)]
     others = [f"{one[:17]}{one[7:10][::-1]}" for one in there[:27]] + [f"{one}a" for one in there[27:]]
@@ -88,13 +88,13 @@ def test_a_short_text_is_not_compared_with_each_of_very_many_literals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    is_made_of = near._is_made_of
+    is_made_of = prefilter._is_made_of
 
     def counted(grams: set[str], literal: str) -> bool:
         looked.append(literal)
         return is_made_of(grams, literal)
 
-    monkeypatch.setattr(near, "_is_made_of", counted)
+    monkeypatch.setattr(prefilter, "_is_made_of", counted)
     many = {f"{number:06} stands alone": "<payload:*>" for number in range(100_000)}
     told = redact_mapping({"seen": ["001234 stands alone", *(f"row {n} is bad" for n in range(200))]}, many)
 
@@ -106,7 +106,7 @@ def test_a_short_text_is_not_compared_with_each_of_very_many_literals(
 @given(st.text(), st.integers(0, 5))
 def test_the_readings_of_any_text_can_be_read(text: str, slashes: int) -> None:
     escapes = "\\" * slashes
-    for reading in near._readings(f"%{escapes}uD83D%E4\\U99999999\\x4&{text}"):
+    for reading in prefilter._readings(f"%{escapes}uD83D%E4\\U99999999\\x4&{text}"):
         assert reading.encode("utf-8", "surrogatepass")
 
 

@@ -7,18 +7,17 @@ import os
 
 import pytest
 
-from redrive import redaction
-from redrive.core.redact.literals import Literals
 from redrive.engine.codec import storable
 from redrive.errors import ConfigurationError
-from redrive.redaction import redact, register_secret
+from redrive.redaction.literals.search import Literals
+from redrive.redaction.process import process, redact, register_secret
 
 SECRET = "pä\udce9ss word99"
 
 
 @pytest.fixture(autouse=True)
 def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "_known", redaction._Known({}, frozenset()))
+    monkeypatch.setattr(process, "_known", process._Known({}, frozenset()))
 
 
 def test_a_secret_that_cannot_be_encoded_is_hidden_as_it_is_and_as_it_is_stored() -> None:

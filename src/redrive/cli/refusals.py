@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.cli.answers import say
 from redrive.errors import ConfigurationError, RedriveError, SerializationError
-from redrive.redaction import redact
+from redrive.redaction.process import redact
 
 DONE: Final = 0
 FAILED: Final = 1

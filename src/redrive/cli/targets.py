@@ -19,7 +19,7 @@ from redrive.cli.answers import say
 from redrive.engine.pipeline import Pipeline
 from redrive.errors import ConfigurationError
 from redrive.ops.pausing import unknown_pipeline
-from redrive.redaction import redact
+from redrive.redaction.process import redact
 from redrive.store.protocol import Store
 
 _FIELD: Final = "MODULE:PIPELINE"

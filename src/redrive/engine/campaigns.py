@@ -32,7 +32,7 @@ from redrive.engine.releasing import (
 from redrive.engine.runner import Elsewhere
 from redrive.engine.selection import LetterFilter
 from redrive.errors import StoreError, StoreUnavailableError
-from redrive.redaction import redact
+from redrive.redaction.process import redact
 from redrive.store.protocol import Row, Step, Store
 
 logger = logging.getLogger("redrive.campaigns")

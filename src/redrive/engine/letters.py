@@ -24,11 +24,11 @@ from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
 from redrive.core.quoting import short_values, without_values
-from redrive.core.redact.near import Sought
 from redrive.engine.codec import storable
 from redrive.engine.context import NOTE_MAX, SAID_MAX
 from redrive.engine.stacks import stack_of
-from redrive.redaction import redact, redact_end, redact_mapping, redact_start
+from redrive.redaction.literals.prefilter import Sought
+from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 from redrive.store.protocol import Claimed, Letter
 
 STACK_MAX: Final = 16_384

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from redrive.core.classify import MESSAGE_MAX, message_of
-from redrive.redaction import redact_start
+from redrive.redaction.process import redact_start
 
 
 def shown(error: BaseException, payload: Mapping[str, str] | None = None) -> str:

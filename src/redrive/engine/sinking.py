@@ -14,7 +14,7 @@ from redrive.core.taxonomy import CODES
 from redrive.engine.jobs import instant_of
 from redrive.engine.outcomes import Lane
 from redrive.engine.pipeline import Event
-from redrive.redaction import redact, redact_mapping
+from redrive.redaction.process import redact, redact_mapping
 from redrive.sinks.base import EXCLUDE, INCLUDE, Sink, SunkAttempt, SunkLetter, wanted_input, wants_payload
 from redrive.store.protocol import Row, Store
 

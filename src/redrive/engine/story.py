@@ -17,7 +17,7 @@ from redrive.core.classify import MESSAGE_MAX
 from redrive.core.decide import Decision, Reason
 from redrive.core.failure import Failure
 from redrive.engine.shown import shown
-from redrive.redaction import redact_start
+from redrive.redaction.process import redact_start
 
 logger = logging.getLogger("redrive.guard")
 

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from redrive.engine.codec import DEPTH_MAX, is_deep, storable
-from redrive.redaction import redact
+from redrive.redaction.process import redact
 
 PARTS_MAX: Final = 6
 """Parts of a place that are named: where the nesting begins says more than two hundred of them."""

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.redaction import redact_mapping
+from redrive.redaction.process import redact_mapping
 
 MARK: Final = re.compile(r"<(?:redacted|payload):[^<>\s]{1,256}>")
 """What stands in a redacted value for what was there."""

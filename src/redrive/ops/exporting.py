@@ -25,7 +25,7 @@ from redrive.ops.mending import Part
 from redrive.ops.oversight import By
 from redrive.ops.own_values import values_of_set
 from redrive.ops.selecting import Selection, freeze, frozen_steps
-from redrive.redaction import redact, redact_mapping
+from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Row, Store, listed
 
 FORMAT: Final = 1

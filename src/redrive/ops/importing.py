@@ -26,7 +26,7 @@ from redrive.ops.depth import deeper, too_deep
 from redrive.ops.exporting import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
 from redrive.ops.import_story import kept_attempts, problem_in
 from redrive.ops.oversight import By
-from redrive.redaction import redact, redact_mapping
+from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import INLINE_MAX, Step, Store, listed
 
 STEP: Final = 200

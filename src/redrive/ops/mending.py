@@ -32,7 +32,7 @@ from redrive.ops.oversight import By, safe_text
 from redrive.ops.own_values import values_of_job
 from redrive.ops.selecting import known_letters
 from redrive.ops.unknown_fields import unknown_fields
-from redrive.redaction import redact
+from redrive.redaction.process import redact
 from redrive.store.protocol import INLINE_MAX, Step, Store
 
 Part = edits.Part

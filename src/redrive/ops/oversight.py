@@ -12,7 +12,7 @@ import msgspec
 
 from redrive.engine.codec import storable
 from redrive.engine.runtime import CURRENT
-from redrive.redaction import redact, redact_mapping
+from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Step
 
 

@@ -16,7 +16,7 @@ import msgspec
 from redrive.engine.campaigns import Campaign
 from redrive.engine.letters import literals_in
 from redrive.ops.selecting import Selection, frozen_steps
-from redrive.redaction import MARGIN
+from redrive.redaction.process import MARGIN
 from redrive.store.protocol import Store
 
 LETTERS_MAX: Final = 100

@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from redrive.core.checks import seconds
 from redrive.errors import ConfigurationError
-from redrive.redaction import register_secret
+from redrive.redaction.process import register_secret
 from redrive.sinks.base import Input, Payload, SunkLetter, as_json, checked_input, checked_payload
 
 TIMEOUT_SECONDS: Final = 10.0

@@ -31,7 +31,7 @@ from redrive.engine.sinking import category_of
 from redrive.engine.slots import SUSPECT_MIN
 from redrive.engine.waiting import POLL_SECONDS
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
-from redrive.redaction import redact
+from redrive.redaction.process import redact
 from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store
 from redrive.testing.faults import Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult

@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from redrive import redaction, stage
+from redrive import stage
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.letters import Trouble, letter_of
 from redrive.engine.processes import Order, Report, work_off
 from redrive.engine.stacks import DEPTH_MAX, MEMBERS_MAX, stack_of
+from redrive.redaction.process import process
 from tests.unit.engine.letters_made import DECISION, KEY, claimed, shown_of
 
 VALUE = (
@@ -87,9 +88,9 @@ def test_a_secret_of_several_lines_is_hidden_in_the_stack_of_a_group(text: str) 
 def test_a_registered_secret_of_several_lines_is_hidden_in_the_stack_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(redaction, "_known", redaction._Known({}, frozenset()))
+    monkeypatch.setattr(process, "_known", process._Known({}, frozenset()))
     secret = "correct horse\nbattery staple\nopen sesame now"
-    redaction.register_secret(secret)
+    process.register_secret(secret)
 
     assert shown_of(secret, stack_for(group(f"bad {secret}"), "plain enough")) == []
 

@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redrive import redaction
 from redrive.core.fingerprint import fingerprint
-from redrive.core.redact.literals import Literals
-from redrive.core.redact.text import redact_with
 from redrive.engine import letters
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.context import NOTE_MAX, SAID_MAX
@@ -31,6 +28,9 @@ from redrive.engine.letters import (
 )
 from redrive.engine.shown import shown
 from redrive.engine.story import Story
+from redrive.redaction.literals.search import Literals
+from redrive.redaction.process import process
+from redrive.redaction.text import redact_with
 from tests.unit.engine.letters_made import DECISION, KEY, claimed, letter_for, prose, shown_of
 
 TOKENS = (
@@ -212,7 +212,7 @@ def test_of_a_long_text_no_more_is_read_than_may_be_kept(monkeypatch: pytest.Mon
         read.append(len(text))
         return redact_with(text, known)
 
-    monkeypatch.setattr(redaction, "redact_with", measured)
+    monkeypatch.setattr(process, "redact_with", measured)
     value = prose(8, 100_000)
     letter_for(f"cannot take {value}: {'this and that ' * 100_000}", claimed(value))
 

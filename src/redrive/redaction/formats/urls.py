@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials inside URLs: `scheme://user:password@host`, `scheme://:password@host` and `scheme://token@host`.
+
+Scheme, user name, host and path stay readable. Secret query parameters belong to `assignments.py`, webhook addresses to
+`tokens.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.redaction.named.values import RANDOM_MIN, is_guarded, is_inert, is_random
+from redrive.redaction.placeholders import FIRST_MARK, Marks
+
+USERINFO_MAX: Final = 1024
+"""User name and password of a URL are looked for in this many characters."""
+
+BARE_MAX: Final = 128
+"""User name and password of an address without a scheme are looked for in this many characters."""
+
+LONE_USER_MIN: Final = 20
+"""A user name without a password is taken for a token from this length on."""
+
+_USERINFO: Final = re.compile(rf"[^\s/?#\"'<>`\\]{{1,{USERINFO_MAX}}}@")
+# A password of a database URL may hold an unescaped slash, question mark or hash; a port before a path may not be taken for one.
+_LOOSE_USERINFO: Final = re.compile(
+    r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])"
+)
+# A host with properties, as in `jdbc:sqlserver://host:1433;user=sa;password=p@ss`, has no user information.
+_PROPERTIES: Final = re.compile(r"[\w.-]{1,128}+(?:[\\:][\w]{1,32})?;[A-Za-z]{1,32} ?=")
+_WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNORECASE)
+_HOST_AND_PORT: Final = re.compile(r"@(?=[A-Za-z0-9.-]{1,100}:[0-9]{2,5}(?![\w.:]))")
+_VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]")
+_LAST_WORD: Final = re.compile(r"\A[^\s/@\"'`<>(){}\[\]]+")
+_ENCODED: Final = re.compile(
+    r"%3[aA]%2[fF]%2[fF]((?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64}))%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
+)
+
+
+def redact_urls(text: str, marks: Marks) -> str:
+    """Put a mark in place of the password, or of the lone token, of every URL."""
+    if "%3A%2F%2F" in text or "%3a%2f%2f" in text:
+        text = _ENCODED.sub(lambda found: _encoded(found, marks), text)
+    if "@" not in text:
+        return text
+    text = _redact_bare(text, marks)
+    if "://" not in text:
+        return text
+    pieces: list[str] = []
+    seen: dict[str, int | None] = {}
+    done = 0
+    at = text.find("://")
+    while at >= 0:
+        start = at + 3
+        end = _userinfo_end(text, start)
+        if end is not None:
+            userinfo = text[start:end]
+            if userinfo not in seen:
+                seen[userinfo] = _secret_in(userinfo)
+            secret = seen[userinfo]
+            if secret is not None:
+                pieces += (text[done : start + secret], marks.redacted("url-credentials"))
+                start = done = end
+        at = text.find("://", start)
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _redact_bare(text: str, marks: Marks) -> str:
+    """Put marks in place of passwords in addresses without a scheme: `user:password@host:5432/name`."""
+    pieces: list[str] = []
+    seen: dict[str, bool] = {}
+    done = 0
+    for found in _HOST_AND_PORT.finditer(text):
+        at = found.start()
+        if text[at - 1 : at] >= FIRST_MARK:
+            continue  # Hidden before.
+        word = _LAST_WORD.search(text[max(done, at - BARE_MAX) : at][::-1])
+        user, colon, password = word[0][::-1].partition(":") if word else ("", "", "")
+        if not user or not colon:
+            continue
+        if password not in seen:
+            seen[password] = is_guarded(password) and not _VERSION.match(password)
+        if seen[password]:
+            pieces += (text[done : at - len(password)], marks.redacted("url-credentials"))
+            done = at
+    if not pieces:
+        return text
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _encoded(found: re.Match[str], marks: Marks) -> str:
+    start, end = found.start(2) - found.start(), found.end(2) - found.start()
+    return found[0][:start] + marks.redacted("url-credentials") + found[0][end:]
+
+
+def _userinfo_end(text: str, start: int) -> int | None:
+    """Return where the user information ends that would start at `start`; None when there is none worth a look."""
+    limit = start + USERINFO_MAX
+    at = text.find("@", start, limit)
+    if at < 0 or (text.find(";", start, at) >= 0 and _PROPERTIES.match(text, start, limit)):
+        return None
+    found = _USERINFO.match(text, start, limit)
+    if found is None:
+        scheme = text[max(0, start - 16) : start - 3]
+        found = None if _WEB_SCHEME.search(scheme) else _LOOSE_USERINFO.match(text, start, limit)
+    if found is None:
+        return None
+    end = found.end() - 1
+    if text[end - 1] >= FIRST_MARK and text[end - 2] == ":":
+        return None  # Hidden in an earlier round, as most passwords of a second one are.
+    return end
+
+
+def _secret_in(userinfo: str) -> int | None:
+    """Return where the secret starts that ends user information; None when there is none."""
+    user, colon, password = userinfo.partition(":")
+    if colon:
+        # A random user name, as in older Sentry addresses, is half of the secret.
+        secret = 0 if len(user) >= RANDOM_MIN and is_random(user) else len(user) + 1
+        return None if is_inert(password) else secret
+    is_token = len(user) >= LONE_USER_MIN or is_random(user)
+    return 0 if is_token and not is_inert(user) else None

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a value looks like: already harmless, an expression of code, a word of prose, or random enough to be a key.
+
+Nothing here knows where a value stands; `assignments.py` combines these judgements with the name and the carrier.
+All of them are linear in the value and look at no more than `LOOKED_AT_MAX` characters of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redrive.redaction.named.names import is_telling
+from redrive.redaction.placeholders import MARK
+from redrive.redaction.named import vocabulary as words
+
+LOOKED_AT_MAX: Final = 256
+"""Longer values are judged by their first characters."""
+
+RANDOM_MIN: Final = 16
+"""A shorter value is never called random."""
+
+NAME_MIN: Final = 4
+"""A shorter value is not taken for the name of a header, a parameter or a file."""
+
+GUARDED_MIN: Final = 6
+"""A shorter word in running text is not taken for a password."""
+
+UUID_LENGTH: Final = 36
+
+CROSSES_MIN: Final = 3
+"""So many letters x in a row mask a value."""
+
+RANDOM_MAX: Final = 96
+"""Randomness shows in this many characters."""
+
+_NOTHING: Final = re.compile(
+    rf"(?>(?:[{MARK}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
+)
+_STANDING: Final = frozenset("xXyYRCIFHp")
+_STANDS_FOR: Final = re.compile(
+    r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
+    r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
+    r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
+    r"|(?:env|file|fd|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
+    # After `?q=password` the log of a web server goes on.
+    r"|HTTP/[0-9.]{1,3}"
+)
+# The name of a header, such as `X-Api-Key`, and a file: a root that systems have, or an extension, and no random piece.
+_HEADER_NAME: Final = re.compile(r"[A-Z][A-Za-z]*(?:-[A-Z][A-Za-z]*)+")
+_FILE: Final = re.compile(
+    r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@-]+){1,12}[\\/][\w-]+\.[a-z][a-z0-9]{1,4}"
+    r"|~?/(?:app|etc|home|mnt|opt|root|run|srv|tmp|usr|var|vault|workspace)(?:/[\w.@-]+){1,12}"
+)
+_NAMED_FILE: Final = re.compile(
+    r"\.(?:json|png|jpe?g|gif|svg|pdf|csv|txt|log|html?|xml|ya?ml|toml|zip|gz|parquet|py|js|ts|css|pem|crt)\Z"
+)
+# A parameter of a prepared statement: `:password`, `@token`.
+_BOUND: Final = re.compile(r"[:@][A-Za-z_]+")
+_CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
+# Nobody numbers variables in hundreds; passwords often end that way.
+_NUMBERED: Final = re.compile("[0-9]{3}")
+_PIN: Final = re.compile("[0-9]{4,8}")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
+# Words of a passphrase set apart by dashes; `case-sensitive` and `out-of-date` are words of a sentence.
+_DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
+_PIECES: Final = re.compile(r"[A-Za-z0-9]{10,}+")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
+_HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
+# The secret key of AWS has forty signs; slashes may cut it into short pieces.
+_FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
+_ODD: Final = re.compile(r"[!@#$%^&+=~?]")
+_LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
+_DIGIT: Final = re.compile("[0-9]")
+_SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
+
+
+def is_inert(value: str) -> bool:
+    """Tell whether there is nothing to hide: empty, masked, a placeholder, a type or a word such as `required`."""
+    looked_at = value[:LOOKED_AT_MAX].strip()
+    if looked_at.rstrip(".,;:!)`'\"").lower() in words.INERT_WORDS:
+        return True
+    if looked_at.isalnum():
+        # Without a sign, only a row of crosses stands for nothing.
+        return len(looked_at) >= CROSSES_MIN and not looked_at.strip("xX")
+    # What begins like a word can only stand for something in the few ways that begin with these letters.
+    may_stand = not looked_at[:1].isalnum() or looked_at[0] in _STANDING or ":" in looked_at
+    if may_stand and (_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at)):
+        return True
+    return len(looked_at) >= NAME_MIN and _names_something(looked_at)
+
+
+def _names_something(value: str) -> bool:
+    """Tell whether a value is no secret but the name of one: a header, a bound parameter of SQL, or a file."""
+    if value[:1] in ("/", ".", "~") or value[1:2] == ":":
+        return bool(_FILE.fullmatch(value)) and not any(_is_mixed(piece) for piece in _PIECES.findall(value))
+    if "-" not in value and value[0] not in ":@":
+        return False
+    is_name = _HEADER_NAME.fullmatch(value) or _BOUND.fullmatch(value)
+    return bool(is_name) and is_telling(value)
+
+
+def is_expression(value: str) -> bool:
+    """Tell whether an unquoted value is code that names a value: `self.token`, `get()`, `environ["X"]`."""
+    looked_at = value[:LOOKED_AT_MAX]
+    if not looked_at.isalnum():
+        # Only a value with a sign in it can be a call or a path of names.
+        called = _CALLED.match(looked_at)
+        if called:
+            return len(called[0]) < RANDOM_MIN or not _is_mixed(called[0])
+        if _DOTTED.fullmatch(looked_at):
+            return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
+    # A bare name such as `password` or `new_token` on the right-hand side is a variable.
+    is_name = _IDENTIFIER.fullmatch(looked_at) or (
+        "_" in looked_at and looked_at.isidentifier() and not _NUMBERED.search(looked_at)
+    )
+    return bool(is_name) and is_telling(looked_at) and not is_random(looked_at)
+
+
+def is_identifier(value: str) -> bool:
+    """Tell whether an unquoted value is one plain variable name, with no digit but perhaps a last one."""
+    return bool(_IDENTIFIER.fullmatch(value[:LOOKED_AT_MAX]))
+
+
+def is_prose(value: str) -> bool:
+    """Tell whether a value of several words reads like a sentence, not like a passphrase."""
+    found = value[:LOOKED_AT_MAX].lower().split()
+    return len(found) > 1 and any(word.strip(".,;:!'\"()") in words.PROSE_WORDS for word in found)
+
+
+def is_verdict(value: str) -> bool:
+    """Tell whether a quoted value is what a validator says about a field: three words or more, one of them a verdict."""
+    found = value[:LOOKED_AT_MAX].lower().split()
+    if len(found) < 3 or any(is_guarded(word) for word in found):
+        return False
+    return any(word.strip(".,;:!'\"()") in words.VERDICT_WORDS for word in found)
+
+
+def is_guarded(value: str) -> bool:
+    """Tell whether a word in running text looks like a password: six characters, letters mixed with digits or signs."""
+    looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
+    if len(looked_at) < GUARDED_MIN or looked_at.isdigit():
+        return False
+    if looked_at.lower().partition("-")[0] in words.HASH_WORDS or _is_uuid(looked_at):
+        return False
+    if looked_at.isalpha() or not any(map(str.isalpha, looked_at)):
+        return False
+    is_odd = _ODD.search(looked_at) is not None or any(map(str.isdigit, looked_at))
+    return is_odd or _DASHED_WORDS.fullmatch(looked_at) is not None
+
+
+def _is_uuid(value: str) -> bool:
+    return len(value) == UUID_LENGTH and _UUID.fullmatch(value) is not None
+
+
+def is_pin(value: str) -> bool:
+    """Tell whether a value is a number to be typed in: four to eight digits."""
+    return _PIN.fullmatch(value) is not None
+
+
+def is_random(value: str) -> bool:
+    """Tell whether a value looks drawn by chance: a long hexadecimal run, or letters and digits well mixed."""
+    looked_at = value[:RANDOM_MAX].strip().rstrip("=")
+    if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
+        return False
+    if looked_at[0] == "/" and value.rstrip().endswith("="):
+        # A path does not end in the padding of base64.
+        return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
+    if _is_uuid(looked_at) or _ULID.fullmatch(looked_at):
+        return False
+    if looked_at.isalpha() or (not looked_at.isalnum() and _is_labelled(looked_at)):
+        return False
+    if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
+        return True
+    return any(map(_is_mixed, _PIECES.findall(looked_at)))
+
+
+def _is_labelled(value: str) -> bool:
+    """Tell whether a value says what it is: an address, a digest, a path or a file."""
+    if "://" in value or value.lower().startswith(_LABELS):
+        return True
+    return "." in value and _NAMED_FILE.search(value) is not None
+
+
+def _is_mixed(piece: str) -> bool:
+    """Tell whether letters of both cases and digits alternate as they do in random text."""
+    if len(piece) < 10 or not _DIGIT.search(piece):
+        return False
+    return len(_SHIFTS.findall(piece)) * 5 >= len(piece)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes, in their order.
+
+Blocks, tokens, URLs and command lines go first, which have shapes of their own; then values next to telling names; then personal
+facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from redrive.redaction.formats.pem import redact_private_keys
+from redrive.redaction.formats.token_search import redact_tokens
+from redrive.redaction.formats.urls import redact_urls
+from redrive.redaction.named.assignments import redact_assignments
+from redrive.redaction.named.blocks import redact_blocks
+from redrive.redaction.named.commands import redact_commands
+from redrive.redaction.personal.search import redact_personal
+from redrive.redaction.placeholders import Marks
+
+_PASSES: Final[tuple[Callable[[str, Marks], str], ...]] = (
+    redact_private_keys,
+    redact_tokens,
+    redact_urls,
+    redact_commands,
+    redact_assignments,
+    redact_blocks,
+    redact_personal,
+)
+
+
+def passed(text: str, marks: Marks) -> str:
+    """Return the text after every pass, with a mark in place of whatever one of them found."""
+    for redact in _PASSES:
+        text = redact(text, marks)
+    return text
