@@ -23,8 +23,8 @@ from bench.ours import PAYLOAD, pipeline_of
 from bench.timing import per_job
 from redrive import connect
 from redrive.core.replay import plan_of
-from redrive.engine.letters import Trouble, letter_of
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.worker.dead_letter import Trouble, letter_of
 from redrive.ops import letters, replay
 from redrive.ops.oversight import By
 from redrive.ops.selecting import freeze

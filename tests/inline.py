@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.runner import Elsewhere
-from redrive.engine.worker import Means
+from redrive.engine.worker.runner import Elsewhere
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.worker import Means
 
 A = TypeVar("A")
 T = TypeVar("T")

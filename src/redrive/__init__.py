@@ -31,13 +31,13 @@ from redrive.core.replay import ReplayRules
 from redrive.core.signals import Cancel, Fail, Retry, Snooze
 from redrive.core.verdict import Verdict
 from redrive.engine.classifier import Classifier, Rule, add_rule, classify
-from redrive.engine.context import Context
-from redrive.engine.guard import Guard, guard
-from redrive.engine.jobs import Job
-from redrive.engine.pipeline import Event, Pipeline
-from redrive.engine.runs import RunReport
-from redrive.engine.stages import stage
-from redrive.engine.story import CallEvent
+from redrive.engine.guard.events import CallEvent
+from redrive.engine.guard.guard import Guard, guard
+from redrive.engine.job import Job
+from redrive.engine.pipeline.context import Context
+from redrive.engine.pipeline.pipeline import Event, Pipeline
+from redrive.engine.pipeline.stage import stage
+from redrive.engine.runs.runs import RunReport
 from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
 from redrive.redaction.process import redact, redact_mapping, register_secret
 

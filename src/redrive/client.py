@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final, Self
 
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
-from redrive.engine.feeding import drive_run
-from redrive.engine.health import check_address
-from redrive.engine.jobs import ENDED, Job
-from redrive.engine.pipeline import Pipeline, check_pipeline, check_pipelines
-from redrive.engine.replay_rules import record_rules
-from redrive.engine.runs import OnProgress, RunBook, RunOptions, RunReport
+from redrive.engine.job import ENDED, Job
+from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
+from redrive.engine.pipeline.submission import Many, Terms, new_job
+from redrive.engine.replay.rules import record_rules
+from redrive.engine.runs.driver import drive_run
+from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import ScheduleBook
-from redrive.engine.service import Options, serve
-from redrive.engine.submission import Many, Terms, new_job
-from redrive.engine.worker import Ending
+from redrive.engine.worker.health import check_address
+from redrive.engine.worker.service import Options, serve
+from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.desk import DeadLetters, Replays
 from redrive.ops.location import path_of

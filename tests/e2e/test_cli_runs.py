@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from redrive import connect
-from redrive.engine import submission
+from redrive.engine.pipeline import submission
 from tests.e2e.test_cli import Shell, shell, until
 
 __all__ = ["shell"]

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import cast
 
 from redrive import connect
-from redrive.engine.breakers import Breakers
 from redrive.engine.clock import SystemClock
+from redrive.engine.guard.breakers import Breakers
 from redrive.engine.runtime import CURRENT, Runtime
 from redrive.store.sqlite import SqliteStore
 from tests.faults import flows, leaky

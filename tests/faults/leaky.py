@@ -17,7 +17,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from redrive import Backoff, Cancel, Context, Fail, Jitter, Pipeline, Retry, RetryPolicy, Snooze, stage
-from redrive.engine.pipeline import Event
+from redrive.engine.pipeline.pipeline import Event
 
 TWICE = RetryPolicy(2, Backoff.fixed(0.01, jitter=Jitter.none()), snooze_max=1)
 SOURCES = ("environment", "password", "payload", "elsewhere")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.worker import Worker
+from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import inline_means

@@ -15,11 +15,11 @@ from typing import cast
 import pytest
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.hooks import Hooks
-from redrive.engine.leases import Leases
-from redrive.engine.pipeline import Event
+from redrive.engine.delivery.outbox import Hooks
+from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.schedules import ScheduleBook, Ticker
-from redrive.engine.worker import Worker
+from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time

@@ -11,7 +11,7 @@ from functools import cache
 import httpx
 
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.worker import Worker
+from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite import SqliteStore
 from tests.inline import inline_means
 

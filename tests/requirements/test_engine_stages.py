@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from redrive import Backoff, Breaker, Context, Event, Fail, Jitter, Redrive, RetryPolicy, stage
-from redrive.engine.leases import Leases
+from redrive.engine.worker.leases import Leases
 from redrive.store.protocol import Want
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

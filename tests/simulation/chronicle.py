@@ -17,8 +17,8 @@ from typing import NamedTuple, cast
 import msgspec
 
 from redrive.core.replay import BURST_SECONDS, HALF, STRICT_MAX, Plan
-from redrive.engine.campaigns import Options
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.campaign import Options
+from redrive.engine.replay.filter import LetterFilter
 from redrive.store.sqlite import SqliteStore
 
 FREE = frozenset({"open", "triaged", "ready"})

@@ -16,12 +16,12 @@ from unittest import mock
 
 from redrive import Backoff, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine import campaigns
-from redrive.engine.campaigns import Campaigns
-from redrive.engine.replay_rules import record_rules
+from redrive.engine.replay import campaign as campaigns
+from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
-from redrive.engine.selection import LetterFilter
-from redrive.engine.worker import Worker
+from redrive.engine.worker.worker import Worker
 from redrive.errors import RedriveError
 from redrive.ops import judging, mending, replay, selecting
 from redrive.ops.oversight import By

@@ -9,8 +9,9 @@ import pytest
 
 from redrive.core import replay as replay_core
 from redrive.core.replay import Finish, Plan, Release
-from redrive.engine import campaigns, releasing
-from redrive.engine.campaigns import Campaign, Campaigns, Options, stamp_steps
+from redrive.engine.replay import campaign as campaigns
+from redrive.engine.replay import release as releasing
+from redrive.engine.replay.campaign import Campaign, Campaigns, Options, stamp_steps
 from redrive.ops import retrying
 from redrive.store import settling, sqlite
 from redrive.store.protocol import Step

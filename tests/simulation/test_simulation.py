@@ -9,10 +9,10 @@ from sqlite3 import Connection
 import pytest
 
 from redrive.core.decide import Hold
-from redrive.engine import leases, letters, outcomes
-from redrive.engine.journal import Journal
-from redrive.engine.leases import Leases
-from redrive.engine.worker import Worker
+from redrive.engine.worker import dead_letter, leases, settlements
+from redrive.engine.worker.journal import Journal
+from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store import claiming, rows, settling, sqlite
 from redrive.store.protocol import Settlement, Want
@@ -109,7 +109,7 @@ def attempts_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
 
 
 def dead_letters_are_not_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(outcomes, "letter_of", lambda *_args: None)
+    patch.setattr(settlements, "letter_of", lambda *_args: None)
 
 
 def a_crash_forgets_the_stage(patch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def a_cancel_does_not_reach_the_stage(patch: pytest.MonkeyPatch) -> None:
 
 
 def payloads_are_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(letters, "literals_in", lambda _encoded: {})
+    patch.setattr(dead_letter, "literals_in", lambda _encoded: {})
 
 
 BUGS = [

@@ -21,9 +21,9 @@ from typing import Any, cast
 from unittest import mock
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.leases import Leases
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker import Worker
+from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store import alike
 from redrive.store.protocol import JobId, NewJob, Renewal

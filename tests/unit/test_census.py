@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops import replay
 from redrive.store.sqlite import SqliteStore

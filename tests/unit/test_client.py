@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, client, connect, stage
-from redrive.engine import submission
+from redrive.engine.pipeline import submission
 from redrive.errors import JobNotFoundError, SerializationError
 from redrive.store.protocol import Want
 from redrive.testing import VirtualClock, virtual_time

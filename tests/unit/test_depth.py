@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.engine.codec import DEPTH_MAX
+from redrive.engine.pipeline.codec import DEPTH_MAX
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.ops.depth import too_deep
 from redrive.testing import virtual_time

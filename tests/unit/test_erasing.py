@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.releasing import batch_of, obstacle_to, start_value
+from redrive.engine.replay.release import batch_of, obstacle_to, start_value
 from redrive.errors import JobNotFoundError, ReplayRefusedError
 from redrive.ops import inspect
 from redrive.ops.erasing import check_erasable, erase

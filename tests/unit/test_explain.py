@@ -23,7 +23,7 @@ from redrive import (
     connect,
     stage,
 )
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import JobNotFoundError
 from redrive.ops import breakers, inspect
 from redrive.ops.advice import next_steps, steps_for_letter

@@ -12,8 +12,8 @@ import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.releasing import batch_of, obstacle_to, release_steps, start_value
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import batch_of, obstacle_to, release_steps, start_value
 from redrive.errors import ReplayRefusedError
 from redrive.ops import importing, inspect, judging
 from redrive.ops.erasing import erase

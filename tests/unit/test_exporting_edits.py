@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.erasing import erase
 from redrive.ops.exporting import export
 from redrive.ops.importing import import_letters

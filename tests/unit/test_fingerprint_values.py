@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redrive.core.normalise import normalise
 from redrive.core.quoting import QUOTED, short_values, without_values
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.letters import LITERAL_MIN, Trouble, letter_of
+from redrive.engine.worker.dead_letter import LITERAL_MIN, Trouble, letter_of
 from redrive.store.protocol import Letter
 from tests.unit.engine.letters_made import DECISION, claimed
 

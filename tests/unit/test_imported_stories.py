@@ -12,7 +12,7 @@ import pytest
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.replay import plan_of
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import import_story, inspect, judging, replay
 from redrive.ops.explain import explain, timeline
 from redrive.ops.exporting import export

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
 from redrive.ops import judging, selecting
 from redrive.ops.judging import Judged

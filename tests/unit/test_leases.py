@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from redrive.engine.clock import SYSTEM_CLOCK
-from redrive.engine.leases import Heart, Leases
+from redrive.engine.worker.leases import Heart, Leases
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import NewJob, Want
 from redrive.store.sqlite import SqliteStore

@@ -16,7 +16,7 @@ from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
 from redrive.core.diagnosis import Diagnosis, can_heal, remediation_hint, suggested_diagnosis
 from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
 from redrive.ops import judging, letter_pages, letters
 from redrive.ops.letter_groups import known_codes, trend_of

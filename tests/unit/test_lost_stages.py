@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.engine.replay_rules import rules_of, stages_of
+from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.errors import ReplayRefusedError
 from redrive.testing import virtual_time
 

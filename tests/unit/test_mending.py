@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive
-from redrive.engine.releasing import batch_of, release_steps
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import batch_of, release_steps
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops import judging, mending
 from redrive.ops.differences import difference

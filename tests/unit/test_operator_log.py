@@ -12,7 +12,7 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import plan_of
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError
 from redrive.ops import inspect, pausing, replay
 from redrive.ops.erasing import erase

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from redrive import Redrive
-from redrive.engine.campaigns import unstamp
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.campaign import unstamp
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import judging
 from redrive.ops.judging import Judged
 from redrive.ops.outlook import Verb, outlook

@@ -12,11 +12,11 @@ import pydantic
 import pytest
 
 from redrive import ConfigurationError, RetryPolicy
-from redrive.engine.codec import codec_for
-from redrive.engine.context import Context
-from redrive.engine.letters import literals_in
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.stages import stage
+from redrive.engine.pipeline.codec import codec_for
+from redrive.engine.pipeline.context import Context
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.stage import stage
+from redrive.engine.worker.dead_letter import literals_in
 from redrive.errors import SerializationError
 
 

@@ -12,8 +12,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from redrive.redaction.literals import prefilter
 
+from redrive.redaction.literals import prefilter
 from redrive.redaction.literals.prefilter import ALL_MAX, Sought
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from redrive.engine.codec import storable
+from redrive.engine.pipeline.codec import storable
 from redrive.errors import ConfigurationError
 from redrive.redaction.literals.search import Literals
 from redrive.redaction.process import process, redact, register_secret

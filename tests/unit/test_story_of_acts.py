@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import plan_of
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import inspect, judging, replay
 from redrive.ops.explain import explain, timeline
 from redrive.ops.letters import known_letter, letter_story

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, client, connect, stage
 from redrive.core.budget import RunStatus
-from redrive.engine.runs import RunOptions
+from redrive.engine.runs.runs import RunOptions
 from redrive.errors import RunError, SerializationError
 from redrive.testing import virtual_time
 

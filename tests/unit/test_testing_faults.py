@@ -16,7 +16,7 @@ import pytest
 
 from redrive import Backoff, Context, Jitter, Pipeline, RetryPolicy, connect, stage
 from redrive.core.taxonomy import CODES
-from redrive.engine.worker import Worker
+from redrive.engine.worker.worker import Worker
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time

@@ -29,7 +29,7 @@ from redrive import (
     guard,
     stage,
 )
-from redrive.engine.worker import Worker
+from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError, ConfigurationError, SerializationError
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite import SqliteStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import validating
 from redrive.ops.validating import Validation
 from redrive.testing import virtual_time

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from redrive import Backoff, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze, connect
-from redrive.engine.context import Context
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.stages import Stage, stage
-from redrive.engine.worker import Worker
+from redrive.engine.pipeline.context import Context
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.stage import Stage, stage
+from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time

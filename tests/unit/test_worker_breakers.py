@@ -13,8 +13,8 @@ import pytest
 from redrive import Backoff, Breaker, ConfigurationError, Jitter, Pipeline, RetryPolicy, stage
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
-from redrive.engine.shared_breakers import SWAPS_MAX, SharedBreakers
-from redrive.engine.worker import Worker
+from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
+from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock, virtual_time

@@ -15,9 +15,9 @@ from apps.collabiq.files import files_of
 from apps.collabiq.pipeline import NAME, MailRef, open_clients, pipeline_of
 from apps.collabiq.settings import Settings
 from redrive import Job, Redrive
-from redrive.engine.hooks import Hooks
+from redrive.engine.delivery.outbox import Hooks
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker import Worker
+from redrive.engine.worker.worker import Worker
 from tests.inline import at_once, inline_means
 
 

@@ -19,8 +19,8 @@ from redrive.cli.demo_view import View
 from redrive.cli.flaky import WRONG_KEY, FlakyUpstream
 from redrive.cli.refusals import FAILED, HELD
 from redrive.client import Redrive
+from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
-from redrive.engine.selection import LetterFilter
 from redrive.ops.campaign_report import CampaignReport, report_of
 from redrive.ops.inspect import known_job
 from redrive.ops.letters import LetterGroup, groups, letter_story

@@ -13,7 +13,7 @@ from redrive.cli.options import Database, FromStart, Output, Targets, existing
 from redrive.cli.refusals import FAILED
 from redrive.cli.selections import Choice, choosing
 from redrive.cli.targets import pipelines_named
-from redrive.engine.releasing import by_name
+from redrive.engine.replay.release import by_name
 from redrive.ops.validating import Validation
 from redrive.ops.validating import validate as validate_letters
 

@@ -18,7 +18,7 @@ from redrive.cli.explain import explain, timeline
 from redrive.cli.job_erase import erase
 from redrive.cli.options import Database, FromStart, Limit, OfPipeline, Output, Targets, existing
 from redrive.cli.targets import pipelines_named, say_if_unknown
-from redrive.engine.releasing import by_name
+from redrive.engine.replay.release import by_name
 from redrive.ops import inspect
 from redrive.ops.inspect import JobFilter, JobStory
 from redrive.ops.retrying import How, check_retry, retry_job

@@ -12,7 +12,7 @@ from redrive.cli.instants import instant_from
 from redrive.cli.options import existing
 from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import RedriveError
 from redrive.ops.letter_groups import fingerprints, known_codes, resolve_group
 from redrive.ops.pausing import lanes

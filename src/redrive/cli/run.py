@@ -31,10 +31,10 @@ from redrive.cli.refusals import DONE, FAILED, HELD, explain
 from redrive.cli.targets import pipeline_named
 from redrive.client import Redrive, connect, run_options, work_options
 from redrive.core.budget import FailureBudget
-from redrive.engine.feeding import drive_run
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.runs import OnProgress, RunOptions, RunReport
-from redrive.engine.submission import check_size
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.submission import check_size
+from redrive.engine.runs.driver import drive_run
+from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
 from redrive.errors import (
     ConfigurationError,
     FailureBudgetExceededError,

@@ -31,7 +31,7 @@ from redrive.cli.options import Format, OfPipeline, confirm
 from redrive.cli.refusals import FAILED
 from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.filter_names import check_filter
 from redrive.ops.judging import Judged

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Final
 
 from redrive.cli.answers import say
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import ConfigurationError
 from redrive.ops.pausing import unknown_pipeline
 from redrive.redaction.process import redact

@@ -24,8 +24,8 @@ from redrive.cli.supervisor import Supervisor
 from redrive.cli.targets import pipelines_named
 from redrive.client import Redrive, connect
 from redrive.core.checks import whole
-from redrive.engine.health import check_port
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.worker.health import check_port
 from redrive.ops.pausing import stale_lanes
 
 logger = logging.getLogger("redrive.cli")

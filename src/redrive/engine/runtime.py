@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from redrive.engine.breakers import Breakers
 from redrive.engine.clock import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
+from redrive.engine.guard.breakers import Breakers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,11 +16,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from redrive.engine.clock import Clock
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.runner import Elsewhere
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.stage import check_name
+from redrive.engine.pipeline.submission import new_job
 from redrive.engine.runtime import CURRENT
-from redrive.engine.stages import check_name
-from redrive.engine.submission import new_job
+from redrive.engine.worker.runner import Elsewhere
 from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Row, Step, Store
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from itertools import islice
 from typing import Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack
 
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.runs import RunBook
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.runs.runs import RunBook
 from redrive.engine.schedules import ScheduleBook
 from redrive.ops.async_job import AsyncJob
 from redrive.ops.desk import DeadLetters, Doing, Replays, Which

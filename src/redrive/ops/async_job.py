@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from redrive.core.checks import seconds
-from redrive.engine.jobs import ENDED, LOOK_FIRST, LOOK_MOST, Job, JobFacts
+from redrive.engine.job import ENDED, LOOK_FIRST, LOOK_MOST, Job, JobFacts
 from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Final, cast
 
 from redrive.core.replay import Counts, seconds_left
-from redrive.engine.campaigns import Campaign, counts_of
+from redrive.engine.replay.campaign import Campaign, counts_of
+from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
-from redrive.engine.selection import LetterFilter
 from redrive.ops.inspect import instant
 from redrive.ops.pausing import workers
 from redrive.ops.replay import known_campaign

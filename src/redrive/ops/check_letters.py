@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from redrive.engine.campaigns import campaign_of, counts_of
+from redrive.engine.replay.campaign import campaign_of, counts_of
 from redrive.ops.campaign_report import waits_for
 from redrive.ops.findings import Finding, fine, problem, warning
 from redrive.store.protocol import Store

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.findings import Finding, age, fine, jobs, problem, warning

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.engine.codec import DEPTH_MAX, is_deep, storable
+from redrive.engine.pipeline.codec import DEPTH_MAX, is_deep, storable
 from redrive.redaction.process import redact
 
 PARTS_MAX: Final = 6

@@ -12,10 +12,10 @@ from typing import TypedDict, Unpack
 
 from redrive.core.diagnosis import Diagnosis
 from redrive.core.replay import CANARY, plan_of
-from redrive.engine.jobs import Job
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import by_name
-from redrive.engine.selection import LetterFilter
+from redrive.engine.job import Job
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import by_name
 from redrive.ops import erasing, judging, letters, mending, replay
 from redrive.ops.campaign_report import CampaignReport, report_of
 from redrive.ops.edits import EditHistory, Part, edit_history

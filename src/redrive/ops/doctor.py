@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import RedriveError
 from redrive.ops.check_file import Limits, check_deep, check_file
 from redrive.ops.check_letters import check_replays, recount_letters

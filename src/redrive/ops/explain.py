@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import cast
 
 from redrive.core.taxonomy import CODES
-from redrive.engine.jobs import JobFacts
+from redrive.engine.job import JobFacts
 from redrive.ops.advice import Hints, next_steps
 from redrive.ops.explain_moments import Moment, act_of, came_to, place_there, timeline
 from redrive.ops.explain_why import as_sentence, decided, otherwise

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from redrive.engine.jobs import JobFacts
+from redrive.engine.job import JobFacts
 from redrive.ops.inspect import DeadLetter, JobStory, Operation, Origin, known_job, story_of
 from redrive.store.protocol import Store
 

@@ -16,9 +16,9 @@ from typing import Final, cast
 import msgspec
 from msgspec import Struct
 
-from redrive.engine.jobs import Job
-from redrive.engine.replay_rules import rules_of
-from redrive.engine.selection import LetterFilter
+from redrive.engine.job import Job
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
 from redrive.ops.inspect import Operation, in_order, instant, operation_of, start_of_replay
 from redrive.ops.mending import Part

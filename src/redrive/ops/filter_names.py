@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 
 from redrive.core.taxonomy import CODES
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.inspect import instant
 from redrive.ops.letter_groups import known_codes

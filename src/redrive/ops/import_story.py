@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from redrive.engine.letters import MESSAGE_MAX
+from redrive.engine.worker.dead_letter import MESSAGE_MAX
 
 ATTEMPTS_MAX: Final = 100
 """Attempts that are kept of one job: the last ones."""

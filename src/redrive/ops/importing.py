@@ -17,10 +17,10 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.failure import Category
-from redrive.engine.codec import storable
-from redrive.engine.letters import MESSAGE_MAX, STACK_MAX, literals_in
+from redrive.engine.pipeline.codec import storable
+from redrive.engine.pipeline.stage import check_name
 from redrive.engine.runtime import CURRENT
-from redrive.engine.stages import check_name
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.depth import deeper, too_deep
 from redrive.ops.exporting import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged

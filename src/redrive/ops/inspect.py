@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from redrive.engine.jobs import LATEST, Job, JobFacts
+from redrive.engine.job import LATEST, Job, JobFacts
 from redrive.errors import JobNotFoundError
 from redrive.store.protocol import Row, Store
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letter_pages import EARLIEST, LATEST, Pair, Position, pairs_of, positions_of
 from redrive.store.protocol import Store, listed
 

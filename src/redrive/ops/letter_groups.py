@@ -14,8 +14,8 @@ from typing import Final, Literal, cast
 
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.core.fingerprint import VERSION
+from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
-from redrive.engine.selection import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.advice import Hints
 from redrive.ops.inspect import instant

@@ -17,7 +17,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.checks import whole
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.inspect import LAST_ID, instant
 from redrive.store.protocol import Row, Store, listed

@@ -14,7 +14,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.diagnosis import suggested_diagnosis
-from redrive.engine.jobs import Job, JobFacts
+from redrive.engine.job import Job, JobFacts
 from redrive.errors import JobNotFoundError, LetterNotFoundError
 from redrive.ops.advice import Hints, gone_for_good
 from redrive.ops.inspect import LAST_ID, NEAR, Operation, instant, operations_about

@@ -19,10 +19,10 @@ from jsonpointer import JsonPointerException
 
 from redrive.core.checks import one_of
 from redrive.core.lifecycle import JobState, LetterState
-from redrive.engine.codec import Codec, storable
-from redrive.engine.letters import MESSAGE_MAX, literals_in
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.codec import Codec, storable
+from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
 from redrive.ops import edits
 from redrive.ops.depth import deeper, too_deep

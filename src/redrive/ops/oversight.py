@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from redrive.engine.codec import storable
+from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Step

@@ -13,8 +13,8 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.engine.campaigns import Campaign
-from redrive.engine.letters import literals_in
+from redrive.engine.replay.campaign import Campaign
+from redrive.engine.worker.dead_letter import literals_in
 from redrive.ops.selecting import Selection, frozen_steps
 from redrive.redaction.process import MARGIN
 from redrive.store.protocol import Store

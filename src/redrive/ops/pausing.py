@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.inspect import instant

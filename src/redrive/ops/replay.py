@@ -17,11 +17,11 @@ import msgspec
 
 from redrive.core.lifecycle import LetterState
 from redrive.core.replay import Counts, Plan, ReplayRules
-from redrive.engine.campaigns import Campaign, Options, campaign_of, counts_of, unstamp
-from redrive.engine.codec import storable
-from redrive.engine.replay_rules import rules_of
+from redrive.engine.pipeline.codec import storable
+from redrive.engine.replay.campaign import Campaign, Options, campaign_of, counts_of, unstamp
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.rules import rules_of
 from redrive.engine.runtime import CURRENT
-from redrive.engine.selection import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
 from redrive.ops.inspect import instant
 from redrive.ops.oversight import By, safe_text

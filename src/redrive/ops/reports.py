@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, cast
 
 from redrive.core.taxonomy import CODES
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError, RunError
 from redrive.ops.inspect import LAST_ID, instant
 from redrive.ops.letter_pages import list_letters

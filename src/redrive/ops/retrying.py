@@ -14,9 +14,9 @@ from typing import TypedDict, Unpack, cast
 import msgspec
 
 from redrive.core.lifecycle import JobState, LetterState
-from redrive.engine.jobs import Job, JobFacts
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import (
+from redrive.engine.job import Job, JobFacts
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.release import (
     Batch,
     batch_of,
     first_lane_of,
@@ -24,7 +24,7 @@ from redrive.engine.releasing import (
     release_steps,
     start_value,
 )
-from redrive.engine.replay_rules import rules_of, stages_of
+from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import (
     ConfigurationError,

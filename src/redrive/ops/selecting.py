@@ -16,7 +16,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.lifecycle import LetterState
-from redrive.engine.selection import LATEST, LetterFilter
+from redrive.engine.replay.filter import LATEST, LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters import known_letter
 from redrive.store.protocol import Row, Store, listed

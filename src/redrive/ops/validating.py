@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from redrive.core.lifecycle import LetterState
-from redrive.engine.pipeline import Pipeline
-from redrive.engine.releasing import Candidate, Obstacle, batch_of, obstacles_to, start_value
-from redrive.engine.replay_rules import rules_of, stages_of
-from redrive.engine.selection import LetterFilter
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import Candidate, Obstacle, batch_of, obstacles_to, start_value
+from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.ops.breakers import breakers
 from redrive.ops.edits import Part, kept_edits
 from redrive.ops.replay import FREE

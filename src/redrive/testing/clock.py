@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Final
 
 from redrive.core.checks import seconds
-from redrive.engine.breakers import Breakers
+from redrive.engine.guard.breakers import Breakers
 from redrive.engine.runtime import CURRENT, Runtime
 from redrive.testing.loop import VirtualLoop
 

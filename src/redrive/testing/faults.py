@@ -19,10 +19,10 @@ from typing import Final, Literal, NoReturn, Self, cast
 from redrive.core.checks import seconds as in_seconds
 from redrive.core.checks import whole
 from redrive.core.verdict import Verdict
-from redrive.engine.joblog import CURRENT_JOB
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.stage import Stage
 from redrive.engine.runtime import CURRENT
-from redrive.engine.stages import Stage
+from redrive.engine.worker.job_logging import CURRENT_JOB
 from redrive.errors import AttemptTimeoutError, ConfigurationError
 from redrive.testing.marks import Marks, marks_in
 

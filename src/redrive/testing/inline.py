@@ -14,9 +14,9 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.submission import encoded_payload
 from redrive.engine.runtime import CURRENT, Runtime
-from redrive.engine.submission import encoded_payload
 from redrive.errors import ConfigurationError
 from redrive.testing.clock import VirtualClock, virtual_time
 from redrive.testing.faults import INLINE, Faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.engine.pipeline import Event
+from redrive.engine.pipeline.pipeline import Event
 from redrive.store.protocol import Letter
 
 

@@ -20,16 +20,16 @@ import msgspec
 from redrive.core.breaker import Breaker
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.letters import StageEndingError
-from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.pipeline import Event, Pipeline
-from redrive.engine.resources import Given, lanes_of, open_resources
-from redrive.engine.runner import Elsewhere, Runner
+from redrive.engine.delivery.messages import category_of
+from redrive.engine.pipeline.pipeline import Event, Pipeline
+from redrive.engine.pipeline.resources import Given, lanes_of, open_resources
 from redrive.engine.runtime import Runtime
-from redrive.engine.shared_breakers import SharedBreakers
-from redrive.engine.sinking import category_of
-from redrive.engine.slots import SUSPECT_MIN
-from redrive.engine.waiting import POLL_SECONDS
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.dead_letter import StageEndingError
+from redrive.engine.worker.idle import POLL_SECONDS
+from redrive.engine.worker.runner import Elsewhere, Runner
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.slots import SUSPECT_MIN
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store

@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
-from redrive.engine.leases import Leases
-from redrive.engine.threads import StageThreads
-from redrive.engine.worker import Ending, Means, Worker
+from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.threads import StageThreads
+from redrive.engine.worker.worker import Ending, Means, Worker
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, NoProcesses, at_once, inline_means

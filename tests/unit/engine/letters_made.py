@@ -10,7 +10,7 @@ import msgspec
 
 from redrive.core.decide import DeadLetter, Reason
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.letters import Trouble, letter_of
+from redrive.engine.worker.dead_letter import Trouble, letter_of
 from redrive.store.protocol import Claimed, JobId, LaneId, Letter
 
 SHOWN_MIN = 12

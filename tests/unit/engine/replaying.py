@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from redrive import Context, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.campaigns import Campaigns
-from redrive.engine.worker import Ending
+from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.worker.worker import Ending
 from redrive.ops.oversight import By
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite import SqliteStore

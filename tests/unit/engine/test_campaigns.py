@@ -8,9 +8,9 @@ from collections.abc import Generator
 import pytest
 
 from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
-from redrive.engine import campaigns
-from redrive.engine.campaigns import Campaigns
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay import campaign
+from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
 from redrive.ops import pausing, replay
 from redrive.ops.campaign_report import report_of
@@ -95,7 +95,7 @@ def test_a_stop_that_comes_too_late_is_not_on_record(
             replay.pause(shop.store, begun.id, BY)
         return turn
 
-    monkeypatch.setattr(campaigns, "next_turn", stop_late)
+    monkeypatch.setattr(campaign, "next_turn", stop_late)
     shop.work()
 
     assert report_of(shop.store, begun.id).status == "paused"
@@ -319,8 +319,8 @@ def test_a_rate_spreads_the_releases(shop: Shop) -> None:
 
 
 def test_stamping_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns, "STAMP_WINDOW", 7)
-    monkeypatch.setattr(campaigns, "RELEASE_MAX", 3)
+    monkeypatch.setattr(campaign, "STAMP_WINDOW", 7)
+    monkeypatch.setattr(campaign, "RELEASE_MAX", 3)
     shop.fail(30)
     shop.fix()
 
@@ -415,4 +415,4 @@ def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Sh
     waits = [driver.drive() for _ in range(8)]
 
     assert waits[0] == 0.0, "the two that are there go"
-    assert waits[-1] == campaigns.WAIT_SECONDS
+    assert waits[-1] == campaign.WAIT_SECONDS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.stages import Stage
-from redrive.engine.worker import Means
+from redrive.engine.pipeline.stage import Stage
+from redrive.engine.worker.worker import Means
 from redrive.errors import JobNotFoundError
 from redrive.store.protocol import Step
 from redrive.store.sqlite import SqliteStore

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker import Means
+from redrive.engine.worker.worker import Means
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from redrive import Pipeline, Redrive
-from redrive.engine.ahead import AHEAD_SECONDS
+from redrive.engine.worker.prefetch import AHEAD_SECONDS
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.loop import VirtualLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.engine.leases import Leases
+from redrive.engine.worker.leases import Leases
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 

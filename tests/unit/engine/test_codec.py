@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from redrive import Pipeline, Redrive, stage
-from redrive.engine.codec import DEPTH_MAX, codec_for, told_of
+from redrive.engine.pipeline.codec import DEPTH_MAX, codec_for, told_of
 from redrive.errors import SerializationError
 from redrive.store.sqlite import SqliteStore
 

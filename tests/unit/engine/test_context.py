@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, register_secret, stage
-from redrive.engine.context import NOTE_MAX, NOTES_MAX
+from redrive.engine.pipeline.context import NOTE_MAX, NOTES_MAX
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

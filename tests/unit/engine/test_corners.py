@@ -11,14 +11,14 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, FailureBudget, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.core.breaker import Evidence
-from redrive.engine import feeding
-from redrive.engine.feeding import Driver
-from redrive.engine.leases import Leases
-from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.runner import Runner
-from redrive.engine.runs import RunBook, RunOptions
-from redrive.engine.shared_breakers import SharedBreakers
-from redrive.engine.worker import Means
+from redrive.engine.runs import driver as feeding
+from redrive.engine.runs.driver import Driver
+from redrive.engine.runs.runs import RunBook, RunOptions
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.runner import Runner
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.worker import Means
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -11,11 +11,11 @@ import pytest
 from redrive import Breaker, Redrive
 from redrive.core.breaker import Evidence
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.journal import Journal
-from redrive.engine.resources import lanes_of
-from redrive.engine.runner import Runner
+from redrive.engine.pipeline.resources import lanes_of
 from redrive.engine.runtime import CURRENT
-from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.journal import Journal
+from redrive.engine.worker.runner import Runner
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Exchange, Want
 from redrive.store.sqlite import SqliteStore

@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 
 from redrive import Event, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine import daemons, feeding
-from redrive.engine import hooks as module
+from redrive.engine import daemon_threads
 from redrive.engine.clock import SYSTEM_CLOCK
-from redrive.engine.daemons import DaemonThreads
-from redrive.engine.hooks import UNRETURNED_MAX, Hooks
-from redrive.engine.resources import lanes_of
-from redrive.engine.runs import RunOptions
-from redrive.engine.service import Options
+from redrive.engine.daemon_threads import DaemonThreads
+from redrive.engine.delivery import outbox as module
+from redrive.engine.delivery.outbox import UNRETURNED_MAX, Hooks
+from redrive.engine.pipeline.resources import lanes_of
+from redrive.engine.runs import driver
+from redrive.engine.runs.runs import RunOptions
+from redrive.engine.worker.service import Options
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
@@ -78,7 +79,7 @@ def test_an_idle_thread_is_used_again_and_one_that_hangs_is_not_waited_for() -> 
 def test_a_thread_ends_when_nobody_needs_it_and_the_next_call_gets_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(daemons, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(daemon_threads, "IDLE_SECONDS", 0.001)
 
     async def scene() -> None:
         threads = DaemonThreads("aside")
@@ -226,7 +227,7 @@ def test_a_source_is_read_while_all_threads_of_the_loop_hang(filed: Redrive) -> 
 
     async def scene() -> int:
         hung = [asyncio.ensure_future(asyncio.to_thread(go_on.wait, 20)) for _ in range(64)]
-        report = await feeding.drive_run(
+        report = await driver.drive_run(
             filed.store,
             Pipeline("shop", [call]),
             items=iter(range(5)),
@@ -247,7 +248,7 @@ def test_a_source_is_read_while_all_threads_of_the_loop_hang(filed: Redrive) -> 
 def test_a_source_that_is_read_no_more_is_waited_for_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch, is_hanging: bool
 ) -> None:
-    monkeypatch.setattr(feeding, "LAST_ITEM_SECONDS", 0.001 if is_hanging else 20.0)
+    monkeypatch.setattr(driver, "LAST_ITEM_SECONDS", 0.001 if is_hanging else 20.0)
     begun, go_on, yielded = threading.Event(), threading.Event(), list[int]()
 
     def source() -> Generator[int]:
@@ -259,7 +260,7 @@ def test_a_source_that_is_read_no_more_is_waited_for_but_not_for_ever(
 
     async def scene() -> None:
         items = source()
-        reading = asyncio.ensure_future(anext(feeding._batches(items, SYSTEM_CLOCK)))
+        reading = asyncio.ensure_future(anext(driver._batches(items, SYSTEM_CLOCK)))
         await until(begun.is_set)
         reading.cancel()
         await turns()

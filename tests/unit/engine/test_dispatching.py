@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.breaker_state import Phase
-from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import INLINE_MAX
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker import Means
+from redrive.engine.worker.worker import Means
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import A, InlineHands, NoProcesses, T, at_once

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from redrive import Redrive
-from redrive.engine.leases import Heart, Leases
-from redrive.engine.worker import Worker
+from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 

@@ -8,8 +8,8 @@ from collections.abc import Generator
 import pytest
 
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.campaigns import Campaigns
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import judging, replay
 from redrive.ops.campaign_report import CampaignReport, report_of
 from redrive.ops.selecting import Selection, freeze

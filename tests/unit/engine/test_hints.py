@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from redrive import CodeSet, OwnCode, Pipeline, ReplayRules, stage
 from redrive.core.taxonomy import CODES
-from redrive.engine.replay_rules import hints_of, record_rules, rules_of
+from redrive.engine.replay.rules import hints_of, record_rules, rules_of
 from redrive.ops.advice import Hints
 from redrive.store.sqlite import SqliteStore
 

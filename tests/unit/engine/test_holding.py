@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core import breaker_state as step
-from redrive.engine.shared_breakers import SharedBreakers
+from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Step
 from redrive.store.sqlite import SqliteStore

@@ -27,9 +27,9 @@ from redrive import (
     connect,
     stage,
 )
-from redrive.engine import hooks as module
-from redrive.engine.hooks import BATCH, HIDDEN_SECONDS, Hooks
-from redrive.engine.resources import lanes_of
+from redrive.engine.delivery import outbox as module
+from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
+from redrive.engine.pipeline.resources import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -8,10 +8,10 @@ import asyncio
 import pytest
 
 from redrive import Event, Redrive
-from redrive.engine import hooks as module
-from redrive.engine.hooks import HIDDEN_SECONDS, Hooks
-from redrive.engine.resources import lanes_of
-from redrive.engine.sinking import event_of
+from redrive.engine.delivery import outbox as module
+from redrive.engine.delivery.messages import event_of
+from redrive.engine.delivery.outbox import HIDDEN_SECONDS, Hooks
+from redrive.engine.pipeline.resources import lanes_of
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

@@ -13,9 +13,9 @@ from typing import TextIO
 import pytest
 
 from redrive.cli.screen import LineFormatter
-from redrive.engine import joblog
-from redrive.engine.context import Context
-from redrive.engine.joblog import CURRENT_JOB, LogSetup, Writer, log_as, present_setup
+from redrive.engine.pipeline.context import Context
+from redrive.engine.worker import job_logging
+from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, Writer, log_as, present_setup
 
 FORM = "%(levelname)s %(name)s %(job)s%(message)s"
 
@@ -49,7 +49,7 @@ def heard(setup: LogSetup, message: str = "hello") -> None:
         logging.getLogger("app").info("%s", message)
     finally:
         CURRENT_JOB.reset(token)
-        joblog._count(-1)
+        job_logging._count(-1)
 
 
 def handled(stream: TextIO | None = None, formatter: logging.Formatter | None = None) -> logging.Handler:

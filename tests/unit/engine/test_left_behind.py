@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from redrive import Pipeline, Redrive, stage
-from redrive.engine import slots
-from redrive.engine.worker import Worker
+from redrive.engine.worker import slots
+from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import Exchange, JobId, Settlement, Want
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

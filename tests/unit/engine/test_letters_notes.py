@@ -7,8 +7,8 @@ import base64
 
 import msgspec
 
-from redrive.engine.context import NOTE_MAX, SAID_MAX
-from redrive.engine.letters import safe_notes
+from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
+from redrive.engine.worker.dead_letter import safe_notes
 from tests.unit.engine.letters_made import KEY, claimed, prose, shown_of
 
 VALUE = "Jane Roe lives in ward seven"

@@ -12,9 +12,9 @@ import pytest
 
 from redrive import stage
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.letters import Trouble, letter_of
-from redrive.engine.processes import Order, Report, work_off
-from redrive.engine.stacks import DEPTH_MAX, MEMBERS_MAX, stack_of
+from redrive.engine.worker.dead_letter import Trouble, letter_of
+from redrive.engine.worker.processes import Order, Report, work_off
+from redrive.engine.worker.tracebacks import DEPTH_MAX, MEMBERS_MAX, stack_of
 from redrive.redaction.process import process
 from tests.unit.engine.letters_made import DECISION, KEY, claimed, shown_of
 

@@ -11,10 +11,10 @@ import pytest
 from redrive import Redrive
 from redrive.core.fingerprint import Frame
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.letters import Trouble
-from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.processes import Report, _order_of, _taken, packed, work_off
-from redrive.engine.worker import Means
+from redrive.engine.worker.dead_letter import Trouble
+from redrive.engine.worker.processes import Report, _order_of, _taken, packed, work_off
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.worker import Means
 from redrive.store.sqlite import SqliteStore
 from tests.inline import InlineHands, at_once
 

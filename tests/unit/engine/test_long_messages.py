@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redrive.core.fingerprint import fingerprint
-from redrive.engine import letters
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.context import NOTE_MAX, SAID_MAX
-from redrive.engine.letters import (
+from redrive.engine.error_text import shown
+from redrive.engine.guard.events import Story
+from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
+from redrive.engine.worker import dead_letter
+from redrive.engine.worker.dead_letter import (
     MESSAGE_MAX,
     STACK_MAX,
     Trouble,
@@ -26,8 +28,6 @@ from redrive.engine.letters import (
     safe_notes,
     safe_text,
 )
-from redrive.engine.shown import shown
-from redrive.engine.story import Story
 from redrive.redaction.literals.search import Literals
 from redrive.redaction.process import process
 from redrive.redaction.text import redact_with
@@ -65,7 +65,7 @@ def test_a_long_value_of_the_job_is_hidden_although_only_a_part_of_it_is_read(
 @settings(max_examples=40, deadline=None)
 @given(
     secret=st.sampled_from(TOKENS),
-    cut=st.sampled_from([letters.MESSAGE_READ, letters.MESSAGE_READ // 2]),
+    cut=st.sampled_from([dead_letter.MESSAGE_READ, dead_letter.MESSAGE_READ // 2]),
     place=st.integers(-400, 50),
     swallowed=st.sampled_from([0, 1_000, 3_600, 7_700]),
     behind=st.sampled_from([0, 10_000, 60_000]),
@@ -88,7 +88,7 @@ def test_a_secret_around_a_place_where_a_message_is_cut_never_shows(
 @settings(max_examples=40, deadline=None)
 @given(
     secret=st.sampled_from(TOKENS),
-    cut=st.sampled_from([letters.STACK_READ, letters.STACK_READ // 2]),
+    cut=st.sampled_from([dead_letter.STACK_READ, dead_letter.STACK_READ // 2]),
     place=st.integers(-50, 400),
     swallowed=st.sampled_from([0, 1_000, 16_000, 32_000]),
 )
@@ -110,7 +110,7 @@ def test_a_secret_around_a_place_where_a_stack_is_cut_never_shows(
 )
 def test_a_value_of_the_job_around_the_cut_never_shows(length: int, place: int, swallowed: int) -> None:
     before, value = prose(4, swallowed), prose(5, length)
-    for read in (letters.MESSAGE_READ, letters.STACK_READ):
+    for read in (dead_letter.MESSAGE_READ, dead_letter.STACK_READ):
         start = max(0, read + place - len(before))
         message = f"{before}{'. ' * (start // 2)}{value}{'. ' * 20_000}"
         told = letter_for(message, claimed(before, value))
@@ -162,7 +162,7 @@ def test_half_a_secret_at_the_end_of_a_cut_message_shows_in_no_note_and_no_log(
     before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The classifier cuts messages, and a value before the secret may give way to a short mark."""
-    value = prose(12, letters.MESSAGE_READ - 100)
+    value = prose(12, dead_letter.MESSAGE_READ - 100)
     monkeypatch.setenv("SHOP_PASSWORD", value)
     error = ValueError(f"{value} {'.' * before} ghp_{KEY[:36]} {'y ' * 9_000}")
     failure = DEFAULT.classify(error)
@@ -186,7 +186,7 @@ def test_the_frames_of_a_stack_are_kept_when_its_message_is_one_long_value_of_th
 def test_a_message_of_inputs_that_are_taken_out_is_still_one_that_was_cut() -> None:
     """Pydantic quotes inputs; without them what is left of a message may look as if it had never been cut."""
     quoted = "".join(f"input_value={prose(n, 900)}, input_type=str " for n in range(8))
-    padding = letters.MESSAGE_READ - len(quoted) - len(KEY)
+    padding = dead_letter.MESSAGE_READ - len(quoted) - len(KEY)
     told = letter_for(
         f"{quoted}{'. ' * (padding // 2)}\nghp_{KEY[:36]} {'y ' * 9_000}", claimed("plain enough")
     )
@@ -217,7 +217,7 @@ def test_of_a_long_text_no_more_is_read_than_may_be_kept(monkeypatch: pytest.Mon
     letter_for(f"cannot take {value}: {'this and that ' * 100_000}", claimed(value))
 
     assert read
-    assert max(read) <= letters.STACK_READ
+    assert max(read) <= dead_letter.STACK_READ
 
 
 def long_secret(kind: str, length: int) -> tuple[str, str]:

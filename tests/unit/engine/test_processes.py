@@ -18,14 +18,14 @@ import pytest
 
 from redrive import Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.failure import Asked
-from redrive.engine import processes as module
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.joblog import CURRENT_JOB, jobs_in_log_records, present_setup
-from redrive.engine.letters import Trouble
-from redrive.engine.outcomes import Dispatch, Lane
-from redrive.engine.processes import Order, Processes, Report, work_off
-from redrive.engine.slots import LostProcessError
-from redrive.engine.worker import Means
+from redrive.engine.worker import processes as module
+from redrive.engine.worker.dead_letter import Trouble
+from redrive.engine.worker.job_logging import CURRENT_JOB, jobs_in_log_records, present_setup
+from redrive.engine.worker.processes import Order, Processes, Report, work_off
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.slots import LostProcessError
+from redrive.engine.worker.worker import Means
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import pytest
 
 from redrive import Context, Redrive
-from redrive.engine import progress as module
-from redrive.engine.leases import Heart, Leases
-from redrive.engine.letters import literals_of, safe_text
-from redrive.engine.progress import Teller
-from redrive.engine.worker import Worker
+from redrive.engine.worker import progress as module
+from redrive.engine.worker.dead_letter import literals_of, safe_text
+from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.progress import Teller
+from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Claimed
 from redrive.store.sqlite import SqliteStore

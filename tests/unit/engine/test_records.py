@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.letters import literals_in
+from redrive.engine.worker.dead_letter import literals_in
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 

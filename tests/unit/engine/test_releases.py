@@ -10,11 +10,11 @@ from pydantic import BaseModel
 
 from redrive import Pipeline, RetryPolicy, stage
 from redrive.core.replay import plan_of
-from redrive.engine.campaigns import Campaigns, counts_of
-from redrive.engine.codec import codec_for
-from redrive.engine.releasing import batch_of, misfit, release_steps
-from redrive.engine.replay_rules import record_rules
-from redrive.engine.selection import LetterFilter
+from redrive.engine.pipeline.codec import codec_for
+from redrive.engine.replay.campaign import Campaigns, counts_of
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import batch_of, misfit, release_steps
+from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
 from redrive.ops import replay
 from redrive.ops.campaign_report import report_of

@@ -9,8 +9,8 @@ import pytest
 
 from redrive import Breaker, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.releasing import by_name, release_steps
-from redrive.engine.selection import LetterFilter
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import by_name, release_steps
 from redrive.errors import (
     ConfigurationError,
     EvidenceMissingError,
@@ -51,7 +51,7 @@ def strict(clock: VirtualClock) -> Shop:
 
 def rule(shop: Shop) -> None:
     """Write down the rules, as a worker does when it starts."""
-    from redrive.engine.replay_rules import record_rules
+    from redrive.engine.replay.rules import record_rules
 
     record_rules(shop.store, [shop.pipeline])
 

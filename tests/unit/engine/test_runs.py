@@ -9,8 +9,8 @@ import pytest
 
 from redrive import Context, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import RunThresholds
-from redrive.engine import feeding
-from redrive.engine.runs import RunBook, RunOptions
+from redrive.engine.runs import driver
+from redrive.engine.runs.runs import RunBook, RunOptions
 from redrive.errors import (
     ConfigurationError,
     FailureBudgetExceededError,
@@ -122,7 +122,7 @@ def test_an_item_that_is_no_json_stops_the_run_by_name_and_it_can_be_resumed_wit
 def test_an_item_that_is_too_large_is_refused_by_its_place(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "PAYLOAD_MAX", 3)
+    monkeypatch.setattr(driver, "PAYLOAD_MAX", 3)
 
     with pytest.raises(SerializationError, match="item 1"):
         filed.run(COURT, [1, 10_000])
@@ -132,8 +132,8 @@ def test_an_item_that_is_too_large_is_refused_by_its_place(
 def test_too_many_failures_abort_the_run_after_a_full_interval_and_every_item_is_accounted_for(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "BATCH", 20)
-    monkeypatch.setattr(feeding, "WINDOW_MIN", 100)
+    monkeypatch.setattr(driver, "BATCH", 20)
+    monkeypatch.setattr(driver, "WINDOW_MIN", 100)
     budget = FailureBudget(max_rate=0.10, check_every=50)
 
     with pytest.raises(FailureBudgetExceededError) as stopped:
@@ -251,8 +251,8 @@ def test_jobs_know_their_run(filed: Redrive) -> None:
 
 
 def test_the_source_is_not_read_far_ahead(filed: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeding, "BATCH", 10)
-    monkeypatch.setattr(feeding, "WINDOW_MIN", 20)
+    monkeypatch.setattr(driver, "BATCH", 10)
+    monkeypatch.setattr(driver, "WINDOW_MIN", 20)
     ahead: list[int] = []
     read = done = 0
 

@@ -11,7 +11,7 @@ import pytest
 from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import Tally
 from redrive.core.lifecycle import JobState
-from redrive.engine.spending import Spending
+from redrive.engine.runs.budget import Spending
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.protocol import JobId, LaneId, Settlement
 from tests.unit.engine.letters_made import claimed

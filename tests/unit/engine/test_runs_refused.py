@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
-from redrive.engine import feeding
+from redrive.engine.runs import driver
 from redrive.errors import ConfigurationError, RunError, SerializationError
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -32,7 +32,7 @@ def broken_off(count: int) -> Iterator[int]:
 
 def broken(rd: Redrive, monkeypatch: pytest.MonkeyPatch, count: int = 6) -> RunReport:
     """Return a run whose source broke off."""
-    monkeypatch.setattr(feeding, "BATCH", 2)
+    monkeypatch.setattr(driver, "BATCH", 2)
     with pytest.raises(OSError, match="the source is gone"):
         rd.run(SHOP, broken_off(count))
     (report,) = rd.runs.latest()

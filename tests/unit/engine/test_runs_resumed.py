@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from redrive import Backoff, Breaker, FailureBudget, Pipeline, Redrive, RetryPolicy, RunReport, connect, stage
-from redrive.engine import feeding
-from redrive.engine.feeding import Driver
-from redrive.engine.runs import RunBook, RunOptions
+from redrive.engine.runs import driver as feeding
+from redrive.engine.runs.driver import Driver
+from redrive.engine.runs.runs import RunBook, RunOptions
 from redrive.errors import RunError, StoreUnavailableError
 from redrive.store.protocol import INLINE_MAX, RunId
 from redrive.store.sqlite import SqliteStore

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from redrive import Context, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.health import Health, health_port
-from redrive.engine.joblog import jobs_in_log_records
-from redrive.engine.service import Options, serve
+from redrive.engine.worker.health import Health, health_port
+from redrive.engine.worker.job_logging import jobs_in_log_records
+from redrive.engine.worker.service import Options, serve
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 
@@ -179,7 +179,7 @@ def test_every_line_that_a_stage_logs_names_its_job(filed: Redrive) -> None:
 
 def test_outside_a_stage_the_names_are_there_and_empty_and_in_short_all_is_one_word() -> None:
     context = Context(job_id=7, pipeline="shop", stage="one", attempt=2)
-    from redrive.engine.joblog import CURRENT_JOB
+    from redrive.engine.worker.job_logging import CURRENT_JOB
 
     def talk() -> None:
         with jobs_in_log_records():

@@ -8,10 +8,10 @@ import asyncio
 import pytest
 
 from redrive import Redrive
-from redrive.engine.leases import Heart, Leases
-from redrive.engine.runner import Runner
-from redrive.engine.shown import shown
-from redrive.engine.threads import StageThreads
+from redrive.engine.error_text import shown
+from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.runner import Runner
+from redrive.engine.worker.threads import StageThreads
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 
@@ -98,6 +98,6 @@ def test_an_error_that_cannot_show_itself_is_named() -> None:
 
 
 def test_an_error_that_cannot_be_redacted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.engine.shown.redact_start", broken)
+    monkeypatch.setattr("redrive.engine.error_text.redact_start", broken)
 
     assert shown(ValueError(SAID)) == "ValueError"

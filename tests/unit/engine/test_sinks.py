@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from redrive import Context, Event, Pipeline, Redrive, connect, stage
-from redrive.engine.hooks import BATCH, HIDDEN_SECONDS, Hooks
-from redrive.engine.recipients import PAUSE_FIRST, PAUSE_MAX, STRIKES_MAX, pause
-from redrive.engine.resources import lanes_of
+from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
+from redrive.engine.delivery.recipients import PAUSE_FIRST, PAUSE_MAX, STRIKES_MAX, pause
+from redrive.engine.pipeline.resources import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.doctor import examine
 from redrive.sinks import Files, SunkLetter
@@ -351,8 +351,8 @@ def test_a_sink_comes_up_again_while_the_worker_runs(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not only at the next look around, which is far away: when its pause is over."""
-    monkeypatch.setattr("redrive.engine.recipients.PAUSE_FIRST", 0.01)
-    monkeypatch.setattr("redrive.engine.hooks.LOOK_SECONDS", 10_000.0)
+    monkeypatch.setattr("redrive.engine.delivery.recipients.PAUSE_FIRST", 0.01)
+    monkeypatch.setattr("redrive.engine.delivery.outbox.LOOK_SECONDS", 10_000.0)
     basket = Basket(refusals=1)
     pipeline = failing(sinks=[basket])
     bury(store, rd, pipeline)

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from redrive.engine.threads import StageThreads, StoreThread
+from redrive.engine.worker.threads import StageThreads, StoreThread
 
 from .build import bounded, turns, until
 
@@ -250,7 +250,7 @@ def test_a_system_without_threads_is_asked_once_in_a_while_and_told_of_once(
         threads.close()
         return seen
 
-    monkeypatch.setattr("redrive.engine.threads._now", lambda: now[0])
+    monkeypatch.setattr("redrive.engine.worker.threads._now", lambda: now[0])
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
     assert bounded(scene()) == ["done"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, Retry, RetryPolicy, stage
-from redrive.engine import runner
-from redrive.engine.worker import Means
+from redrive.engine.worker import runner
+from redrive.engine.worker.worker import Means
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from redrive import Context, Redrive, stage
-from redrive.engine.letters import literals_in
-from redrive.engine.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.worker.dead_letter import literals_in
 from redrive.store.protocol import NewJob, Want
 from redrive.store.sqlite import SqliteStore
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from redrive import Breaker, Context, Redrive
-from redrive.engine import letters as told
-from redrive.engine import progress
-from redrive.engine.codec import storable
-from redrive.engine.outcomes import UNTOLD
-from redrive.engine.threads import StageThreads
+from redrive.engine.pipeline.codec import storable
+from redrive.engine.worker import dead_letter as told
+from redrive.engine.worker import progress
+from redrive.engine.worker.settlements import UNTOLD
+from redrive.engine.worker.threads import StageThreads
 from redrive.store.protocol import Claimed
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from redrive import Context, Pipeline, Redrive, stage
-from redrive.engine.journal import LET_GO_SECONDS
+from redrive.engine.worker.journal import LET_GO_SECONDS
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock
 

@@ -12,9 +12,9 @@ import pytest
 
 from redrive import Breaker, Context, Pipeline, Redrive, stage
 from redrive.core.breaker import Evidence
-from redrive.engine import service
-from redrive.engine.shared_breakers import SharedBreakers
-from redrive.engine.worker import Means
+from redrive.engine.worker import service
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.worker import Means
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite import SqliteStore
 from redrive.testing import VirtualClock

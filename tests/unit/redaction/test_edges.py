@@ -6,11 +6,11 @@ from __future__ import annotations
 import base64
 
 import pytest
-from redrive.redaction.named import values
-from redrive.redaction.personal import numbers
 
 from redrive.redaction import Literals, redact_text
+from redrive.redaction.named import values
 from redrive.redaction.named.names import telling, words_of
+from redrive.redaction.personal import numbers
 from redrive.redaction.placeholders import Marks
 
 SHOWN = "<redacted:secret>"

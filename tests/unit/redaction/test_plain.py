@@ -7,9 +7,9 @@ import itertools
 import re
 
 import pytest
-from redrive.redaction.named import assignments
 
 from redrive.redaction import redact_text
+from redrive.redaction.named import assignments
 
 NAMES = ["db_password", "pw", "secret", "api_key", "key", "my_key_x", "auth", "cookie", "authorization", "token_count", "primary_key", "secret9", "code"]  # fmt: skip
 VALUES = [

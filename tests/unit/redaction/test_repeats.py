@@ -6,9 +6,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from redrive.redaction.named import assignments
 
 from redrive.redaction import redact_text
+from redrive.redaction.named import assignments
 from redrive.redaction.named.repeats import AHEAD, REPEATS_FROM
 
 from .keep import CODE, MESSAGES, THINGS

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from redrive.redaction.named import vocabulary as words
 from redrive.redaction.named.names import is_telling
 from redrive.redaction.placeholders import MARK
-from redrive.redaction.named import vocabulary as words
 
 LOOKED_AT_MAX: Final = 256
 """Longer values are judged by their first characters."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.redaction.placeholders import Marks
 from redrive.redaction.personal import numbers
+from redrive.redaction.placeholders import Marks
 
 NEAR_MAX: Final = 40
 """How far before a number in lower case the words `national insurance` may stand."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from redrive.redaction.personal import numbers
 from redrive.redaction.personal.lettered import redact_lettered
 from redrive.redaction.personal.phones import is_phone
 from redrive.redaction.placeholders import MARK, Marks
-from redrive.redaction.personal import numbers
 
 LOCAL_MAX: Final = 64
 """The longest local part of an e-mail address."""

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
-from redrive.engine.jobs import Job, JobFacts
+from redrive.engine.job import Job, JobFacts
 from redrive.store.protocol import (
     Child,
     Claimed,

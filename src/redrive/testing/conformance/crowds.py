@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
-from redrive.engine.jobs import instant_of
+from redrive.engine.job import instant_of
 from redrive.store.protocol import Claimed, LaneId, Settlement, Store, Want
 from redrive.testing.conformance.build import (
     NOW,

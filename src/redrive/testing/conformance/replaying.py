@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from redrive.engine.campaigns import counts_of, stamp_steps
-from redrive.engine.releasing import batch_of, release_steps
+from redrive.engine.replay.campaign import counts_of, stamp_steps
+from redrive.engine.replay.release import batch_of, release_steps
 from redrive.store.protocol import JobId, LaneId, Step, Store
 from redrive.testing.conformance.build import (
     LETTER,

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told about one guarded call: events for hooks, lines for the log, notes for the exception at the end.
+
+Telling never decides, and never fails: a hook that raises is logged, an exception that takes no notes goes without. Messages of
+failures pass the redactor before they become part of a note.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from redrive.core.classify import MESSAGE_MAX
+from redrive.core.decide import Decision, Reason
+from redrive.core.failure import Failure
+from redrive.engine.error_text import shown
+from redrive.redaction.process import redact_start
+
+logger = logging.getLogger("redrive.guard")
+
+NOTE_MESSAGE_MAX: Final = 200
+NOTES_MAX: Final = 50
+
+Kind = Literal["retry", "hold", "dead"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEvent:
+    """What a hook sees: one retry, hold or giving up of one guarded call."""
+
+    kind: Kind
+    name: str
+    """The guarded function."""
+    attempt: int
+    failure: Failure | None
+    """None when a breaker refused the call before it was made."""
+    delay: float | None
+    """Seconds until the next attempt or look; None when there is none."""
+    reason: Reason
+    sentence: str
+
+
+Hook = Callable[[CallEvent], object]
+
+
+class Story:
+    """The story of one call."""
+
+    __slots__ = ("_first_at", "_hooks", "_name", "_noted", "_notes")
+
+    def __init__(self, name: str, hooks: Mapping[Kind, Hook]) -> None:
+        self._name = name
+        self._hooks = hooks
+        self._first_at = 0.0
+        self._notes: deque[str] = deque(maxlen=NOTES_MAX)
+        self._noted = 0
+
+    def tell(
+        self,
+        kind: Kind,
+        *,
+        attempt: int,
+        failure: Failure | None,
+        delay: float | None,
+        reason: Reason,
+        sentence: str,
+    ) -> None:
+        """Tell the log and the hook of this kind."""
+        # Never louder than INFO: whoever called gets the exception itself, and decides how loud that is.
+        logger.info("%s: %s", self._name, sentence)
+        hook = self._hooks.get(kind)
+        if hook is None:
+            return
+        event = CallEvent(
+            kind=kind,
+            name=self._name,
+            attempt=attempt,
+            failure=failure,
+            delay=delay,
+            reason=reason,
+            sentence=sentence,
+        )
+        try:
+            hook(event)
+        except Exception as error:  # noqa: BLE001 - a hook observes; its failure must not change the outcome of the call.
+            told = shown(error)
+            logger.error("%s: the on_%s hook failed: %s", self._name, kind, told)  # noqa: TRY400 - a traceback shows what the call raised.
+
+    def note(self, failure: Failure, decision: Decision, now: float) -> None:
+        """Remember one failure and what was decided about it."""
+        if not self._noted:
+            self._first_at = now
+        # Redacted before it is cut: half a secret would no longer be known for one.
+        message = redact_start(failure.message, read=MESSAGE_MAX).partition("\n")[0]
+        said = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
+        self._notes.append(f"  {failure.error_class}: {said} -> {decision.sentence}")
+        self._noted += 1
+
+    def attach(self, exc: BaseException, attempt: int, now: float, sentence: str) -> None:
+        """Attach the history to the exception that is about to reach the caller; never let that replace the exception."""
+        start = f"redrive gave up on {self._name} after "
+        tries = f"{attempt} attempt" + ("" if attempt == 1 else "s")
+        note = f"{start}{tries}: {sentence}"
+        if self._noted > 1:
+            note = f"{start}{tries}, {now - self._first_at:.3g} s after the first failure: {sentence}"
+            # The last failure is the exception itself, and its decision stands in the first line.
+            self._notes.pop()
+            note = f"{note}\n{self._history(shown_elsewhere=1)}"
+        try:
+            # Some libraries raise one exception object again and again; the newest history replaces the one before.
+            others = [n for n in getattr(exc, "__notes__", ()) if not str(n).startswith(start)]
+            exc.__notes__ = [*others, note]
+        except Exception:  # noqa: BLE001 - an exception class may refuse attributes; then it goes without a note.
+            logger.debug("%s: no note can be attached to %s", self._name, type(exc).__name__)
+
+    def attach_history(self, error: BaseException) -> None:
+        """Attach what happened before the breaker refused."""
+        if self._notes:
+            error.add_note(self._history())
+
+    def _history(self, *, shown_elsewhere: int = 0) -> str:
+        left_out = self._noted - shown_elsewhere - len(self._notes)
+        first = [f"  ({left_out} earlier ones are left out)"] if left_out else []
+        return "\n".join([*first, *self._notes])

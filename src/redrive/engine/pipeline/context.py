@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stage may know about the job it works on, and say about its own progress.
+
+Everything a stage says here is kept in memory until its outcome is committed, and committed with it: notes go into the attempt's
+row, children exist if and only if the stage's own checkpoint does. Only `progress` is written earlier, with the next heartbeat.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from redrive.core.signals import Cancel
+from redrive.errors import ConfigurationError
+from redrive.store.protocol import Child
+
+if TYPE_CHECKING:
+    from redrive.engine.pipeline.pipeline import Pipeline
+
+NOTES_MAX: Final = 50
+NOTE_MAX: Final = 500
+SAID_MAX: Final = 10_000
+"""Characters of one note or progress that are looked at; what is kept of it is shorter, and cut only after redaction."""
+
+
+class Context(Struct, kw_only=True, eq=False, gc=False):
+    """What a stage may know about the job it works on. A parameter annotated with this class gets it."""
+
+    job_id: int
+    pipeline: str
+    stage: str
+    attempt: int
+    """The place in the stage's budget, from 1; holds and crashes repeat the number."""
+    round: int = 1
+    """1, and one more after every replay."""
+    restarts: int = 0
+    """How often the job began anew at its first stage."""
+    deadline: datetime | None = None
+    """When the stage's timeout ends this attempt; None without one."""
+    is_cancelled: bool = False
+    """True when somebody asked to cancel the job; a long stage does well to stop then."""
+    notes: dict[str, str] = {}
+    children: list[Child] = []
+    shown: str | None = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every run of this stage of this job, so that an effect can be recognised as already done.
+
+        Only a full restart, which somebody asked for by name, makes another one.
+        """
+        key = f"{self.pipeline}:{self.job_id}:{self.stage}"
+        return f"{key}:{self.restarts}" if self.restarts else key
+
+    def heartbeat(self) -> None:
+        """Stop here if the job was cancelled. The lease itself is kept by the worker; a stage cannot lose it by being slow."""
+        if self.is_cancelled:
+            raise Cancel(reason="the job was cancelled while it ran")
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Say how far this stage is; shown by `redrive job show` from the next heartbeat on."""
+        share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
+        self.shown = f"{share} {text}".strip()[:SAID_MAX]
+        self.heartbeat()
+
+    def note(self, name: str, value: object) -> None:
+        """Keep a fact about this attempt, such as the request id of a provider; redacted, cut, and kept with the attempt."""
+        if len(self.notes) >= NOTES_MAX and name not in self.notes:
+            raise ConfigurationError(
+                field="ctx.note",
+                value=name,
+                rule=f"keeps at most {NOTES_MAX} notes for an attempt",
+                fix="Put longer stories into a log.",
+            )
+        self.notes[str(name)] = str(value)[:SAID_MAX]
+
+    def submit(
+        self,
+        pipeline: Pipeline,
+        payload: object,
+        *,
+        key: str | None = None,
+        run_at: datetime | None = None,
+        priority: int = 5,
+        owner: str | None = None,
+    ) -> None:
+        """Submit another job that exists if and only if this stage's outcome is committed."""
+        from redrive.engine.pipeline.submission import new_job
+
+        made = new_job(pipeline, payload, key=key, run_at=run_at, priority=priority, owner=owner)
+        self.children.append(Child(pipeline.name, tuple(stage.name for stage in pipeline.stages), made))

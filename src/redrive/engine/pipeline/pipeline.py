@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines: stages in order, the resources they share, and the hooks and sinks that hear about their failures.
+
+Declarations only: nothing here runs, opens or stores anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Final, cast
+
+from redrive.core.breaker import Breaker
+from redrive.core.checks import whole
+from redrive.core.codeset import CodeSet
+from redrive.core.replay import ReplayRules
+from redrive.engine.pipeline.stage import Stage, check_name
+from redrive.errors import ConfigurationError
+from redrive.sinks.base import Sink
+from redrive.store.protocol import HOOK
+
+CRASH_MAX: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What a hook is told about one attempt. Redacted; told at least once."""
+
+    kind: str
+    """`retry`, `hold` or `dead`."""
+    job_id: int
+    pipeline: str
+    stage: str
+    attempt: int
+    round: int
+    code: str
+    message: str
+    reason: str
+    """Why it was decided so, in a word; `sentence` says it in full."""
+    sentence: str
+    at: datetime
+    due_at: datetime
+    """When the next attempt is due; for a dead letter, the end of the last one."""
+    http_status: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    """What the stage noted in this attempt."""
+    key: str | None = None
+    """The job's, as it was submitted and so not redacted: by it you find what the job was about. None when it had none."""
+    category: str | None = None
+    """Of a retry or a hold None where only the failure itself could tell: an own code that leaves its category open."""
+    error_class: str = ""
+    """Class of the exception, with its module; empty when nothing was raised."""
+    stack: str = ""
+    """Of a dead letter only."""
+
+
+Hook = Callable[[Event], Awaitable[None] | None]
+"""A function that is told; sync ones are called on a thread."""
+Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """Stages in order. A job goes through all of them; the output of one is the input of the next.
+
+    `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get what they
+    give by type. `on_retry`, `on_hold` and `on_dead` hear about failed attempts, after they were committed, at least once; what a
+    hook raises is logged and tried again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
+    its process before it is given up. `replay` says what must be on record before failed jobs run again. `sinks` are where dead
+    letters go besides; each is tried until it has taken the letter, and never changes an outcome either. `codes` names failures by
+    the application's own codes, in attempts, letters and hooks alike.
+    """
+
+    name: str
+    stages: tuple[Stage[..., object], ...]
+    resources: tuple[Resource, ...]
+    hooks: dict[str, Hook]
+    crash_max: int
+    replay: ReplayRules
+    sinks: tuple[Sink, ...]
+    codes: CodeSet | None
+
+    def __init__(
+        self,
+        name: str,
+        stages: Sequence[Stage[..., object]],
+        *,
+        resources: Sequence[Resource] = (),
+        on_retry: Hook | None = None,
+        on_hold: Hook | None = None,
+        on_dead: Hook | None = None,
+        crash_max: int = CRASH_MAX,
+        replay: ReplayRules | None = None,
+        sinks: Sequence[Sink] = (),
+        codes: CodeSet | None = None,
+    ) -> None:
+        hooks = {"retry": on_retry, "hold": on_hold, "dead": on_dead}
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "stages", _listed(name, "stages", stages))
+        object.__setattr__(self, "resources", _listed(name, "resources", resources))
+        object.__setattr__(self, "hooks", {kind: hook for kind, hook in hooks.items() if hook is not None})
+        object.__setattr__(self, "crash_max", crash_max)
+        object.__setattr__(self, "replay", replay or ReplayRules())
+        object.__setattr__(self, "sinks", _listed(name, "sinks", sinks))
+        object.__setattr__(self, "codes", codes)
+        check_name("Pipeline.name", name)
+        whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
+        _check_stages(name, self.stages)
+        if codes is not None and not isinstance(codes, CodeSet):
+            raise ConfigurationError(
+                field=f"Pipeline({name}).codes",
+                value=codes,
+                rule="must be a CodeSet",
+                fix='CodeSet("app", [...], otherwise=...).',
+            )
+        _check_sinks(name, self.sinks)
+        for option, given in (
+            *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
+            *(("resources", each) for each in self.resources),
+        ):
+            if not callable(given):
+                raise ConfigurationError(
+                    field=f"Pipeline({name}).{option}",
+                    value=given,
+                    rule="must be a function",
+                    fix="Pass the function itself.",
+                )
+
+
+def check_pipeline(field: str, value: object) -> Pipeline:
+    """Return a pipeline, or refuse what is none."""
+    if not isinstance(value, Pipeline):
+        raise ConfigurationError(
+            field=field, value=value, rule="must be a pipeline", fix="Pass the Pipeline object itself."
+        )
+    return value
+
+
+def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
+    """Return several pipelines, or refuse what is no list of them."""
+    if isinstance(value, Pipeline | str) or not isinstance(value, Iterable):
+        given = value.name if isinstance(value, Pipeline) else value
+        raise ConfigurationError(
+            field=field, value=given, rule="must be a list of pipelines", fix="Put it in brackets: [orders]."
+        )
+    pipelines = tuple(check_pipeline(field, each) for each in cast("Iterable[object]", value))
+    seen: set[str] = set()
+    for pipeline in pipelines:
+        if pipeline.name in seen:
+            raise ConfigurationError(
+                field=field,
+                value=pipeline.name,
+                rule="must have names of their own",
+                fix="Jobs are known by the name of their pipeline: name each one once.",
+            )
+        seen.add(pipeline.name)
+    _check_breakers((pipeline.name, stage) for pipeline in pipelines for stage in pipeline.stages)
+    return pipelines
+
+
+def _listed(name: object, option: str, given: object) -> tuple[object, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            field=f"Pipeline({name}).{option}", value=given, rule="must be a list", fix="Put it in brackets."
+        )
+    return tuple(cast("Iterable[object]", given))
+
+
+def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
+    if not stages:
+        raise ConfigurationError(
+            field=f"Pipeline({name}).stages",
+            value=stages,
+            rule="must hold at least one stage",
+            fix="Pipeline(name, [fetch]).",
+        )
+    seen: set[str] = set()
+    for one in stages:
+        if not isinstance(one, Stage):
+            raise ConfigurationError(
+                field=f"Pipeline({name}).stages",
+                value=one,
+                rule="must hold stages",
+                fix="Put @stage on the function.",
+            )
+        if one.name in seen:
+            raise ConfigurationError(
+                field=f"Pipeline({name}).stages",
+                value=one.name,
+                rule="must have names of their own",
+                fix="Give one of them another: @stage(name=...).",
+            )
+        seen.add(one.name)
+    _check_breakers((name, one) for one in stages)
+
+
+def _check_breakers(stages: Iterable[tuple[str, Stage[..., object]]]) -> None:
+    """Refuse breakers of one name with different settings: stages share a breaker, and its state in the store, by its name."""
+    known: dict[str, tuple[Breaker, str]] = {}
+    for pipeline, one in stages:
+        if one.breaker is None:
+            continue
+        where = f"stage({one.name}) of Pipeline({pipeline})"
+        first, first_where = known.setdefault(one.breaker.name, (one.breaker, where))
+        if first != one.breaker:
+            raise ConfigurationError(
+                field=f"Breaker({first.name})",
+                value=_differences(first, one.breaker),
+                rule=f"must have the same settings in {first_where} and {where}",
+                fix="Stages share a breaker by its name: define it once, or give one of them another name.",
+            )
+
+
+def _differences(one: Breaker, other: Breaker) -> str:
+    """Name the settings in which two breakers differ, with both values."""
+    pairs = [(each.name, getattr(one, each.name), getattr(other, each.name)) for each in fields(one)]
+    return ", ".join(
+        f"{name} {_named(mine)} and {_named(theirs)}" for name, mine, theirs in pairs if mine != theirs
+    )
+
+
+def _named(value: object) -> str:
+    return str(getattr(value, "__qualname__", value))
+
+
+def _check_sinks(name: str, sinks: tuple[Sink, ...]) -> None:
+    field = f"Pipeline({name}).sinks"
+    seen: set[str] = set()
+    for sink in sinks:
+        if not callable(getattr(sink, "deliver", None)) or not isinstance(getattr(sink, "name", None), str):
+            raise ConfigurationError(
+                field=field,
+                value=sink,
+                rule="must hold objects with a name and a function deliver",
+                fix='sinks=[Files("dead-letters")].',
+            )
+        check_name(f"{field}.name", sink.name)
+        if sink.name in seen or sink.name == HOOK or not sink.name.isprintable():
+            raise ConfigurationError(
+                field=field,
+                value=sink.name,
+                rule=f"must have printable names of their own, none of them {HOOK!r}",
+                fix='Give one of them another: Files("elsewhere", name="elsewhere").',
+            )
+        seen.add(sink.name)

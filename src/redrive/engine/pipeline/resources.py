@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stages share in a worker: clients and pools, opened once, given to stages by type, closed when the worker ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import MappingProxyType
+
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.stage import Stage
+from redrive.engine.worker.settlements import Lane
+from redrive.errors import ConfigurationError
+from redrive.store.protocol import LaneId, Store
+
+Given = Mapping[str, Sequence[object]]
+"""What each pipeline's resources gave, by the pipeline's name."""
+
+
+async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -> Given:
+    """Open every resource of these pipelines, one that several share only once, and check that each stage gets what it asks for."""
+    opened: dict[int, object] = {}
+    given: dict[str, list[object]] = {}
+    for pipeline in pipelines:
+        for resource in pipeline.resources:
+            if id(resource) not in opened:
+                manager = resource()
+                opened[id(resource)] = (
+                    await stack.enter_async_context(manager)
+                    if isinstance(manager, AbstractAsyncContextManager)
+                    else stack.enter_context(manager)
+                )
+        given[pipeline.name] = [opened[id(resource)] for resource in pipeline.resources]
+        for stage in pipeline.stages:
+            resources_for(stage, given[pipeline.name])
+    return given
+
+
+def resources_for(stage: Stage[..., object], given: Sequence[object]) -> dict[str, object]:
+    """Return the resource for each parameter that asks for one."""
+    found: dict[str, object] = {}
+    for name, kind in stage.resources.items():
+        fitting = [each for each in given if isinstance(each, kind)]
+        if not fitting:
+            raise ConfigurationError(
+                field=f"stage({stage.name}).{name}",
+                value=kind.__name__,
+                rule="asks for a resource that its pipeline does not open",
+                fix=f"Pipeline(..., resources=[open_it]) with a context manager that gives a {kind.__name__}.",
+            )
+        found[name] = fitting[0]
+    return found
+
+
+def lanes_of(
+    store: Store, pipelines: Sequence[Pipeline], resources: Given = MappingProxyType({})
+) -> dict[LaneId, Lane]:
+    """Return the lanes of some pipelines; stages get the resources they ask for by type."""
+    lanes: dict[LaneId, Lane] = {}
+    for pipeline in pipelines:
+        given = resources.get(pipeline.name, ())
+        ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
+        for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
+            following = ids[place + 1] if place + 1 < len(ids) else None
+            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
+    return lanes

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages: plain functions with a policy.
+
+A stage stays callable as the function it was, so that it can be tested without redrive. Its types are read from its annotations:
+the first parameter is its input, a parameter annotated `Context` gets the context, further ones get the resource of their type,
+the return annotation is its output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
+
+from redrive.core.breaker import Breaker
+from redrive.core.checks import flag, seconds, whole
+from redrive.core.policy import RetryPolicy
+from redrive.engine.pipeline.codec import Codec, codec_for
+from redrive.engine.pipeline.context import Context
+from redrive.errors import ConfigurationError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+NAME_MAX: Final = 100
+_NAMED: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Stage(Generic[P, R_co]):
+    """A function with a policy. Build one with `@stage`."""
+
+    fn: Callable[P, R_co]
+    name: str
+    retry: RetryPolicy
+    timeout: float | None
+    breaker: Breaker | None
+    concurrency: int | None
+    """At most so many at once in one worker; None for as many as the worker has room for."""
+    version: str
+    is_idempotent: bool
+    is_abandoned: bool
+    """True when an attempt that overruns its timeout is settled while its thread still runs."""
+    is_process: bool
+    """True when it runs in a process of its own."""
+    is_async: bool
+    input: Codec
+    output: Codec
+    context_name: str | None
+    """The parameter that gets the context, if there is one."""
+    resources: dict[str, type]
+    """The parameters that get a resource, and of which type."""
+    config: str
+    """A hash of these settings, so that an attempt's row says under which ones it was made."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function itself."""
+        return self.fn(*args, **kwargs)
+
+
+@overload
+def stage(fn: Callable[P, R], /) -> Stage[P, R]: ...
+@overload
+def stage(
+    *,
+    retry: RetryPolicy | None = None,
+    timeout: timedelta | float | None = None,
+    on_overrun: Literal["wait", "abandon"] = "wait",
+    breaker: Breaker | None = None,
+    concurrency: int | None = None,
+    idempotent: bool = False,
+    process: bool = False,
+    version: str = "1",
+    name: str | None = None,
+) -> Callable[[Callable[P, R]], Stage[P, R]]: ...
+def stage(
+    fn: Callable[P, R] | None = None,
+    /,
+    *,
+    retry: RetryPolicy | None = None,
+    timeout: timedelta | float | None = None,
+    on_overrun: Literal["wait", "abandon"] = "wait",
+    breaker: Breaker | None = None,
+    concurrency: int | None = None,
+    idempotent: bool = False,
+    process: bool = False,
+    version: str = "1",
+    name: str | None = None,
+) -> Stage[P, R] | Callable[[Callable[P, R]], Stage[P, R]]:
+    """Make a function a stage; use it as `@stage` or `@stage(...)`.
+
+    A bare stage makes three attempts, one second apart and doubling up to a minute, with full jitter. `timeout` limits an attempt:
+    an async function is cancelled; a sync one cannot be, so it keeps its place until it returns, when a late result still counts
+    and a late error is a timeout (`on_overrun="abandon"` settles it at once and lets the thread run on, which is for idempotent
+    stages only). `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, known by its
+    name. `concurrency` bounds how many run at once in a worker. `idempotent` says that running the stage twice does no harm, which
+    makes conflicts retryable. `process` runs a CPU-bound function in a process of its own. `version` is yours to raise when the
+    stage changes its meaning; it is kept with every attempt.
+    """
+
+    def declare(function: Callable[P, R]) -> Stage[P, R]:
+        made_name = name or str(getattr(function, "__name__", ""))
+        _check(made_name, function, retry, breaker)
+        where = f"stage({made_name})"
+        limit = None if timeout is None else seconds(f"{where}.timeout", timeout, above=True)
+        if concurrency is not None:
+            whole(f"{where}.concurrency", concurrency, minimum=1, fix="Leave it out for no limit.")
+        is_async = inspect.iscoroutinefunction(function)
+        shape = _shape(made_name, function)
+        policy = retry or RetryPolicy()
+        settings = (version, policy, limit, breaker, concurrency, idempotent, process, on_overrun)
+        made = Stage(
+            fn=function,
+            name=made_name,
+            retry=policy,
+            timeout=limit,
+            breaker=breaker,
+            concurrency=concurrency,
+            version=version,
+            is_idempotent=flag(f"{where}.idempotent", idempotent),
+            is_abandoned=on_overrun == "abandon",
+            is_process=flag(f"{where}.process", process),
+            is_async=is_async,
+            input=shape.input,
+            output=shape.output,
+            context_name=shape.context_name,
+            resources=shape.resources,
+            config=hashlib.sha256(repr(settings).encode()).hexdigest()[:12],
+        )
+        _check_options(made, on_overrun)
+        return made
+
+    return declare if fn is None else declare(fn)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    input: Codec
+    output: Codec
+    context_name: str | None
+    resources: dict[str, type]
+
+
+def _shape(name: str, function: Callable[..., object]) -> _Shape:
+    """Read the types of a function; what is not annotated takes whatever JSON holds."""
+    try:
+        hints: dict[str, object] = get_type_hints(function)
+    except NameError as error:
+        raise ConfigurationError(
+            field=f"stage({name})",
+            value=str(inspect.signature(function)),
+            rule=f"has an annotation that cannot be resolved: {error}",
+            fix="Define or import its class at the top of the module, not in a function or for the type checker alone.",
+        ) from error
+    parameters = list(inspect.signature(function).parameters.values())
+    context = next((each.name for each in parameters if hints.get(each.name) is Context), None)
+    inputs = [each for each in parameters if each.name != context]
+    required = [
+        each for each in inputs[1:] if each.default is inspect.Parameter.empty and each.kind in _NAMED
+    ]
+    resources = {
+        each.name: kind for each in required if (kind := _class_of(hints.get(each.name))) is not None
+    }
+    if not inputs or len(resources) != len(required):
+        raise ConfigurationError(
+            field=f"stage({name})",
+            value=str(inspect.signature(function)),
+            rule="must take exactly one input, perhaps a Context, and resources annotated with their class",
+            fix="Put what belongs together into one dataclass.",
+        )
+    taken = hints.get(inputs[0].name)
+    output = codec_for(f"{name} (output)", hints.get("return"))
+    return _Shape(codec_for(f"{name} (input)", taken), output, context, resources)
+
+
+def _class_of(hint: object) -> type | None:
+    """Return the class of a resource; what JSON could hold is none."""
+    return hint if isinstance(hint, type) and hint.__module__ != "builtins" else None
+
+
+def _check(name: str, function: object, retry: object, breaker: object) -> None:
+    if (
+        not callable(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    ):
+        raise ConfigurationError(
+            field="stage",
+            value=function,
+            rule="can only be put on a function that returns",
+            fix="Return the whole output at once.",
+        )
+    check_name("stage.name", name)
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise ConfigurationError(
+            field=f"stage({name}).retry",
+            value=retry,
+            rule="must be a RetryPolicy",
+            fix="RetryPolicy(max_attempts=5).",
+        )
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise ConfigurationError(
+            field=f"stage({name}).breaker",
+            value=breaker,
+            rule="must be a Breaker",
+            fix='Breaker("api", consecutive=5).',
+        )
+
+
+def _check_options(made: Stage[P, R], on_overrun: object) -> None:
+    """Refuse options that contradict each other."""
+    where = f"stage({made.name})"
+    if on_overrun not in {"wait", "abandon"}:
+        raise ConfigurationError(
+            field=f"{where}.on_overrun", value=on_overrun, rule='must be "wait" or "abandon"', fix="Pick one."
+        )
+    if made.is_abandoned and (made.is_async or made.timeout is None or not made.is_idempotent):
+        raise ConfigurationError(
+            field=f"{where}.on_overrun",
+            value=on_overrun,
+            rule="is for sync stages with a timeout that are idempotent, because the next attempt may run beside the old one",
+            fix="Add timeout= and idempotent=True, or leave it out.",
+        )
+    if made.is_process and (made.is_async or made.resources):
+        raise ConfigurationError(
+            field=f"{where}.process",
+            value=True,
+            rule="is for sync functions without resources",
+            fix="Leave async work on the loop; open what a process needs inside the function.",
+        )
+
+
+def check_name(field: str, name: object) -> None:
+    """Refuse what cannot name a stage or a pipeline."""
+    if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX or not name.isprintable():
+        raise ConfigurationError(
+            field=field,
+            value=name,
+            rule=f"must be a name of at most {NAME_MAX} printable characters",
+            fix='"fetch", for example.',
+        )

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a payload to a job that can be stored: encoded, checked against the first stage's type, and within bounds.
+
+One, or many in batches. What is wrong is refused before it is stored, never later; nothing here runs a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from redrive.core.budget import RunStatus
+from redrive.engine.pipeline.codec import storable
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.runs.runs import RunBook
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError, SerializationError
+from redrive.store.protocol import LaneId, NewJob, RunId, Store
+
+PAYLOAD_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one payload; larger things belong into an object store, with their address in the payload."""
+KEY_MAX: Final = 500
+NO_LANE: Final = LaneId(0)
+"""Stands in a job whose pipeline's lanes have not been looked up yet."""
+
+
+def new_job(
+    pipeline: Pipeline,
+    payload: object,
+    *,
+    lane: LaneId = NO_LANE,
+    key: str | None = None,
+    run_at: datetime | None = None,
+    priority: int = 5,
+    owner: str | None = None,
+    expires_at: datetime | None = None,
+) -> NewJob:
+    """Return the job, or refuse what is wrong with it by name."""
+    if isinstance(priority, bool) or priority not in range(10):
+        raise ConfigurationError(
+            field="priority", value=priority, rule="must be a whole number from 0 to 9", fix="0 goes first."
+        )
+    for field, text in (("key", key), ("owner", owner)):
+        _check_text(field, text)
+    now = CURRENT.get().clock.wall()
+    return NewJob(
+        lane=lane,
+        payload=encoded_payload(pipeline, payload),
+        run_at=instant("run_at", run_at, now),
+        priority=priority,
+        key=key,
+        owner=owner,
+        expires_at=None if expires_at is None else instant("expires_at", expires_at, now),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What many jobs have in common."""
+
+    run_at: datetime | None = None
+    priority: int = 5
+    owner: str | None = None
+    expires_at: datetime | None = None
+
+
+class Many:
+    """Stores many payloads as jobs, in batches: each is checked whole before it is stored, and stays stored whatever follows.
+
+    Memory is bounded by a batch, but for the ids. So what fails later cannot take back what is in; it says what that is instead.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        pipeline: Pipeline,
+        lane: LaneId,
+        terms: Terms,
+        *,
+        key: Callable[[object], str | None] | None = None,
+        run: int | None = None,
+    ) -> None:
+        _check_key(key, run)
+        self._store = store
+        self._pipeline = pipeline
+        self._key = key
+        self._book = RunBook(store)
+        self._run = None if run is None else RunId(run)
+        self._first = 0 if self._run is None else self._book.next_place(self._run, pipeline.name)
+        self._lane = lane
+        self._terms = terms
+        self._ids: list[int] = []
+        self._index = 0
+
+    def submit(self, payloads: Iterable[object], size: int) -> list[int]:
+        """Store the payloads, so many per transaction; return the ids in order."""
+        batch: list[NewJob] = []
+        try:
+            for payload in payloads:
+                batch.append(self._job(payload))
+                self._index += 1
+                if len(batch) >= size:
+                    self._flush(batch)
+            self._flush(batch)
+        except SerializationError as error:
+            raise self._refusal(error) from error
+        except Exception as error:
+            if self._ids:
+                told = f"the ids {self._ids[0]} to {self._ids[-1]}"
+                error.add_note(f"submit_many had stored {len(self._ids)} jobs before it, with {told}")
+            raise
+        if self._run is not None:
+            self._end_items(self._run)
+        return self._ids
+
+    def _end_items(self, run: RunId) -> None:
+        """Write down that no source is to follow; what was added to a paused run waits with the others."""
+        self._book.fed(run)
+        if self._book.report(run).status == RunStatus.PAUSED:
+            self._book.pause_items(run)
+
+    def _job(self, payload: object) -> NewJob:
+        terms = self._terms
+        made = new_job(
+            self._pipeline,
+            payload,
+            lane=self._lane,
+            run_at=terms.run_at,
+            priority=terms.priority,
+            owner=terms.owner,
+            expires_at=terms.expires_at,
+        )
+        if self._key is not None:
+            key = self._key(payload)
+            _check_text(f"key of payload {self._index}", key)
+            return msgspec.structs.replace(made, key=key)
+        if self._run is not None:
+            return msgspec.structs.replace(made, run=self._run, ordinal=self._first + self._index)
+        return made
+
+    def _flush(self, batch: list[NewJob]) -> None:
+        if batch:
+            self._ids += [int(one.id) for one in self._store.submit(batch, CURRENT.get().clock.wall())]
+        batch.clear()
+
+    def _refusal(self, error: SerializationError) -> SerializationError:
+        """Say of which payload an error is, and what was stored before it."""
+        stored = len(self._ids)
+        before = f"{stored} jobs were stored before it" if stored else "no job was stored before it"
+        where = f"payload {self._index}, counting from 0 ({before}): {error.where}"
+        told = SerializationError(where=where, kind=error.kind, problem=error.problem)
+        told.index, told.stored = self._index, tuple(self._ids)
+        again = f"submit payloads[{stored}:]" if stored else "submit them all again"
+        told.hint = f"Correct it, then {again}; with key= all of them may be submitted again."
+        return told
+
+
+def _check_key(key: object, run: int | None) -> None:
+    if key is not None and not callable(key):
+        raise ConfigurationError(
+            field="submit_many(key)",
+            value=key,
+            rule="must be a function of the payload",
+            fix='key=lambda order: order["id"], for example.',
+        )
+    if key is not None and run is not None:
+        raise ConfigurationError(
+            field="submit_many(key)",
+            value=key,
+            rule="cannot be combined with run",
+            fix="An item of a run is known by its place: leave one of the two out.",
+        )
+
+
+def _check_text(field: str, text: str | None) -> None:
+    if text is not None and (
+        not isinstance(text, str) or not 0 < len(text) <= KEY_MAX or text != storable(text)
+    ):
+        raise ConfigurationError(
+            field=field,
+            value=text,
+            rule=f"must be a text of 1 to {KEY_MAX} characters",
+            fix="Hash what is longer.",
+        )
+
+
+def encoded_payload(pipeline: Pipeline, payload: object) -> bytes:
+    """Return a payload as the first stage of a pipeline takes it; what does not fit is refused naming the field."""
+    codec = pipeline.stages[0].input
+    encoded = codec.encode(payload)
+    codec.check(encoded)
+    check_size(f"{pipeline.name} (payload)", encoded)
+    return encoded
+
+
+def check_size(where: str, encoded: bytes, limit: int | None = None) -> None:
+    """Refuse what is too large for any store."""
+    limit = PAYLOAD_MAX if limit is None else limit
+    if len(encoded) > limit:
+        raise SerializationError(
+            where=where, kind=f"{len(encoded)} bytes", problem=f"the limit is {limit} bytes"
+        )
+
+
+def instant(field: str, at: datetime | None, now: float) -> float:
+    """Return an aware point in time as seconds; now if there is none."""
+    if at is None:
+        return now
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise ConfigurationError(
+            field=field, value=at, rule="must carry its time zone", fix="datetime.now(UTC) + timedelta(...)."
+        )
+    return at.timestamp()

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sending failed jobs back into their pipeline: what stands in the way of each, and the steps that release those that may go.
+
+A release is one transaction: the letter becomes `replaying` and its job `queued`, in a new round, at the stage that failed with
+that stage's stored input, or at the first one with the payload when a full restart is asked for. Whatever edit was made to the part
+it starts with is what it starts with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.lifecycle import JobState
+from redrive.engine.pipeline.codec import Codec
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.errors import SerializationError
+from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store, listed
+
+
+class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A letter whose job is to run again, with what is known about both, in the order in which the store tells it."""
+
+    letter: int
+    job: JobId
+    state: str
+    lane: LaneId
+    pipeline: str
+    stage: str
+    status: str
+    key: str | None
+    dispatch: int
+    erased_at: float | None
+    twin: int | None
+    """The job that has the same key and is queued, processing or complete."""
+    edit: int | None
+    """The edit whose value it starts with."""
+    beside: int | None
+    """The dispatch under which a large value is found."""
+    value: str | None
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Candidates as they were at one moment."""
+
+    candidates: list[Candidate]
+    last_edit: int
+    """Edits that came later are not in it."""
+
+
+_NO_VALUES: Final = "its job has no values: they were erased for good, or left out of its export (then dlq edit can supply one)"
+_FAILED: Final = JobState.FAILED.value
+_CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
+
+
+def batch_of(rows: Sequence[Row]) -> Batch:
+    """Return a batch, which the store tells as one text."""
+    text, last_edit = rows[0]
+    return Batch(_CANDIDATES(cast("str", text)), cast("int", last_edit))
+
+
+def start_value(store: Store, candidate: Candidate) -> bytes | None:
+    """Return what the job would start with, as JSON; None when that was erased."""
+    if candidate.edit is not None:
+        rows = store.query("edited_value", candidate.edit)
+    elif candidate.beside is not None:
+        rows = store.query("large_value", candidate.job, candidate.beside)
+    elif candidate.erased_at is not None:
+        return None
+    else:
+        return None if candidate.value is None else candidate.value.encode()
+    return cast("bytes | None", rows[0][0]) if rows else None
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why a letter cannot be replayed: in a word, and in full."""
+
+    kind: str
+    told: str
+
+
+def obstacle_to(
+    candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
+) -> Obstacle | None:
+    """Say what stands first in the way of a replay that starts with `value`; None when nothing does."""
+    return next(obstacles_to(candidate, value, pipeline, from_start=from_start), None)
+
+
+def obstacles_to(
+    candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
+) -> Iterator[Obstacle]:
+    """Yield everything that stands in the way of a replay that starts with `value`; without the code, types cannot be looked at.
+
+    What costs most to find out comes last, for those who ask for the first only.
+    """
+    if candidate.status != _FAILED:
+        yield Obstacle("running", f"its job is {candidate.status}")
+    if value is None:
+        yield Obstacle("erased", _NO_VALUES)
+    if candidate.twin is not None and candidate.twin != candidate.job:
+        yield Obstacle("key", f"a newer job has its key (job {candidate.twin})")
+    if pipeline is None:
+        return
+    stage = next((each for each in pipeline.stages if from_start or each.name == candidate.stage), None)
+    if stage is None:
+        yield Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
+    elif value is not None and (problem := misfit(stage.input, value)) is not None:
+        yield Obstacle("type", f"its value does not fit the stage {stage.name}: {problem}")
+
+
+def misfit(codec: Codec, value: bytes) -> str | None:
+    """Say where and how a value does not fit its type; None when it fits."""
+    try:
+        codec.check(value)
+    except SerializationError as error:
+        return error.problem
+    return None
+
+
+def release_steps(
+    store: Store, batch: Batch, *, campaign: int | None, first_lane: LaneId | None, now: float
+) -> list[Step]:
+    """Return the steps that release these letters, whole or not at all; with `first_lane`, as full restarts."""
+    candidates = batch.candidates
+    letters = listed([each.letter for each in candidates])
+    jobs = listed([each.job for each in candidates])
+    steps = [
+        Step("count_taken", (letters, campaign)),
+        Step("take_letters", (letters, campaign, batch.last_edit), rows=len(candidates)),
+        Step("replay_jobs", (jobs, now, first_lane), rows=len(candidates)),
+    ]
+    for candidate in candidates:
+        if candidate.edit is not None and (value := start_value(store, candidate)) is not None:
+            steps += _edited(candidate, value)
+    return steps
+
+
+def by_distinct_key(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates no two of which have the same key: of two that do, only the first can go."""
+    seen: set[tuple[str, str]] = set()
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        if candidate.key is not None:
+            if (candidate.pipeline, candidate.key) in seen:
+                continue
+            seen.add((candidate.pipeline, candidate.key))
+        kept.append(candidate)
+    return kept
+
+
+def first_lane_of(store: Store, pipeline: Pipeline | None, name: str) -> LaneId | None:
+    """Return the lane of a pipeline's first stage; without its code, None when the store knows more than one that could be it."""
+    if pipeline is not None:
+        return store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
+    rows = [row for row in store.query("lanes") if row[1] == name]
+    first = min(cast("int", row[3]) for row in rows)
+    found = [row for row in rows if row[3] == first]
+    return LaneId(cast("int", found[0][0])) if len(found) == 1 else None
+
+
+def by_name(pipelines: Iterable[Pipeline]) -> Mapping[str, Pipeline]:
+    """Return pipelines by their names."""
+    return {pipeline.name: pipeline for pipeline in pipelines}
+
+
+def _edited(candidate: Candidate, value: bytes) -> list[Step]:
+    """Put an edited value in the place of the original, which stays on record with the edit."""
+    if len(value) <= INLINE_MAX:
+        return [Step("put_input", (value, 0, candidate.job), rows=1)]
+    # The failed dispatch had no output of its own, so that its place is free.
+    return [
+        Step("insert_value", (candidate.job, candidate.dispatch, value)),
+        Step("put_input", (None, candidate.dispatch, candidate.job), rows=1),
+    ]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pipeline's code says about replays, its own codes and its stages, kept for whoever acts without the code at hand.
+
+A pipeline nobody has said anything about is under the strictest rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from redrive.core.codeset import CodeSet
+from redrive.core.replay import ReplayRules
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.store.protocol import Row, Step, Store
+
+
+class OwnHint(Struct, frozen=True):
+    """What to do about a code of an application's own."""
+
+    code: str
+    stages: tuple[str, ...]
+    """Where it is said so; empty means everywhere."""
+    hint: str
+
+
+class _Kept(Struct, frozen=True):
+    """What is kept beside the rules; workers of an earlier version pass over it."""
+
+    hints: tuple[OwnHint, ...] = ()
+    stages: tuple[str, ...] = ()
+
+
+def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
+    """Write down the rules of pipelines, the hints of their codes and their stages, where they are not what is written already.
+
+    Which stages there are is said by workers, who serve them; by others only until one did.
+    """
+    steps: list[Step] = []
+    for pipeline in pipelines:
+        rows = store.query("rules", pipeline.name)
+        kept = _kept_in(rows)
+        stages = tuple(stage.name for stage in pipeline.stages)
+        said = _Kept(_hints_in(pipeline.codes), stages if is_served else kept.stages or stages)
+        if (_rules_in(rows), kept) != (pipeline.replay, said):
+            encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(said)})
+            steps.append(Step("put_rules", (pipeline.name, encoded)))
+    if steps:
+        store.apply(*steps)
+
+
+def rules_of(store: Store, pipeline: str) -> ReplayRules:
+    """Return the rules of a pipeline, as its code said when it was last used."""
+    return _rules_in(store.query("rules", pipeline))
+
+
+def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
+    """Return what a pipeline's code says about its own codes, in order of precedence."""
+    return _kept_in(store.query("rules", pipeline)).hints
+
+
+def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
+    """Return the stages of a pipeline, as the code of the last worker that was started has them; none when nobody has used it."""
+    return _kept_in(store.query("rules", pipeline)).stages
+
+
+def _rules_in(rows: Sequence[Row]) -> ReplayRules:
+    return msgspec.json.decode(cast("bytes", rows[0][0]), type=ReplayRules) if rows else ReplayRules()
+
+
+def _kept_in(rows: Sequence[Row]) -> _Kept:
+    return msgspec.json.decode(cast("bytes", rows[0][0]), type=_Kept) if rows else _Kept()
+
+
+def _hints_in(codes: CodeSet | None) -> tuple[OwnHint, ...]:
+    rows = () if codes is None else (*codes.codes, codes.otherwise)
+    return tuple(OwnHint(row.name, tuple(sorted(row.stages)), row.hint) for row in rows if row.hint)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the items of a source to jobs of a run: encoded, each in its place; and compared with what the source gave before.
+
+What can be stored goes in, whether its type fits or not: it is that item's failure then, and stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.submission import check_size
+from redrive.errors import SerializationError
+from redrive.store.protocol import LaneId, NewJob, Row, RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Itemiser:
+    """Makes jobs of the items of one run."""
+
+    pipeline: Pipeline
+    lane: LaneId
+    run: RunId
+
+    def jobs(
+        self, items: Sequence[object], *, first: int, now: float, limit: int
+    ) -> tuple[list[NewJob], SerializationError | None]:
+        """Return the items as jobs, up to the first that cannot be stored, and what is wrong with that one."""
+        jobs: list[NewJob] = []
+        for place, item in enumerate(items, start=first):
+            try:
+                payload = self._encoded(item, limit)
+            except SerializationError as error:
+                return jobs, self._unstorable(place, error)
+            jobs.append(NewJob(lane=self.lane, payload=payload, run_at=now, run=self.run, ordinal=place))
+        return jobs, None
+
+    def _encoded(self, item: object, limit: int) -> bytes:
+        first = self.pipeline.stages[0]
+        payload = first.input.encode(item)
+        check_size(first.name, payload, limit)
+        return payload
+
+    def _unstorable(self, place: int, error: SerializationError) -> SerializationError:
+        where = f"{self.pipeline.name} (item {place}, counting from 0): {error.where}"
+        told = SerializationError(where=where, kind=error.kind, problem=error.problem)
+        told.index = place
+        told.hint = (
+            "The items before it are in. Let the source yield something else in its place,"
+            f" and resume run {self.run} with it."
+        )
+        told.__cause__ = error
+        return told
+
+
+def first_difference(jobs: Iterable[NewJob], rows: Iterable[Row]) -> int | None:
+    """Return the first place at which stored items are not what they were; what was pruned or erased cannot be compared."""
+    stored = {cast("int", ordinal): payload for ordinal, payload in rows if payload is not None}
+    for job in jobs:
+        ordinal = cast("int", job.ordinal)
+        if stored.get(ordinal, job.payload) != job.payload:
+            return ordinal
+    return None

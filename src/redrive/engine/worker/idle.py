@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an idle worker waits: until the next job is due by itself, somebody changes the store, or somebody wakes it.
+
+It also says what an idle worker waits for: whether anything is left, and since when all that is left has been held. Nothing here
+claims, starts or settles anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from typing import Final, Literal, Protocol, TypeVar
+
+from redrive.engine.clock import Clock
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.journal import Journal
+from redrive.engine.worker.runner import Elsewhere
+from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import LaneId, Outlook, Store
+
+T = TypeVar("T")
+
+POLL_SECONDS: Final = 1.0
+"""How long an idle worker waits at most before it looks for jobs."""
+RAMP_SECONDS: Final = 0.05
+"""How often it looks while a breaker lets calls go gradually."""
+PAUSED_FROM: Final = 1e12
+"""Jobs of a paused run are due this late; they wait for somebody, not for a time."""
+
+
+class Insist(Protocol):
+    """Asks the store until it answers; None when the worker has to see to something else first."""
+
+    def __call__(self, question: Callable[[], T]) -> Awaitable[T | None]:
+        """Ask the store."""
+        ...
+
+
+class Waiting:
+    """What one worker knows about how long there is nothing to do. Belongs to its loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        journal: Journal,
+        breakers: SharedBreakers,
+        clock: Clock,
+        *,
+        pipelines: Sequence[str],
+        wake: asyncio.Event,
+        insist: Insist,
+        ask_store: Elsewhere,
+        watch: float | None,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._breakers = breakers
+        self._clock = clock
+        self._pipelines = frozenset(pipelines)
+        self._wake = wake
+        self._insist = insist
+        self._ask_store = ask_store
+        self._watch = watch
+        self._stamp: object = None
+        self._held_since: float | None = None
+
+    def claims(self, *, is_sated: bool) -> None:
+        """Take in, on the thread of the store, that a claim follows: what others change after it makes a difference.
+
+        While there is more to take, nobody waits for a change.
+        """
+        if self._watch is not None:
+            self._stamp = None if is_sated else self._store.stamp()
+
+    def moved(self) -> None:
+        """Take in that something else than a hold came of a job."""
+        self._held_since = None
+
+    async def held_for(self, *, is_idle: bool) -> float:
+        """Return for how many seconds all that is left to do has been held, by breakers or because it was paused.
+
+        Probes that fail do not interrupt it; an outcome of any other kind does. Only an idle worker looks anew.
+        """
+        if is_idle:
+            outlook = await self._look()
+            if outlook is None or not outlook.due or self._next_look(outlook) is not None:
+                self._held_since = None
+                return 0.0
+            self._note_held()
+        return 0.0 if self._held_since is None else self._clock.monotonic() - self._held_since
+
+    async def rest(self, hold_max: float) -> Literal["idle", "held"] | None:
+        """Say why there is nothing left to do; otherwise wait until it is worth another look."""
+        outlook = await self._look()
+        if outlook is None:
+            return None
+        if not outlook.due and not outlook.held:
+            if not await self._is_replaying():
+                return "idle"
+            await self._doze(POLL_SECONDS)
+            return None
+        wait = self._next_look(outlook)
+        if wait is None:
+            held = self._note_held()
+            if held >= hold_max:
+                return "held"
+            wait = min(self._breakers.opens_in(self._clock.wall(), POLL_SECONDS), hold_max - held)
+        await self._doze(wait)
+        return None
+
+    async def pause(self) -> None:
+        """Wait until something ends or is asked for, or it is time to look again."""
+        wait = await self._until_due()
+        watch = min(self._watch or wait, wait)
+        waited = 0.0
+        while waited < wait and not self._wake.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(watch):
+                    await self._wake.wait()
+            waited += watch
+            if self._watch is not None and await self._is_changed():
+                return
+
+    async def _look(self) -> Outlook | None:
+        return await self._insist(functools.partial(self._store.outlook, self._journal.order))
+
+    def _note_held(self) -> float:
+        """Remember since when all that is left is held; return for how long that has been."""
+        now = self._clock.monotonic()
+        self._held_since = now if self._held_since is None else self._held_since
+        return now - self._held_since
+
+    async def _is_replaying(self) -> bool:
+        """Say whether a campaign over these pipelines is under way and may release more jobs."""
+        rows = await self._insist(functools.partial(self._store.query, "live_campaigns"))
+        return any(row[1] in self._pipelines for row in rows or ())
+
+    async def _doze(self, seconds: float) -> None:
+        """Sleep, or less: in the real world others may submit jobs at any time."""
+        await doze(self._clock, seconds if self._watch is None else min(seconds, POLL_SECONDS), self._wake)
+
+    def _next_look(self, outlook: Outlook) -> float | None:
+        """Return in how many seconds something may be claimable; None when all that is left is held."""
+        if outlook.held:
+            # What another worker holds may come back at any moment.
+            return POLL_SECONDS
+        wait = due_in(outlook, self._journal.blocked(), self._clock.wall())
+        # What is due and was not claimed is let go gradually.
+        return None if wait is None else max(wait, RAMP_SECONDS)
+
+    async def _until_due(self) -> float:
+        """Return how long to wait for the next job that is due by itself; never longer than until the next look."""
+        now = self._clock.wall()
+        if self._breakers.is_ramping(now):
+            return RAMP_SECONDS
+        if self._watch is None:
+            return POLL_SECONDS
+        outlook = await self._look()
+        wait = None if outlook is None else due_in(outlook, self._journal.blocked(), now)
+        return POLL_SECONDS if wait is None else min(max(wait, self._watch), POLL_SECONDS)
+
+    async def _is_changed(self) -> bool:
+        """Say whether anybody has changed the store since the last claim; a store that does not answer will be asked later."""
+        with suppress(StoreUnavailableError):
+            return await self._ask_store(self._store.stamp) != self._stamp
+        return False
+
+
+def due_in(outlook: Outlook, blocked: AbstractSet[LaneId], now: float) -> float | None:
+    """Return in how many seconds the next job is due that is neither held nor paused; None without one."""
+    shut = blocked | outlook.paused
+    due = [at for lane, at in outlook.due.items() if lane not in shut and at < PAUSED_FROM]
+    return min(due) - now if due else None
+
+
+async def doze(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
+    """Sleep, but wake when there is something to do."""
+    nap = asyncio.ensure_future(clock.asleep(seconds))
+    woken = asyncio.ensure_future(wake.wait())
+    await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)
+    nap.cancel()
+    woken.cancel()
+    await asyncio.gather(nap, woken, return_exceptions=True)

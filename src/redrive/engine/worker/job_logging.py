@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which job a log line belongs to: every record made while a stage runs carries its job, pipeline, stage and attempt.
+
+The standard library's own way: a context variable holds the present job, and the record factory puts it into each record, so that
+any format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty.
+A process that runs stages for a worker logs as the worker does: it is told how, and writes to standard error or output itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib import import_module
+from threading import Lock
+from typing import Final, cast
+
+from redrive.engine.pipeline.context import Context
+
+FIELDS: Final = ("job_id", "pipeline", "stage", "attempt", "job")
+
+CURRENT_JOB: ContextVar[Context | None] = ContextVar("redrive_job", default=None)
+
+
+class _JobRecord(logging.LogRecord):
+    """A record that knows its job."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - whatever logging passes.
+        context = CURRENT_JOB.get()
+        self.job_id = "" if context is None else context.job_id
+        self.pipeline = "" if context is None else context.pipeline
+        self.stage = "" if context is None else context.stage
+        self.attempt = "" if context is None else context.attempt
+        self.job = (
+            ""
+            if context is None
+            else f"[job {context.job_id} {context.pipeline}.{context.stage} attempt {context.attempt}] "
+        )
+
+
+_lock = Lock()
+_users = 0
+
+
+@contextmanager
+def jobs_in_log_records() -> Generator[None]:
+    """Let records carry their job for as long as any worker runs; a factory somebody else installed is left alone."""
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    global _users  # noqa: PLW0603 - under the lock.
+    with _lock:
+        _users += change
+        present = logging.getLogRecordFactory()
+        if _users and present is logging.LogRecord:
+            logging.setLogRecordFactory(_JobRecord)
+        elif not _users and present is _JobRecord:
+            logging.setLogRecordFactory(logging.LogRecord)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSetup:
+    """How a process logs, in words that another process can be told."""
+
+    level: int
+    levels: Mapping[str, int]
+    """Of loggers that have one of their own."""
+    disabled: int
+    """Up to this level nothing is logged at all."""
+    writer: Writer | None
+    """None where nobody has set up where lines go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """Where lines go, and how they look."""
+
+    level: int
+    is_output: bool
+    """To standard output instead of standard error."""
+    module: str
+    formatter: str
+    form: str | None
+    dates: str | None
+
+
+def present_setup() -> LogSetup:
+    """Return how this process logs. Files and services are not shared between processes; their lines go to standard error."""
+    root = logging.getLogger()
+    known = {name: one for name, one in [*root.manager.loggerDict.items()] if isinstance(one, logging.Logger)}
+    handlers = sorted(root.handlers, key=_distance)
+    return LogSetup(
+        level=root.level,
+        levels={name: one.level for name, one in known.items() if one.level != logging.NOTSET},
+        disabled=root.manager.disable,
+        writer=_writer_of(handlers[0]) if handlers else None,
+    )
+
+
+def log_as(setup: LogSetup) -> None:
+    """Let this process log as another one does, each record with its job, until it ends."""
+    _count(1)
+    root = logging.getLogger()
+    root.setLevel(setup.level)
+    for name, level in setup.levels.items():
+        logging.getLogger(name).setLevel(level)
+    logging.disable(setup.disabled)
+    if setup.writer is not None:
+        handler = logging.StreamHandler(sys.stdout if setup.writer.is_output else sys.stderr)
+        handler.setLevel(setup.writer.level)
+        handler.setFormatter(_formatter(setup.writer))
+        root.addHandler(handler)
+
+
+def _distance(handler: logging.Handler) -> int:
+    """Sort handlers by how near they are to what another process can do as well: write to a terminal."""
+    if isinstance(handler, logging.FileHandler):
+        return 1
+    return 0 if isinstance(handler, logging.StreamHandler) else 2
+
+
+def _writer_of(handler: logging.Handler) -> Writer:
+    formatter = handler.formatter or logging.Formatter()
+    kind = type(formatter)
+    # Of a stranger's class nobody knows how to make another one; its format is what can be told.
+    is_known = kind.__module__.partition(".")[0] in {"logging", "redrive"}
+    return Writer(
+        level=handler.level,
+        is_output=getattr(handler, "stream", None) is sys.stdout,
+        module=kind.__module__ if is_known else logging.__name__,
+        formatter=kind.__name__ if is_known else logging.Formatter.__name__,
+        form=cast("str | None", getattr(formatter, "_fmt", None)),
+        dates=formatter.datefmt,
+    )
+
+
+def _formatter(writer: Writer) -> logging.Formatter:
+    made = cast("type[logging.Formatter]", getattr(import_module(writer.module), writer.formatter))
+    for style in ("%", "{", "$"):
+        try:
+            return made(writer.form, writer.dates, style, defaults=dict.fromkeys(FIELDS, ""))
+        except ValueError:
+            # The format is written in another style.
+            continue
+    return logging.Formatter()

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages in processes of their own: CPU-bound ones that asked for it, and jobs suspected of killing workers.
+
+Processes are spawned, never forked. What goes there is the stage's place (`module`, `name`) and JSON; what comes back is JSON, a
+failure already classified and told as text. No object of the user's is pickled. A process ends when its worker does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AsyncExitStack
+from datetime import datetime
+from enum import Enum
+from importlib import import_module
+from typing import Final, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+
+from redrive.core.failure import Failure
+from redrive.core.fingerprint import Frame
+from redrive.core.signals import Signal
+from redrive.engine.classifier import DEFAULT
+from redrive.engine.pipeline.codec import storable
+from redrive.engine.pipeline.context import Context
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.resources import open_resources, resources_for
+from redrive.engine.pipeline.stage import Stage
+from redrive.engine.worker.dead_letter import Trouble, as_failure
+from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, log_as, present_setup
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.slots import LostProcessError
+from redrive.store.protocol import Child
+
+S = TypeVar("S", bound=Struct)
+
+ALONE_MAX: Final = 4
+"""So many suspects run at the same time, each alone in its process."""
+
+
+class Order(Struct, frozen=True):
+    """What a process is to run."""
+
+    module: str
+    stage: str
+    pipeline: str
+    input: bytes
+    job_id: int
+    attempt: int
+    round: int
+    restarts: int
+    deadline: datetime | None = None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    output: bytes | None = None
+    failure: Failure | None = None
+    stack: str = ""
+    frames: tuple[Frame, ...] = ()
+    notes: dict[str, str] = {}
+    children: list[Child] = []
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE_ORDER: Final = msgspec.msgpack.Decoder(Order).decode
+_DECODE_REPORT: Final = msgspec.msgpack.Decoder(Report).decode
+
+
+class Processes:
+    """The processes of one worker; none is started before it is needed."""
+
+    def __init__(self, limit: int) -> None:
+        self.places = min(limit, os.cpu_count() or 1)
+        """So many stages run at once in processes; more would only wait there."""
+        self._shared: ProcessPoolExecutor | None = None
+        self._alone: list[ProcessPoolExecutor] = []
+        self._turns = asyncio.Semaphore(ALONE_MAX)
+
+    def can_run(self, lane: Lane) -> bool:
+        """Say whether a process could find this stage: it must be a name of an importable module."""
+        module = sys.modules.get(lane.stage.fn.__module__)
+        found = getattr(module, lane.stage.fn.__name__, None)
+        if found is not lane.stage:
+            return False
+        return (
+            not lane.stage.resources or _pipeline_in(lane.stage.fn.__module__, lane.pipeline.name) is not None
+        )
+
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Trouble:
+        """Run a stage in a process; raises LostProcessError when that died."""
+        order = _ENCODE(_order_of(dispatch))
+        if not is_alone:
+            pool = self._shared = self._shared or _pool(self.places)
+            try:
+                return _taken(dispatch, await _submit(pool, order))
+            except BrokenProcessPool:
+                # Others of its jobs come here as well, and one of them may have made a new pool already.
+                if self._shared is pool:
+                    self._shared = None
+                    pool.shutdown(wait=False)
+                raise LostProcessError(None) from None
+        async with self._turns:
+            pool = self._alone.pop() if self._alone else _pool(1)
+            try:
+                report = await _submit(pool, order)
+            except BrokenProcessPool:
+                pool.shutdown(wait=False)
+                raise LostProcessError(None) from None
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            self._alone.append(pool)
+        return _taken(dispatch, report)
+
+    def close(self) -> None:
+        """End the processes; one that still runs a stage ends after it, or with this process."""
+        for pool in (self._shared, *self._alone):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool(size: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(
+        size,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_settle_in,
+        initargs=(list(sys.path), present_setup()),
+    )
+
+
+async def _submit(pool: ProcessPoolExecutor, order: bytes) -> bytes:
+    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(work_off, order))
+
+
+def _order_of(dispatch: Dispatch) -> Order:
+    job, stage = dispatch.job, dispatch.lane.stage
+    return Order(
+        module=stage.fn.__module__,
+        stage=stage.fn.__name__,
+        pipeline=dispatch.lane.pipeline.name,
+        input=job.input,
+        job_id=job.id,
+        attempt=job.attempt,
+        round=job.round,
+        restarts=job.restarts,
+        deadline=dispatch.context.deadline,
+    )
+
+
+def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
+    """Take over what the stage said there as if it had been said here."""
+    report = _DECODE_REPORT(encoded)
+    dispatch.context.notes.update(report.notes)
+    dispatch.context.children.extend(report.children)
+    if report.failure is not None:
+        failure, stage, codes = report.failure, dispatch.lane.stage, dispatch.lane.pipeline.codes
+        if codes is not None:
+            # The other process knows the stage, and not the pipeline it belongs to.
+            failure = codes.translate(failure, stage=stage.name, idempotent=stage.is_idempotent)
+        return Trouble(failure, stack=report.stack, frames=report.frames)
+    return report.output or b"null"
+
+
+# From here on in the other process.
+
+
+def _settle_in(path: list[str], logs: LogSetup) -> None:
+    sys.path[:] = path
+    log_as(logs)
+    # Signals to the whole group are the worker's business; this process ends with it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(os.EX_SOFTWARE)
+
+    threading.Thread(target=watch, name="redrive-watch", daemon=True).start()
+
+
+def work_off(encoded: bytes) -> bytes:
+    """Run one order; whatever the stage raises is told in the report."""
+    order = _DECODE_ORDER(encoded)
+    stage = cast("Stage[..., object]", getattr(import_module(order.module), order.stage))
+    context = Context(
+        job_id=order.job_id,
+        pipeline=order.pipeline,
+        stage=stage.name,
+        attempt=order.attempt,
+        round=order.round,
+        restarts=order.restarts,
+        deadline=order.deadline,
+    )
+    token = CURRENT_JOB.set(context)
+    try:
+        value = stage.input.check(order.input)
+        result = asyncio.run(_call(stage, value, context, order))
+        report = Report(output=stage.output.seal(result), notes=context.notes, children=context.children)
+    except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
+        exc = as_failure(raised)
+        failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
+        stack, frames = Trouble(failure, exc).told()
+        report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
+    finally:
+        CURRENT_JOB.reset(token)
+    return packed(report)
+
+
+def packed(report: Report) -> bytes:
+    """Encode a report; what is no Unicode in it is spelled out, as it would be when it is written down."""
+    try:
+        return _ENCODE(report)
+    except UnicodeEncodeError:
+        return _ENCODE(
+            msgspec.structs.replace(
+                report,
+                failure=None if report.failure is None else _spelled(report.failure),
+                stack=storable(report.stack),
+                frames=tuple(_spelled(frame) for frame in report.frames),
+                notes={storable(name): storable(text) for name, text in report.notes.items()},
+            )
+        )
+
+
+def _spelled(of: S) -> S:
+    """Return a struct whose texts can all be encoded."""
+    texts = {name: _spelled_text(getattr(of, name)) for name in of.__struct_fields__}
+    return msgspec.structs.replace(of, **texts)
+
+
+def _spelled_text(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(_spelled_text(each) for each in cast("tuple[object, ...]", value))
+    # The members of enumerations are texts as well, and must stay what they are.
+    return storable(value) if isinstance(value, str) and not isinstance(value, Enum) else value
+
+
+async def _call(stage: Stage[..., object], value: object, context: Context, order: Order) -> object:
+    extras: dict[str, object] = {} if stage.context_name is None else {stage.context_name: context}
+    async with AsyncExitStack() as stack:
+        if stage.resources:
+            pipeline = _pipeline_in(order.module, order.pipeline)
+            given = await open_resources(stack, [] if pipeline is None else [pipeline])
+            extras |= resources_for(stage, given.get(order.pipeline, ()))
+        result = stage.fn(value, **extras)
+        if inspect.isawaitable(result):
+            result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)
+        if isinstance(result, Signal):
+            raise result
+        return result
+
+
+def _pipeline_in(module: str, name: str) -> Pipeline | None:
+    found = vars(import_module(module)).values()
+    return next((each for each in found if isinstance(each, Pipeline) and each.name == name), None)

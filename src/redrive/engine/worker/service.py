@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker with everything around it: threads, processes, resources, heartbeat, hooks, schedules, health port, signals.
+
+Only puts together and takes apart again; what a worker does is in `worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import platform
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.engine.clock import fresh_name
+from redrive.engine.daemon_threads import DaemonThreads
+from redrive.engine.delivery.outbox import Hooks
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.resources import open_resources
+from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.rules import record_rules
+from redrive.engine.runtime import CURRENT
+from redrive.engine.schedules import Ticker
+from redrive.engine.worker.health import Health, health_port
+from redrive.engine.worker.job_logging import jobs_in_log_records
+from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.processes import Processes
+from redrive.engine.worker.progress import Teller
+from redrive.engine.worker.runner import Elsewhere
+from redrive.engine.worker.threads import StageThreads, StoreThread
+from redrive.engine.worker.worker import Ending, Means, Worker
+from redrive.store.protocol import About, Settlement, Store
+
+TURN_SECONDS: Final = 0.0001
+COLLECT_AFTER: Final = 10_000
+"""So many more objects than were freed make a worker's process look for cyclic garbage."""
+WATCH_SECONDS: Final = 0.01
+"""How often an idle worker looks whether anybody has changed the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a worker is to work."""
+
+    concurrency: int = 64
+    lease: float = 30.0
+    until_idle: bool = False
+    hold_max: float = 0.0
+    health: tuple[str, int] | None = None
+    takes_signals: bool = True
+    """Whether SIGTERM and SIGINT stop it; on a loop that belongs to somebody else, signals do too."""
+
+
+Beside = Callable[[Worker, Elsewhere], Awaitable[None]]
+"""What runs beside a worker; when it returns, the worker is stopped."""
+
+
+async def serve(
+    store: Store,
+    pipelines: Sequence[Pipeline],
+    options: Options,
+    *,
+    on_commit: Callable[[list[Settlement]], None] | None = None,
+    beside: Beside | None = None,
+) -> Ending:
+    """Run a worker until it is told to stop, or there is nothing left to do."""
+    clock = CURRENT.get().clock
+    told: list[Callable[[list[Settlement]], None]] = [] if on_commit is None else [on_commit]
+
+    def tell(done: list[Settlement]) -> None:
+        for each in told:
+            each(done)
+
+    async with AsyncExitStack() as stack:
+        stack.enter_context(jobs_in_log_records())
+        stack.enter_context(_short_turns())
+        stack.enter_context(_rare_collections())
+        given = await open_resources(stack, pipelines)
+        record_rules(store, pipelines)
+        means = _means(stack, options)
+        worker = Worker(
+            store,
+            pipelines,
+            means,
+            names=_names(),
+            concurrency=options.concurrency,
+            lease=options.lease,
+            resources=given,
+            about=_about(pipelines, options),
+            on_commit=tell,
+        )
+        await _keep_alive(stack, store, worker, options)
+        hooks = Hooks(
+            store, worker.lanes, clock, ask_store=means.ask_store, call=DaemonThreads("redrive-hook").ask
+        )
+        told.append(hooks.committed)
+        ticker = Ticker(store, clock, ask_store=means.ask_store)
+        campaigns = Campaigns(
+            store,
+            pipelines,
+            clock,
+            name=lambda: worker.name,
+            ask_store=means.ask_store,
+            on_news=worker.look,
+        )
+        side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, campaigns)]
+        stack.push_async_callback(_end, side)
+        if options.takes_signals:
+            _stop_on_signals(stack, worker)
+        stack.push_async_callback(hooks.flush)
+        if beside is None:
+            return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
+        return await _run_with(worker, beside(worker, means.ask_store))
+
+
+@contextmanager
+def _short_turns() -> Generator[None]:
+    """Let threads take turns more often: the store's thread needs the interpreter for a moment between any two statements."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, TURN_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@contextmanager
+def _rare_collections() -> Generator[None]:
+    """Look for cyclic garbage less often: thousands of jobs in flight would be gone through again and again, and leave none."""
+    first, *others = gc.get_threshold()
+    if first:
+        gc.set_threshold(max(first, COLLECT_AFTER), *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
+
+
+def _means(stack: AsyncExitStack, options: Options) -> Means:
+    """Make the threads and processes of a worker; they are closed with the stack."""
+    hands, asking, processes = (
+        StageThreads(options.concurrency),
+        StoreThread(),
+        Processes(options.concurrency),
+    )
+    for close in (processes.close, asking.close, hands.close):
+        stack.callback(close)
+    return Means(ask_store=asking.ask, hands=hands, apart=processes, watch=WATCH_SECONDS)
+
+
+async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, options: Options) -> None:
+    """Start the heartbeat, what tells progress beside it, and the port that tells about it."""
+    teller = Teller(worker.progress)
+    teller.start()
+    stack.callback(teller.stop)
+    leases = Leases(
+        store,
+        CURRENT.get().clock,
+        lease=options.lease,
+        on_dead=worker.declared_dead,
+        on_lost_store=worker.lost_store,
+        on_cancel=worker.cancel,
+        progress=teller.ask,
+    )
+    if options.health is not None:
+        await stack.enter_async_context(
+            health_port(*options.health, lambda: _health_of(worker, leases, options))
+        )
+    worker.heart = heart = Heart(leases, lambda: worker.known_as, lease=options.lease)
+    heart.start()
+    stack.callback(heart.stop)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
+    """Run a worker for as long as something runs beside it; what that raises is raised here."""
+    driver = asyncio.ensure_future(beside)
+    driver.add_done_callback(lambda _: worker.stop("run"))
+    try:
+        ending = await worker.run()
+    finally:
+        driver.cancel()
+        await asyncio.gather(driver, return_exceptions=True)
+    if not driver.cancelled():
+        driver.result()
+    return ending
+
+
+def _health_of(worker: Worker, leases: Leases, options: Options) -> Health:
+    silent = leases.silent_for()
+    facts: dict[str, object] = {
+        "worker": worker.name,
+        "running": worker.slots.running,
+        "concurrency": options.concurrency,
+        "seconds_since_contact": round(silent, 3),
+    }
+    return Health(silent <= options.lease, facts)
+
+
+def _about(pipelines: Sequence[Pipeline], options: Options) -> About:
+    return About(
+        host=platform.node(),
+        process=os.getpid(),
+        pipelines=tuple(each.name for each in pipelines),
+        concurrency=options.concurrency,
+    )
+
+
+def _stop_on_signals(stack: AsyncExitStack, worker: Worker) -> None:
+    """Let SIGTERM and SIGINT end the work politely: what runs is settled, nothing more is claimed."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+        # Only the main thread may do this, and not every platform can; elsewhere whoever owns the thread stops the work.
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, worker.stop)
+            stack.callback(signal.signal, number, before)
+            stack.callback(loop.remove_signal_handler, number)
+
+
+def _names() -> Iterator[str]:
+    """Name a worker anew for every life: a name that came back would let a dead life speak for a living one."""
+    while True:
+        yield fresh_name("worker")
