@@ -29,7 +29,7 @@ from redrive.ops import letters, replay
 from redrive.ops.oversight import By
 from redrive.ops.selecting import freeze
 from redrive.store.protocol import Step, Store
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 LETTERS = 1_000_000
 GROUPS = 500

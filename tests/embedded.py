@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from redrive import Redrive
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 
 def embedded(rd: Redrive) -> SqliteStore:

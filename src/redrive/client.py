@@ -34,7 +34,7 @@ from redrive.ops.oversight import By
 from redrive.ops.own_values import values_of_job
 from redrive.ops.report_desk import Reports
 from redrive.store.protocol import LaneId, Step, Store
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from redrive.async_client import AsyncRedrive

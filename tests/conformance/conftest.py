@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive.store.protocol import Store
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture(params=["sqlite file", "sqlite memory"])

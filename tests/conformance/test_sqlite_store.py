@@ -12,8 +12,8 @@ import pytest
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
 from redrive.store.protocol import Want
-from redrive.store.queries import statements_of
-from redrive.store.sqlite import SCHEMA_VERSION, SqliteStore
+from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
+from redrive.store.statements import statements_of
 from redrive.testing.conformance.build import NOW, exchange, lanes_of, new, settlement, statuses
 
 

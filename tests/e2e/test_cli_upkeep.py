@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
-from redrive.store import migrations
-from redrive.store.queries import text_of
+from redrive.store.sqlite import migrations
+from redrive.store.statements import text_of
 from redrive.testing import virtual_time
 from tests.e2e.test_cli import Shell, shell, until
 
@@ -298,7 +298,7 @@ def test_an_older_database_is_brought_up_to_date(shell: Shell, monkeypatch: pyte
     files = (*migrations.VERSIONS["sqlite"], "next")
     before = text_of
     monkeypatch.setitem(migrations.VERSIONS, "sqlite", files)
-    monkeypatch.setattr("redrive.store.sqlite.SCHEMA_VERSION", known + 1)
+    monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", known + 1)
     monkeypatch.setattr(
         migrations,
         "text_of",

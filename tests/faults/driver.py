@@ -25,7 +25,7 @@ from redrive import connect
 from redrive.engine.clock import SystemClock
 from redrive.engine.guard.breakers import Breakers
 from redrive.engine.runtime import CURRENT, Runtime
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from tests.faults import flows, leaky
 
 DIE_WITH_PARENT = 1

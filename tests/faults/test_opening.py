@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import StoreRefusedError
-from redrive.store.sqlite import SCHEMA_VERSION, SqliteStore
+from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
 
 from .herd import PATIENCE, until
 

@@ -7,7 +7,7 @@ import asyncio
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.worker.worker import Worker
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import inline_means
 

@@ -21,7 +21,7 @@ from redrive.engine.schedules import ScheduleBook, Ticker
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import at_once, inline_means
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from redrive import Redrive
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 
 

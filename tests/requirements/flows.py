@@ -12,7 +12,7 @@ import httpx
 
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.worker.worker import Worker
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from tests.inline import inline_means
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())

@@ -14,7 +14,7 @@ from redrive import Event, FailureBudget, Redrive, RetryPolicy, RunReport, stage
 from redrive.core.budget import RunThresholds
 from redrive.core.policy import RetryPolicy as Policy
 from redrive.errors import FailureBudgetExceededError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 
 from .flows import STEADY, Answered, pipeline, policy, stage_calling, work

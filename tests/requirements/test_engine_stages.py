@@ -11,7 +11,7 @@ import pytest
 from redrive import Backoff, Breaker, Context, Event, Fail, Jitter, Redrive, RetryPolicy, stage
 from redrive.engine.worker.leases import Leases
 from redrive.store.protocol import Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .flows import Answered, attempts_of, pipeline, policy, rows, stage_calling, work

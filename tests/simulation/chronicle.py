@@ -19,7 +19,7 @@ import msgspec
 from redrive.core.replay import BURST_SECONDS, HALF, STRICT_MAX, Plan
 from redrive.engine.replay.campaign import Options
 from redrive.engine.replay.filter import LetterFilter
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 FREE = frozenset({"open", "triaged", "ready"})
 _ENDED = frozenset({"resolved", "returned"})

@@ -13,8 +13,9 @@ from redrive.engine.replay import campaign as campaigns
 from redrive.engine.replay import release as releasing
 from redrive.engine.replay.campaign import Campaign, Campaigns, Options, stamp_steps
 from redrive.ops import retrying
-from redrive.store import settling, sqlite
 from redrive.store.protocol import Step
+from redrive.store.sqlite import settle
+from redrive.store.sqlite import store as sqlite
 
 from .replay_world import ReplayWorld, replay_breaches
 from .world import CALM, Faults, breaches
@@ -96,7 +97,7 @@ def letters_are_not_closed(patch: pytest.MonkeyPatch) -> None:
             db.execute("DROP TRIGGER jobs_replayed")
 
     patch.setattr(ReplayWorld, "__post_init__", careless)
-    patch.setattr(settling, "_close_recovered", lambda *_: None)
+    patch.setattr(settle, "_close_recovered", lambda *_: None)
 
 
 def a_cancelled_campaign_keeps_its_letters(patch: pytest.MonkeyPatch) -> None:

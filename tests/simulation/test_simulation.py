@@ -14,9 +14,10 @@ from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store import claiming, rows, settling, sqlite
 from redrive.store.protocol import Settlement, Want
-from redrive.store.settling import settle_at_once
+from redrive.store.sqlite import claim, rows, settle
+from redrive.store.sqlite import store as sqlite
+from redrive.store.sqlite.settle import settle_at_once
 
 from .watch import LEASE
 from .world import CALM, Faults, World, breaches
@@ -138,10 +139,10 @@ def the_reaper_suspects_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def jobs_are_claimed_that_are_running(patch: pytest.MonkeyPatch) -> None:
-    plain = claiming._SQL["claim"]
+    plain = claim._SQL["claim"]
     greedy = plain.replace("status = 'queued'", "status IN ('queued', 'processing')")
     assert greedy != plain
-    patch.setitem(claiming._SQL, "claim", greedy)
+    patch.setitem(claim._SQL, "claim", greedy)
 
 
 def leases_are_reaped_before_they_end(patch: pytest.MonkeyPatch) -> None:
@@ -164,9 +165,9 @@ def settled_in_two_steps(patch: pytest.MonkeyPatch) -> None:
         if one.letter is None or one.job.id % 3:
             beside(db, one, insert)  # type: ignore[arg-type]
 
-    beside = settling._write_beside
+    beside = settle._write_beside
     patch.setattr(sqlite, "settle_at_once", halfway)
-    patch.setattr(settling, "_write_beside", late)
+    patch.setattr(settle, "_write_beside", late)
 
 
 def a_cancel_of_a_running_job_is_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from redrive.store.protocol import JobId, Renewal
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 LEASE = 30.0
 ATTEMPTS_MAX = 4

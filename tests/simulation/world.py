@@ -25,9 +25,9 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store import alike
 from redrive.store.protocol import JobId, NewJob, Renewal
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite import uniform as alike
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from redrive.testing.clock import MONOTONIC_START, WALL_START
 from tests.inline import inline_means

@@ -25,7 +25,7 @@ from redrive.ops.async_desk import (
     AsyncSchedules,
 )
 from redrive.ops.desk import DeadLetters, Replays
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 DRIVING = {"reopen", "unended", "next_place", "end", "pause_items", "cancel_items", "fed"}

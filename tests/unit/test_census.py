@@ -10,7 +10,7 @@ import pytest
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops import replay
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.replaying import Shop
 

@@ -11,8 +11,8 @@ import pytest
 from redrive import Cancel, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.ops.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Want
-from redrive.store.queries import statements_of
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import statements_of
 from redrive.testing import virtual_time
 
 OTHERS = 3_000

@@ -11,7 +11,7 @@ from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.worker.leases import Heart, Leases
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import NewJob, Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 LEASE = 30.0

@@ -15,9 +15,9 @@ from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.backup import backup
 from redrive.ops.migrations import migrate
 from redrive.ops.oversight import By
-from redrive.store import migrations
-from redrive.store.queries import text_of
-from redrive.store.sqlite import SCHEMA_VERSION
+from redrive.store.sqlite import migrations
+from redrive.store.sqlite.store import SCHEMA_VERSION
+from redrive.store.statements import text_of
 
 ANN = By("ann", "a test")
 
@@ -49,7 +49,7 @@ def release(monkeypatch: pytest.MonkeyPatch, *later: str) -> None:
     texts = {f"later {place}": text for place, text in enumerate(later)}
     before = text_of
     monkeypatch.setitem(migrations.VERSIONS, "sqlite", (*migrations.VERSIONS["sqlite"], *texts))
-    monkeypatch.setattr("redrive.store.sqlite.SCHEMA_VERSION", SCHEMA_VERSION + len(later))
+    monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", SCHEMA_VERSION + len(later))
     monkeypatch.setattr(migrations, "text_of", lambda dialect, name: texts.get(name) or before(dialect, name))
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.store.protocol import NewJob, Outlook, Renewal, Settlement, Step, Store, Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance import StoreConformance
 from redrive.testing.conformance.build import LEASE, NOW
 from tests.tidy.tree import ROOT

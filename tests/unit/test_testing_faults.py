@@ -18,7 +18,7 @@ from redrive import Backoff, Context, Jitter, Pipeline, RetryPolicy, connect, st
 from redrive.core.taxonomy import CODES
 from redrive.engine.worker.worker import Worker
 from redrive.errors import ConfigurationError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.faults import EXIT_CODE, InjectedError
 from redrive.testing.marks import marks_in

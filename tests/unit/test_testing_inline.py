@@ -32,7 +32,7 @@ from redrive import (
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError, ConfigurationError, SerializationError
 from redrive.store.protocol import NewJob
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.walk import DISPATCHES_MAX
 from tests.inline import inline_means

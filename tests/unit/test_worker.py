@@ -19,7 +19,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
 from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import NewJob
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import inline_means
 

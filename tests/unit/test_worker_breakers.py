@@ -16,7 +16,7 @@ from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import inline_means
 

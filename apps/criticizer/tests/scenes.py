@@ -17,7 +17,7 @@ from apps.criticizer.settings import Settings
 from apps.criticizer.tests.servers import Upstream
 from redrive import Pipeline
 from redrive.engine.worker.worker import Worker
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import InlineResult, run_inline
 from tests.inline import inline_means
 

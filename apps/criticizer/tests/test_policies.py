@@ -13,7 +13,7 @@ from apps.criticizer.settings import Settings
 from apps.criticizer.tests.scenes import order, run, work
 from apps.criticizer.tests.servers import Fault, Upstream
 from redrive import Redrive
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 
 PATHS = {"fetch": "/change.patch", "llm": "/v1/chat/completions", "notify": "/hook"}

@@ -20,7 +20,7 @@ from redrive.ops import location
 from redrive.ops.breakers import breakers
 from redrive.ops.oversight import By, present_user
 from redrive.ops.pausing import lanes
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 Format = Literal["table", "json"]
 Database = Annotated[

@@ -16,8 +16,8 @@ from typing import Final, cast
 from redrive.engine.runtime import CURRENT
 from redrive.ops.findings import Finding, age, fine, problem, size, warning
 from redrive.ops.inspect import counts
-from redrive.store.migrations import newest
 from redrive.store.protocol import Store
+from redrive.store.sqlite.migrations import newest
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB

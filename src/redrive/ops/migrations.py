@@ -13,8 +13,8 @@ from pathlib import Path
 from redrive.errors import SchemaMismatchError
 from redrive.ops.location import version_of
 from redrive.ops.oversight import By
-from redrive.store import migrations
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite import migrations
+from redrive.store.sqlite.store import SqliteStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.threads import StageThreads
 from redrive.engine.worker.worker import Ending, Means, Worker
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, NoProcesses, at_once, inline_means
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Redrive, connect
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 
 

@@ -12,7 +12,7 @@ from redrive.engine.replay.campaign import Campaigns
 from redrive.engine.worker.worker import Ending
 from redrive.ops.oversight import By
 from redrive.store.protocol import NewJob
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.engine.build import bounded, worker_on

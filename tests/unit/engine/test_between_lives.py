@@ -10,7 +10,7 @@ import pytest
 from redrive import Redrive
 from redrive.engine.worker.leases import Heart
 from redrive.engine.worker.worker import Worker
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import attempts, bounded, leases_of, one_stage, turns, until, worker_on, working

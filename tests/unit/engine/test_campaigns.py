@@ -16,7 +16,7 @@ from redrive.ops import pausing, replay
 from redrive.ops.campaign_report import report_of
 from redrive.ops.retrying import retry_job
 from redrive.store.protocol import About, NewJob, Step
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import at_once
 from tests.unit.engine.replaying import BY, Shop

@@ -14,7 +14,7 @@ from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.worker import Means
 from redrive.errors import JobNotFoundError
 from redrive.store.protocol import Step
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, NoProcesses
 

@@ -11,7 +11,7 @@ import pytest
 from redrive import Redrive
 from redrive.engine.worker.worker import Means
 from redrive.errors import StoreUnavailableError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, NoProcesses
 

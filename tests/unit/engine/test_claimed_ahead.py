@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 from redrive import Pipeline, Redrive
 from redrive.engine.worker.prefetch import AHEAD_SECONDS
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.loop import VirtualLoop
 

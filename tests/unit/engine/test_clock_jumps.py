@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.engine.worker.leases import Leases
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 LEASE = 30.0

@@ -14,7 +14,7 @@ from msgspec import Raw
 from redrive import Pipeline, Redrive, stage
 from redrive.engine.pipeline.codec import DEPTH_MAX, codec_for, told_of
 from redrive.errors import SerializationError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 from .build import ONCE, jobs, letters, one_stage, work
 

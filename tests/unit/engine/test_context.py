@@ -12,7 +12,7 @@ import pytest
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, register_secret, stage
 from redrive.engine.pipeline.context import NOTE_MAX, NOTES_MAX
 from redrive.errors import ConfigurationError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import (

@@ -20,7 +20,7 @@ from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import Dispatch, Lane
 from redrive.engine.worker.worker import Means
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, NoProcesses, at_once
 

@@ -24,7 +24,7 @@ from redrive.engine.pipeline.resources import lanes_of
 from redrive.engine.runs import driver
 from redrive.engine.runs.runs import RunOptions
 from redrive.engine.worker.service import Options
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 

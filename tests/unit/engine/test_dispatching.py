@@ -13,7 +13,7 @@ from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, s
 from redrive.core.breaker_state import Phase
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import INLINE_MAX
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import (

@@ -14,7 +14,7 @@ from redrive.ops import judging, replay
 from redrive.ops.campaign_report import CampaignReport, report_of
 from redrive.ops.selecting import Selection, freeze
 from redrive.store.protocol import Step
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.inline import at_once
 from tests.unit.engine.replaying import BY, Shop

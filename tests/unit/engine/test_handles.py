@@ -21,7 +21,7 @@ from redrive.errors import (
     SerializationError,
     WaitTimeoutError,
 )
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 
 from .build import bounded, one_stage, work

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from redrive import CodeSet, Event, OwnCode, Pipeline, Redrive, stage
 from redrive.ops.explain import explain
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import run_inline
 
 from .build import work

@@ -14,7 +14,7 @@ from redrive.core import breaker_state as step
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Step
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on

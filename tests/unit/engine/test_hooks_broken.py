@@ -12,7 +12,7 @@ from redrive.engine.delivery import outbox as module
 from redrive.engine.delivery.messages import event_of
 from redrive.engine.delivery.outbox import HIDDEN_SECONDS, Hooks
 from redrive.engine.pipeline.resources import lanes_of
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 
 from redrive import Redrive
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 from .build import bounded, one_stage, threaded_means, worker_on
 

@@ -13,7 +13,7 @@ from redrive import Pipeline, Redrive, stage
 from redrive.engine.worker import slots
 from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import Exchange, JobId, Settlement, Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import (

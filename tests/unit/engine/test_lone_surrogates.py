@@ -15,7 +15,7 @@ from redrive.engine.worker.dead_letter import Trouble
 from redrive.engine.worker.processes import Report, _order_of, _taken, packed, work_off
 from redrive.engine.worker.settlements import Dispatch, Lane
 from redrive.engine.worker.worker import Means
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from tests.inline import InlineHands, at_once
 
 from .build import attempts, jobs, letters, work

@@ -10,7 +10,7 @@ import pytest
 from redrive import Backoff, CodeSet, Fail, OwnCode, Pipeline, RetryPolicy, stage
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import NewJob
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.build import attempts, letters, work
 

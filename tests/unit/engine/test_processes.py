@@ -27,7 +27,7 @@ from redrive.engine.worker.settlements import Dispatch, Lane
 from redrive.engine.worker.slots import LostProcessError
 from redrive.engine.worker.worker import Means
 from redrive.errors import ConfigurationError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, at_once
 

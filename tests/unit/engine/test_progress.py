@@ -18,7 +18,7 @@ from redrive.engine.worker.progress import Teller
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Claimed
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import STUCK_SECONDS, bounded, jobs, leases_of, one_stage, until, worker_on, working

@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.worker.dead_letter import literals_in
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import STEADY, attempts, jobs, letters, one_stage, work

@@ -21,7 +21,7 @@ from redrive.ops.campaign_report import report_of
 from redrive.ops.mending import edit
 from redrive.ops.retrying import retry_job
 from redrive.store.protocol import NewJob, Row
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.build import work
 from tests.unit.engine.replaying import BY, LOOSE, Shop

@@ -25,7 +25,7 @@ from redrive.ops.retrying import retry_job
 from redrive.ops.selecting import freeze
 from redrive.ops.validating import validate
 from redrive.store.protocol import NewJob, Step
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.build import work
 from tests.unit.engine.replaying import BY, Shop

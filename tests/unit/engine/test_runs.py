@@ -19,7 +19,7 @@ from redrive.errors import (
     SerializationError,
 )
 from redrive.store.protocol import NewJob, Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 from .build import one_stage
 

@@ -18,7 +18,7 @@ from redrive.engine.runs.driver import Driver
 from redrive.engine.runs.runs import RunBook, RunOptions
 from redrive.errors import RunError, StoreUnavailableError
 from redrive.store.protocol import INLINE_MAX, RunId
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 

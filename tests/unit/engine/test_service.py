@@ -22,7 +22,7 @@ from redrive.engine.worker.health import Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.service import Options, serve
 from redrive.errors import ConfigurationError, StoreUnavailableError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 from .build import STUCK_SECONDS, bounded, one_stage
 

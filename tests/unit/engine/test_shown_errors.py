@@ -12,7 +12,7 @@ from redrive.engine.error_text import shown
 from redrive.engine.worker.leases import Heart, Leases
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.threads import StageThreads
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import bounded, jobs, one_stage, until, worker_on

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redrive import Pipeline, Redrive, stage
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .test_sinks import ORDER, Basket, bury, deliver, failing

@@ -20,7 +20,7 @@ from redrive.engine.pipeline.resources import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.doctor import examine
 from redrive.sinks import Files, SunkLetter
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 

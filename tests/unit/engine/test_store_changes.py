@@ -10,7 +10,7 @@ import pytest
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
 from redrive.store.protocol import Child, Claimed, Step, Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance.build import (
     NOW,
     burial,

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from redrive import Context, Redrive
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 from .build import ONCE, STEADY, attempts, bounded, jobs, letters, one_stage, threaded_means, work, worker_on
 

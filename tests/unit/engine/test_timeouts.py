@@ -14,7 +14,7 @@ from redrive import Backoff, Context, Pipeline, Redrive, Retry, RetryPolicy, sta
 from redrive.engine.worker import runner
 from redrive.engine.worker.worker import Means
 from redrive.errors import ConfigurationError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.loop import VirtualLoop
 from tests.inline import NoProcesses, at_once

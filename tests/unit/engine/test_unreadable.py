@@ -9,7 +9,7 @@ from redrive import Context, Redrive, stage
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import literals_in
 from redrive.store.protocol import NewJob, Want
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 
 from .build import ONCE, jobs, letters, one_stage, rows, work
 

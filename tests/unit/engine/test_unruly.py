@@ -16,7 +16,7 @@ from redrive.engine.worker import progress
 from redrive.engine.worker.settlements import UNTOLD
 from redrive.engine.worker.threads import StageThreads
 from redrive.store.protocol import Claimed
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import (

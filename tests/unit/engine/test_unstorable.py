@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Context, Pipeline, Redrive, stage
 from redrive.engine.worker.journal import LET_GO_SECONDS
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 
 from .build import STEADY, attempts, bounded, jobs, letters, passing, rows, work, worker_on, working

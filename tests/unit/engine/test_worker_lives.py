@@ -16,7 +16,7 @@ from redrive.engine.worker import service
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.worker import Means
 from redrive.errors import StoreUnavailableError
-from redrive.store.sqlite import SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineHands, NoProcesses, at_once, inline_means
 

@@ -20,9 +20,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
-from redrive.store.claiming import claim, claimed, in_order
-from redrive.store.migrations import Older, migrate, newest, refuse_foreign
-from redrive.store.onward import Onward
+from redrive.store.plan import Onward
 from redrive.store.protocol import (
     INLINE_MAX,
     About,
@@ -40,8 +38,10 @@ from redrive.store.protocol import (
     Submitted,
     Want,
 )
-from redrive.store.queries import statements_of
-from redrive.store.settling import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.sqlite.claim import claim, claimed, in_order
+from redrive.store.sqlite.migrations import Older, migrate, newest, refuse_foreign
+from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.statements import statements_of
 
 SCHEMA_VERSION: Final = newest("sqlite")
 BUSY_SECONDS: Final = 30.0

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from redrive.store.protocol import Claimed, JobId, LaneId, Want
-from redrive.store.queries import statements_of
+from redrive.store.statements import statements_of
 
 _SQL: Final = statements_of("sqlite")
 

@@ -35,7 +35,7 @@ _TERM: Final = re.compile(r"\?(\d+)")
 @cache
 def text_of(dialect: str, name: str) -> str:
     """Return a whole SQL file of a dialect."""
-    return files("redrive.store").joinpath("sql", dialect, f"{name}.sql").read_text(encoding="utf-8")
+    return files("redrive.store").joinpath(dialect, f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache

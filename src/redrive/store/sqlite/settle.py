@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import JobState
-from redrive.store.alike import crowds_of, settle_crowd
-from redrive.store.onward import Onward
+from redrive.store.plan import Onward
 from redrive.store.protocol import Child, JobId, Letter, Row, Settlement
-from redrive.store.rows import SQL, execute_rows, inline, is_large
+from redrive.store.sqlite.rows import SQL, execute_rows, inline, is_large
+from redrive.store.sqlite.uniform import crowds_of, settle_crowd
 
 BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
 """What is wrong with one row, and not with the database."""

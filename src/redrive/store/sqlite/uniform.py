@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import JobState
-from redrive.store.onward import Onward
+from redrive.store.plan import Onward
 from redrive.store.protocol import INLINE_MAX, LaneId, Settlement
-from redrive.store.rows import execute_rows
+from redrive.store.sqlite.rows import execute_rows
 
 CROWD_MIN = 16
 """For fewer, a statement of their own is not worth it."""

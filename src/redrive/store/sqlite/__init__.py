@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded store: one SQLite file, for one machine."""
