@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.failure import Retryable
 from redrive.engine.classifier import classify
-from redrive.rules.sqlstate import verdict_for
+from redrive.rules.shared.sqlstate import verdict_for
 
 KNOWN = sorted(
     {cls.sqlstate for cls in vars(psycopg.errors).values() if isinstance(getattr(cls, "sqlstate", None), str)}

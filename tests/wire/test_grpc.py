@@ -18,7 +18,7 @@ from grpc_status import rpc_status
 
 from redrive.core.failure import Category, Failure
 from redrive.engine.classifier import classify
-from redrive.rules.rpc_status import read_status
+from redrive.rules.shared.rpc_status import read_status
 from tests.wire.clients import HASTY_S, PATIENT_S
 from tests.wire.server import Certificates, Refusing, Serve, answer
 

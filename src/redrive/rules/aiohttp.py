@@ -9,8 +9,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.network import trouble_in, trouble_or, trouble_or_cause
-from redrive.rules.reading import attribute, status_in
+from redrive.rules.shared.network import trouble_in, trouble_or, trouble_or_cause
+from redrive.rules.shared.reading import attribute, status_in
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:

@@ -7,7 +7,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import exactly, read_carried, unless_caused
+from redrive.rules.shared.reading import exactly, read_carried, unless_caused
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict:

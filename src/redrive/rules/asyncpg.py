@@ -11,8 +11,8 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import text_of
-from redrive.rules.sqlstate import verdict_for, verdict_in
+from redrive.rules.shared.reading import text_of
+from redrive.rules.shared.sqlstate import verdict_for, verdict_in
 
 _CLOSED: Final = (
     "connection is closed",

@@ -12,8 +12,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.network import proxy_trouble, trouble_in, trouble_or
-from redrive.rules.reading import attribute, consult, entry, read_event, text_of, unless_beneath
+from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or
+from redrive.rules.shared.reading import attribute, consult, entry, read_event, text_of, unless_beneath
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:

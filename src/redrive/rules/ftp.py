@@ -8,7 +8,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.replies import read_reply, reply_number
+from redrive.rules.shared.replies import read_reply, reply_number
 
 _REPLIES: Final[dict[int, Code]] = {
     421: taxonomy.NETWORK_UNAVAILABLE,

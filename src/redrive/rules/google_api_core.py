@@ -12,7 +12,7 @@ from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules import grpc
-from redrive.rules.reading import attribute, consult, read_response, status_in, text_of, unless_caused
+from redrive.rules.shared.reading import attribute, consult, read_response, status_in, text_of, unless_caused
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code | None:

@@ -9,8 +9,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.provider import read_body
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.network import trouble_or_cause
-from redrive.rules.reading import attribute, listed, unless_caused
+from redrive.rules.shared.network import trouble_or_cause
+from redrive.rules.shared.reading import attribute, listed, unless_caused
 
 
 def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:

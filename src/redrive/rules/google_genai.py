@@ -12,7 +12,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import (
+from redrive.rules.shared.reading import (
     attribute,
     exactly,
     read_carried,

@@ -19,8 +19,8 @@ from redrive.core.http import code_for_status, request_id_in
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_milliseconds
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import attribute, called, listed, never_again, text_of
-from redrive.rules.rpc_status import read_status
+from redrive.rules.shared.reading import attribute, called, listed, never_again, text_of
+from redrive.rules.shared.rpc_status import read_status
 
 STATUSES: Final[dict[str, Code]] = {
     "CANCELLED": taxonomy.CANCELLED,

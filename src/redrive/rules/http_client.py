@@ -13,8 +13,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.inside import ask
-from redrive.rules.reading import attribute, hidden_in, status_in
+from redrive.rules.shared.reading import attribute, hidden_in, status_in
+from redrive.rules.shared.wrapped import ask
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:

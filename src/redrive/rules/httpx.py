@@ -7,8 +7,8 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.network import proxy_trouble, trouble_or, trouble_or_cause
-from redrive.rules.reading import attribute, read_response
+from redrive.rules.shared.network import proxy_trouble, trouble_or, trouble_or_cause
+from redrive.rules.shared.reading import attribute, read_response
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | None:

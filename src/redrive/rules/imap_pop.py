@@ -13,7 +13,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import text_of
+from redrive.rules.shared.reading import text_of
 
 _RESPONSES: Final[dict[str, Code]] = {
     "ALREADYEXISTS": taxonomy.CONFLICT,

@@ -7,7 +7,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import RuleTable
-from redrive.rules.network import trouble_or
+from redrive.rules.shared.network import trouble_or
 
 _REFERENCE: Final = trouble_or(taxonomy.CONFIG_INVALID)
 """A reference that leads nowhere is wrong for good, unless it was the network that kept it from being fetched."""

@@ -13,7 +13,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import code_for_status
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.reading import attribute, status_in, text_of
+from redrive.rules.shared.reading import attribute, status_in, text_of
 
 _NUMBERS: Final[dict[int, Code]] = {
     10002: taxonomy.QUOTA_EXHAUSTED,  # the account's limits

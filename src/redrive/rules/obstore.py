@@ -14,8 +14,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.oserrors import code_for_errno
-from redrive.rules.reading import attribute, text_of
+from redrive.rules.shared.oserrors import code_for_errno
+from redrive.rules.shared.reading import attribute, text_of
 
 _TEXT_MAX: Final = 65_536
 _DEBUG: Final = "\n\nDebug source:\n"

@@ -8,7 +8,14 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import attribute, exactly, read_carried, read_event, read_response, unless_caused
+from redrive.rules.shared.reading import (
+    attribute,
+    exactly,
+    read_carried,
+    read_event,
+    read_response,
+    unless_caused,
+)
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict:

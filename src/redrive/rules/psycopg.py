@@ -13,8 +13,8 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.reading import attribute, text_of
-from redrive.rules.sqlstate import verdict_in
+from redrive.rules.shared.reading import attribute, text_of
+from redrive.rules.shared.sqlstate import verdict_in
 
 _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
     # With several hosts (localhost is two) the text holds every host's answer. One that answered says more than one that is

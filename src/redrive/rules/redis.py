@@ -13,8 +13,8 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.inside import network_trouble
-from redrive.rules.reading import attribute, text_of
+from redrive.rules.shared.reading import attribute, text_of
+from redrive.rules.shared.wrapped import network_trouble
 
 _WORDS: Final[dict[str, Code]] = {
     "BUSY": taxonomy.UPSTREAM_OVERLOADED,  # a script holds the server

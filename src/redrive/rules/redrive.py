@@ -8,7 +8,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.reading import attribute
+from redrive.rules.shared.reading import attribute
 
 
 def _breaker(exc: BaseException, moment: Moment) -> Verdict:

@@ -9,8 +9,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, RuleTable, Verdict
 from redrive.rules import urllib3
-from redrive.rules.network import proxy_trouble, trouble_in, trouble_or
-from redrive.rules.reading import attribute, consult, hidden_in, home_of, read_response
+from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or
+from redrive.rules.shared.reading import attribute, consult, hidden_in, home_of, read_response
 
 
 def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:

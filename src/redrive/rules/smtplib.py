@@ -14,9 +14,9 @@ from typing import Final, cast
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.inside import network_trouble
-from redrive.rules.reading import attribute, listed
-from redrive.rules.replies import read_reply
+from redrive.rules.shared.reading import attribute, listed
+from redrive.rules.shared.replies import read_reply
+from redrive.rules.shared.wrapped import network_trouble
 
 _RECIPIENTS_MAX: Final = 1000
 _REPLIES: Final[dict[int, Code]] = {

@@ -13,9 +13,9 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.inside import ask
-from redrive.rules.reading import attribute, home_of
-from redrive.rules.sqlstate import verdict_in
+from redrive.rules.shared.reading import attribute, home_of
+from redrive.rules.shared.sqlstate import verdict_in
+from redrive.rules.shared.wrapped import ask
 
 _DEPTH_MAX: Final = 8
 _MYSQL_DRIVERS: Final = frozenset({"MySQLdb", "aiomysql", "asyncmy", "mariadb", "mysql", "pymysql"})

@@ -12,7 +12,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.reading import attribute, text_of
+from redrive.rules.shared.reading import attribute, text_of
 
 _RESULTS: Final[dict[str, Code]] = {
     "SQLITE_BUSY": taxonomy.RESOURCE_EXHAUSTED,

@@ -16,8 +16,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import read_answer
 from redrive.core.verdict import Moment, Read, RuleTable, Verdict
-from redrive.rules.oserrors import code_by_text, code_of
-from redrive.rules.reading import attribute, home_of, status_in, text_of
+from redrive.rules.shared.oserrors import code_by_text, code_of
+from redrive.rules.shared.reading import attribute, home_of, status_in, text_of
 
 _PEER_DISLIKES_US: Final = (
     "ALERT_CERTIFICATE",

@@ -10,8 +10,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import code_for_status
 from redrive.core.verdict import Moment, RuleTable, Verdict
-from redrive.rules.network import proxy_trouble, trouble_in, trouble_or, trouble_or_cause
-from redrive.rules.reading import attribute, consult, text_of
+from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or, trouble_or_cause
+from redrive.rules.shared.reading import attribute, consult, text_of
 
 _GAVE_UP_ON: Final = re.compile(r"too many ([1-5]\d\d) error responses")
 

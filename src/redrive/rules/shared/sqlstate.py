@@ -11,7 +11,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Verdict
-from redrive.rules.reading import attribute
+from redrive.rules.shared.reading import attribute
 
 _STATES: Final[dict[str, Code]] = {
     "08001": taxonomy.NETWORK_ERROR,

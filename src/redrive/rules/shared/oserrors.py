@@ -14,8 +14,8 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment
-from redrive.rules.network import proxy_trouble
-from redrive.rules.reading import attribute, text_of
+from redrive.rules.shared.network import proxy_trouble
+from redrive.rules.shared.reading import attribute, text_of
 
 _NAMES: Final[dict[Code, str]] = {
     taxonomy.NETWORK_TIMEOUT: "ETIMEDOUT",

@@ -13,7 +13,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Category, Code
 from redrive.core.verdict import Moment, Verdict
 from redrive.rules import find
-from redrive.rules.reading import home_of
+from redrive.rules.shared.reading import home_of
 
 _WRAPPERS: Final = frozenset({"sqlalchemy", "urllib"})
 """Libraries whose rules ask here themselves: asking them back would not end when two exceptions hold each other."""

@@ -15,7 +15,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Moment, Read
-from redrive.rules.reading import hidden_in, text_of
+from redrive.rules.shared.reading import hidden_in, text_of
 
 _CLASSES: Final[dict[str, Code]] = {
     "ssl.SSLCertVerificationError": taxonomy.TLS_CERTIFICATE,
