@@ -25,9 +25,10 @@ from redrive import connect
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.worker.dead_letter import Trouble, letter_of
-from redrive.ops import letters, replay
-from redrive.ops.oversight import By
-from redrive.ops.selecting import freeze
+from redrive.ops.audit import By
+from redrive.ops.letters import letter
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.replay import replays
 from redrive.store.protocol import Step, Store
 from redrive.store.sqlite.store import SqliteStore
 
@@ -115,9 +116,9 @@ def looks() -> list[tuple[str, Callable[[Store], object]]]:
         (f"first page: {name}", partial(_page, which=which)) for name, which in filters.items()
     ]
     return [
-        ("groups", lambda store: letters.groups(store, LetterFilter())),
+        ("groups", lambda store: letter.groups(store, LetterFilter())),
         *asked,
-        ("show", lambda store: letters.letter_story(store, 500_000)),
+        ("show", lambda store: letter.letter_story(store, 500_000)),
         ("a frozen set of 1,000,000", lambda store: freeze(store, LetterFilter(pipeline="bench"))),
         ("the start of a replay of 100,000, by time", _start_by_time),
         ("the start of a replay of 200,000, by category", _start_by_category),
@@ -151,7 +152,7 @@ def drain_replayed(folder: Path) -> float:
     path = _filled(folder, REPLAYED, groups=CAUSES, is_named=False)
     pipeline = pipeline_of()
     with connect(path) as rd:
-        replay.start(rd.store, LetterFilter(pipeline="bench"), BY, plan=plan_of(()))
+        replays.start(rd.store, LetterFilter(pipeline="bench"), BY, plan=plan_of(()))
         spent = per_job(REPLAYED, lambda: rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY))
         assert rd.counts() == {"complete": REPLAYED}, rd.counts()
     return spent
@@ -199,7 +200,7 @@ def letter_cost(*, holds_secret: bool) -> float:
 
 
 def _page(store: Store, *, which: LetterFilter) -> object:
-    return letters.list_letters(store, which, limit=50)
+    return letter.list_letters(store, which, limit=50)
 
 
 def _start_by_time(store: Store) -> object:
@@ -211,7 +212,7 @@ def _start_by_category(store: Store) -> object:
 
 
 def _start(store: Store, which: LetterFilter) -> object:
-    begun = replay.start(store, which, BY, plan=plan_of())
+    begun = replays.start(store, which, BY, plan=plan_of())
     # It is ended at once, so that the next one can be started.
     store.apply(Step("cancel_campaign", ("measured", begun.id)), Step("end_cancelled", (0.0, begun.id)))
     return begun

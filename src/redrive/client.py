@@ -28,11 +28,11 @@ from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
+from redrive.ops.audit import By
 from redrive.ops.desk import DeadLetters, Replays
-from redrive.ops.location import path_of
-from redrive.ops.oversight import By
-from redrive.ops.own_values import values_of_job
+from redrive.ops.letters.own_values import values_of_job
 from redrive.ops.report_desk import Reports
+from redrive.ops.upkeep.location import path_of
 from redrive.store.protocol import LaneId, Step, Store
 from redrive.store.sqlite.store import SqliteStore
 

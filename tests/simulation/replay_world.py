@@ -23,9 +23,12 @@ from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.worker import Worker
 from redrive.errors import RedriveError
-from redrive.ops import judging, mending, replay, selecting
-from redrive.ops.oversight import By
-from redrive.ops.retrying import retry_job
+from redrive.ops.audit import By
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters import edit as mending
+from redrive.ops.letters import freeze as selecting
+from redrive.ops.letters import triage as judging
+from redrive.ops.replay import replays
 from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
 
@@ -56,7 +59,7 @@ class ReplayWorld(World):
     """What stages were given: of which job, in which round, and what."""
     noticed: list[str] = field(default_factory=list)
     """Promises that were seen to be broken while it happened."""
-    looks: list[tuple[LetterFilter, replay.Prospect, int]] = field(default_factory=list)
+    looks: list[tuple[LetterFilter, replays.Prospect, int]] = field(default_factory=list)
     """What somebody counted, to start a campaign over it later; and when."""
 
     def __post_init__(self) -> None:
@@ -144,7 +147,7 @@ class ReplayWorld(World):
             for campaign, status in live:
                 if status in {"paused", "stopped"}:
                     number = int(str(campaign))
-                    self._by_somebody(lambda store, number=number: replay.resume(store, number, BY), clock)  # type: ignore[misc]
+                    self._by_somebody(lambda store, number=number: replays.resume(store, number, BY), clock)  # type: ignore[misc]
             if not live:
                 break
         self.is_operated = True
@@ -161,7 +164,7 @@ class ReplayWorld(World):
         plan = plan_of(self.chance.choice([(), (1, 3), (2, 5, 9)]), self.chance.choice([None, 2.0, 0.2]))
         if self.looks and self.chance.random() < 0.5:
             which, seen, at = self.looks.pop(0)
-            replay.start(store, which, By(f"operator {at}"), plan=plan, seen=seen)
+            replays.start(store, which, By(f"operator {at}"), plan=plan, seen=seen)
             return
         group = self.store.read("SELECT fingerprint FROM letter_groups ORDER BY id")
         states = ["ready", "ready", "ready", None] if self.needs_evidence else [None, None, "open", "ready"]
@@ -172,9 +175,9 @@ class ReplayWorld(World):
         )
         at = present(self.store)
         if self.chance.random() < 0.25:
-            self.looks.append((which, replay.prospect(store, which), at))
+            self.looks.append((which, replays.prospect(store, which), at))
         else:
-            replay.start(store, which, By(f"operator {at}"), plan=plan)
+            replays.start(store, which, By(f"operator {at}"), plan=plan)
 
     def _retry(self, store: Store) -> None:
         failed = self.store.read("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id")
@@ -243,11 +246,11 @@ class ReplayWorld(World):
         chosen, status = self.chance.choice(live)
         campaign = int(str(chosen))
         if status in {"paused", "stopped"}:
-            replay.resume(store, campaign, BY)
+            replays.resume(store, campaign, BY)
         elif self.chance.random() < 0.5:
-            replay.pause(store, campaign, BY)
+            replays.pause(store, campaign, BY)
         else:
-            replay.cancel(store, campaign, BY)
+            replays.cancel(store, campaign, BY)
 
     def _cancel_job(self, store: Store) -> None:
         job = self.chance.randrange(self.jobs) + 1

@@ -12,7 +12,7 @@ from redrive.core.replay import Finish, Plan, Release
 from redrive.engine.replay import campaign as campaigns
 from redrive.engine.replay import release as releasing
 from redrive.engine.replay.campaign import Campaign, Campaigns, Options, stamp_steps
-from redrive.ops import retrying
+from redrive.ops.jobs import retry
 from redrive.store.protocol import Step
 from redrive.store.sqlite import settle
 from redrive.store.sqlite import store as sqlite
@@ -119,7 +119,7 @@ def a_retry_leaves_its_letter_open(patch: pytest.MonkeyPatch) -> None:
     def careless(*args: object, **kwargs: object) -> list[Step]:
         return [step for step in plain(*args, **kwargs) if step.name != "take_letters"]  # type: ignore[arg-type]
 
-    patch.setattr(retrying, "release_steps", careless)
+    patch.setattr(retry, "release_steps", careless)
 
 
 def letters_that_wait_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def a_campaign_never_stops_itself(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_retry_needs_no_evidence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(retrying, "_check_rules", lambda *_: None)
+    patch.setattr(retry, "_check_rules", lambda *_: None)
 
 
 def letters_come_into_a_campaign_later(patch: pytest.MonkeyPatch) -> None:

@@ -31,11 +31,11 @@ from redrive import (
 )
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.async_job import AsyncJob
-from redrive.ops.campaign_report import CampaignReport
-from redrive.ops.explain import Explanation, Moment
-from redrive.ops.judging import Judged
-from redrive.ops.letters import Page
-from redrive.ops.reports import Ranked
+from redrive.ops.jobs.explain import Explanation, Moment
+from redrive.ops.letters.letter import Page
+from redrive.ops.letters.triage import Judged
+from redrive.ops.replay.progress import CampaignReport
+from redrive.ops.reports.reports import Ranked
 from redrive.testing import VirtualClock, virtual_time
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.ops.oversight import By
+from redrive.ops.audit import By
 from redrive.testing import virtual_time
 
 ANN = By("ann", "a test")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.ops import campaign_report
-from redrive.ops.campaign_report import report_of
+from redrive.ops.replay import progress
+from redrive.ops.replay.progress import report_of
 from redrive.testing import virtual_time
 
 BROKEN: list[bool] = []
@@ -65,7 +65,7 @@ def test_a_reason_whose_letters_come_late_is_named_as_well(
     rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = left_out(rd)
-    monkeypatch.setattr(campaign_report, "FIRST_MAX", 1)
+    monkeypatch.setattr(progress, "FIRST_MAX", 1)
 
     report = report_of(rd.store, campaign, skipped_max=2)
 
@@ -75,7 +75,7 @@ def test_a_reason_whose_letters_come_late_is_named_as_well(
 
 def test_only_the_most_frequent_reasons_are_gone_into(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = left_out(rd)
-    monkeypatch.setattr(campaign_report, "REASONS_MAX", 1)
+    monkeypatch.setattr(progress, "REASONS_MAX", 1)
 
     report = report_of(rd.store, campaign)
 

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
-from redrive.ops import replay
+from redrive.ops.replay import replays
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.replaying import Shop
@@ -43,20 +43,20 @@ def middle(clock: VirtualClock) -> float:
     ],
 )
 def test_every_filter_is_counted_exactly(shop: Shop, which: LetterFilter, letters: int) -> None:
-    assert replay.prospect(shop.store, which).letters == letters
+    assert replays.prospect(shop.store, which).letters == letters
 
 
 def test_a_time_divides_the_letters(shop: Shop) -> None:
     between = shop.clock.wall() - 500
 
-    assert replay.prospect(shop.store, LetterFilter(since=between)).letters == 3
-    assert replay.prospect(shop.store, LetterFilter(until=between)).letters == 2
+    assert replays.prospect(shop.store, LetterFilter(since=between)).letters == 3
+    assert replays.prospect(shop.store, LetterFilter(until=between)).letters == 2
     with pytest.raises(ReplayRefusedError, match="nothing to replay"):
-        replay.prospect(shop.store, LetterFilter(until=between, state="ready"))
+        replays.prospect(shop.store, LetterFilter(until=between, state="ready"))
 
 
 def test_an_unknown_letter_is_refused_with_those_that_are_near(shop: Shop) -> None:
     with pytest.raises(LetterNotFoundError) as missing:
-        replay.prospect(shop.store, LetterFilter(ids=(7,)))
+        replays.prospect(shop.store, LetterFilter(ids=(7,)))
 
     assert "5" in missing.value.hint

@@ -13,12 +13,12 @@ import pytest
 
 from redrive import ConfigurationError, Redrive, connect
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
-from redrive.ops.differences import changed_places
-from redrive.ops.edits import edit_history
-from redrive.ops.erasing import erase
-from redrive.ops.mending import edit, value_for_edit
-from redrive.ops.oversight import By
-from redrive.ops.unknown_fields import unknown_fields
+from redrive.ops.audit import By
+from redrive.ops.jobs.erase import erase
+from redrive.ops.letters.diff import changed_places
+from redrive.ops.letters.edit import edit, value_for_edit
+from redrive.ops.letters.edit_history import edit_history
+from redrive.ops.letters.unknown_fields import unknown_fields
 from tests.embedded import read_rows
 from tests.unit.mended_orders import ANN, SHOP, Order, letter, rd, value
 

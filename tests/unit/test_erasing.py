@@ -12,10 +12,10 @@ import pytest
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine.replay.release import batch_of, obstacle_to, start_value
 from redrive.errors import JobNotFoundError, ReplayRefusedError
-from redrive.ops import inspect
-from redrive.ops.erasing import check_erasable, erase
-from redrive.ops.mending import edit
-from redrive.ops.oversight import By
+from redrive.ops.audit import By
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.erase import check_erasable, erase
+from redrive.ops.letters.edit import edit
 from redrive.testing import virtual_time
 from tests.embedded import read_rows
 

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import RECENT_SECONDS, Counts, Plan, seconds_left
-from redrive.ops.campaign_report import CampaignReport
+from redrive.ops.replay.progress import CampaignReport
 from redrive.testing import VirtualClock, virtual_time
 
 SHOPS: list[Redrive] = []

@@ -25,14 +25,15 @@ from redrive import (
 )
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import JobNotFoundError
-from redrive.ops import breakers, inspect
-from redrive.ops.advice import next_steps, steps_for_letter
-from redrive.ops.erasing import erase
-from redrive.ops.explain import Explanation, explain, timeline
-from redrive.ops.exporting import export
-from redrive.ops.importing import import_letters
-from redrive.ops.letters import letter_story
-from redrive.ops.oversight import By
+from redrive.ops import breakers
+from redrive.ops.audit import By
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.advice import next_steps, steps_for_letter
+from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.explain import Explanation, explain, timeline
+from redrive.ops.letters.exports import export
+from redrive.ops.letters.imports import import_letters
+from redrive.ops.letters.letter import letter_story
 from redrive.testing import VirtualClock, virtual_time
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())

@@ -13,7 +13,7 @@ import pytest
 
 from redrive import Backoff, Fail, Jitter, Pipeline, Redrive, Retry, RetryPolicy, connect, stage
 from redrive.core.policy import RetryOn
-from redrive.ops.explain import Explained, explain
+from redrive.ops.jobs.explain import Explained, explain
 from redrive.testing import virtual_time
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())

@@ -15,13 +15,15 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, obstacle_to, release_steps, start_value
 from redrive.errors import ReplayRefusedError
-from redrive.ops import importing, inspect, judging
-from redrive.ops.erasing import erase
-from redrive.ops.exporting import export
-from redrive.ops.importing import import_letters
-from redrive.ops.mending import edit, value_for_edit
-from redrive.ops.oversight import By
-from redrive.ops.selecting import freeze
+from redrive.ops.audit import By
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.erase import erase
+from redrive.ops.letters import imports
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.edit import edit, value_for_edit
+from redrive.ops.letters.exports import export
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.imports import import_letters
 from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
@@ -323,7 +325,7 @@ def test_values_that_are_no_text_are_refused(here: Redrive, there: Redrive) -> N
 
 
 def test_a_line_that_is_too_long_is_refused(there: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "LINE_MAX", 10)
+    monkeypatch.setattr(imports, "LINE_MAX", 10)
 
     assert "10 is the most" in import_letters(there.store, [b"x" * 11], ANN).refused[0][1]
 
@@ -368,7 +370,7 @@ def test_what_the_store_does_not_take_is_refused_alone(
     fail(here, "bad", "bad", "bad")
     exported = lines(here)
     import_letters(there.store, exported[:1], ANN)
-    monkeypatch.setattr(importing, "_is_known", lambda *_: False)
+    monkeypatch.setattr(imports, "_is_known", lambda *_: False)
 
     done = import_letters(there.store, exported, ANN)
 
@@ -379,7 +381,7 @@ def test_what_the_store_does_not_take_is_refused_alone(
 
 def test_a_long_import_goes_in_steps(here: Redrive, there: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(here, *["bad"] * 5)
-    monkeypatch.setattr(importing, "STEP", 2)
+    monkeypatch.setattr(imports, "STEP", 2)
 
     assert import_letters(there.store, lines(here), ANN).made == 5
     assert [row[0] for row in read_rows(there, "SELECT letters FROM operations")] == [2, 2, 1]
@@ -390,18 +392,18 @@ def test_a_letter_that_somebody_else_brings_in_at_the_same_time_is_known(
 ) -> None:
     fail(here, "bad")
     exported = lines(here)
-    asked = importing._is_known
+    asked = imports._is_known
     answers: list[bool] = []
 
     def late(*given: Any) -> bool:
         if not answers:
-            monkeypatch.setattr(importing, "_is_known", asked)
+            monkeypatch.setattr(imports, "_is_known", asked)
             import_letters(there.store, exported, By("bob"))
-            monkeypatch.setattr(importing, "_is_known", late)
+            monkeypatch.setattr(imports, "_is_known", late)
         answers.append(bool(answers) and asked(*given))
         return answers[-1]
 
-    monkeypatch.setattr(importing, "_is_known", late)
+    monkeypatch.setattr(imports, "_is_known", late)
     done = import_letters(there.store, exported, ANN)
 
     assert (done.made, done.known, done.refused) == (0, 1, [])

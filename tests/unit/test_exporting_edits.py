@@ -12,12 +12,12 @@ import pytest
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops.erasing import erase
-from redrive.ops.exporting import export
-from redrive.ops.importing import import_letters
-from redrive.ops.mending import Part, edit, value_for_edit
-from redrive.ops.oversight import By
-from redrive.ops.retrying import retry_job
+from redrive.ops.audit import By
+from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters.edit import Part, edit, value_for_edit
+from redrive.ops.letters.exports import export
+from redrive.ops.letters.imports import import_letters
 from redrive.testing import virtual_time
 
 ANN = By("ann", "a test")

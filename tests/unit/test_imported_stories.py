@@ -13,14 +13,17 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops import import_story, inspect, judging, replay
-from redrive.ops.explain import explain, timeline
-from redrive.ops.exporting import export
-from redrive.ops.importing import import_letters
-from redrive.ops.letters import known_letter
-from redrive.ops.oversight import By
-from redrive.ops.pruning import Retention, prune
-from redrive.ops.selecting import freeze
+from redrive.ops.audit import By
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.explain import explain, timeline
+from redrive.ops.letters import imported_attempts
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.exports import export
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.imports import import_letters
+from redrive.ops.letters.letter import known_letter
+from redrive.ops.replay import replays
+from redrive.ops.upkeep.prune import Retention, prune
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import read_rows
 
@@ -101,7 +104,7 @@ def test_what_others_wrote_about_attempts_is_redacted_again_and_the_last_ones_ar
 ) -> None:
     told = json.loads(next(export(here.store, LetterFilter(ids=(1,)))))
     told["attempts"][-1] |= {"message": "mail ann@example.com", "code": "x" * 500, "sentence": None}
-    monkeypatch.setattr(import_story, "ATTEMPTS_MAX", 1)
+    monkeypatch.setattr(imported_attempts, "ATTEMPTS_MAX", 1)
 
     assert import_letters(there.store, [json.dumps(told).encode()], ANN).made == 1
 
@@ -110,7 +113,7 @@ def test_what_others_wrote_about_attempts_is_redacted_again_and_the_last_ones_ar
     (kept,) = origin.attempts
     assert kept["outcome"] == "dead"
     assert "example.com" not in str(kept)
-    assert len(str(kept["code"])) == import_story.WORD_MAX
+    assert len(str(kept["code"])) == imported_attempts.WORD_MAX
 
 
 def test_pruning_leaves_nothing_of_what_happened_elsewhere(there: Redrive, clock: VirtualClock) -> None:
@@ -127,7 +130,7 @@ def test_an_export_has_the_acts_done_by_group_by_filter_and_in_a_replay_of_many(
     judging.triage(here.store, freeze(here.store, LetterFilter(group=group)), ANN, diagnosis="transient")
     judging.note(here.store, freeze(here.store, LetterFilter(pipeline="shop")), ANN, text="both")
     judging.note(here.store, freeze(here.store, LetterFilter(ids=(2,))), ANN, text="this one")
-    replay.start(here.store, LetterFilter(ids=(1,)), ANN, plan=plan_of())
+    replays.start(here.store, LetterFilter(ids=(1,)), ANN, plan=plan_of())
     here.work([SHOP], until_idle=True)
 
     first, second = (

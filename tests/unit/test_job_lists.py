@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Cancel, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.ops.inspect import JobFilter, list_jobs
+from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import statements_of

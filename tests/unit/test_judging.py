@@ -13,10 +13,11 @@ import pytest
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
-from redrive.ops import judging, selecting
-from redrive.ops.judging import Judged
-from redrive.ops.oversight import By
-from redrive.ops.selecting import Selection, freeze, frozen_steps
+from redrive.ops.audit import By
+from redrive.ops.letters import freeze as selecting
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
+from redrive.ops.letters.triage import Judged
 from redrive.store.protocol import Step
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import embedded, read_rows

@@ -18,13 +18,15 @@ from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
-from redrive.ops import judging, letter_pages, letters
-from redrive.ops.letter_groups import known_codes, trend_of
-from redrive.ops.letter_pages import cursor_of, position_of
-from redrive.ops.letters import groups, known_letter, letter_story, list_letters, resolve_group
-from redrive.ops.oversight import By
-from redrive.ops.selecting import freeze
-from redrive.ops.stacks import stack_of
+from redrive.ops.audit import By
+from redrive.ops.letters import letter as letters
+from redrive.ops.letters import pages
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.groups import known_codes, trend_of
+from redrive.ops.letters.letter import groups, known_letter, letter_story, list_letters, resolve_group
+from redrive.ops.letters.pages import cursor_of, position_of
+from redrive.ops.letters.stack import stack_of
 from redrive.testing import VirtualClock, virtual_time
 
 STATES = ("open", "triaged", "ready", "replaying", "resolved", "returned", "discarded")
@@ -145,7 +147,7 @@ FILTERS = [
 def test_pages_of_any_filter_join_without_gap_or_overlap(
     rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, scan_max: int
 ) -> None:
-    monkeypatch.setattr(letter_pages, "SCAN_MAX", scan_max)
+    monkeypatch.setattr(pages, "SCAN_MAX", scan_max)
     fill(rd, tmp_path)
 
     for which in FILTERS:
@@ -224,8 +226,8 @@ def test_groups_put_letters_of_one_cause_together_over_pipelines(rd: Redrive, cl
 def test_groups_count_the_letters_that_a_filter_means_and_no_others(
     rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scan_max: int
 ) -> None:
-    monkeypatch.setattr(letter_pages, "SCAN_MAX", scan_max)
-    monkeypatch.setattr(letter_pages, "STEP", 7)
+    monkeypatch.setattr(pages, "SCAN_MAX", scan_max)
+    monkeypatch.setattr(pages, "STEP", 7)
     fill(rd, tmp_path)
     with sqlite3.connect(tmp_path / "jobs.db") as db:
         db.execute("UPDATE dead_letters SET campaign_id = 1 WHERE id % 3 = 0 AND state IN ('open', 'ready')")

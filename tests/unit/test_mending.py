@@ -12,12 +12,13 @@ from redrive import ConfigurationError, Pipeline, Redrive
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
-from redrive.ops import judging, mending
-from redrive.ops.differences import difference
-from redrive.ops.erasing import erase
-from redrive.ops.mending import commit, draft, edit, value_for_edit
-from redrive.ops.oversight import By
-from redrive.ops.selecting import freeze
+from redrive.ops.audit import By
+from redrive.ops.jobs.erase import erase
+from redrive.ops.letters import edit as mending
+from redrive.ops.letters import triage
+from redrive.ops.letters.diff import difference
+from redrive.ops.letters.edit import commit, draft, edit, value_for_edit
+from redrive.ops.letters.freeze import freeze
 from tests.embedded import embedded, read_rows
 from tests.unit.mended_orders import ANN, SHOP, Order, letter, pay, rd, take, value
 
@@ -260,10 +261,10 @@ def test_an_edit_says_what_it_lacks(rd: Redrive, letter: int) -> None:
 
 def test_closed_running_discarded_and_erased_letters_cannot_be_edited(rd: Redrive, letter: int) -> None:
     which = freeze(rd.store, LetterFilter(ids=(letter,)))
-    judging.discard(rd.store, which, ANN)
+    triage.discard(rd.store, which, ANN)
     with pytest.raises(ReplayRefusedError, match="it is discarded"):
         edit(rd.store, letter, ANN, value=value())
-    judging.restore(rd.store, which, ANN)
+    triage.restore(rd.store, which, ANN)
 
     edit(rd.store, letter, ANN, value=value())
     assert replay(rd) == "complete"

@@ -12,9 +12,9 @@ import pytest
 from redrive import Pipeline, connect, stage
 from redrive.cli.options import as_it_is
 from redrive.errors import SchemaMismatchError, StoreRefusedError
-from redrive.ops.backup import backup
-from redrive.ops.migrations import migrate
-from redrive.ops.oversight import By
+from redrive.ops.audit import By
+from redrive.ops.upkeep.backup import backup
+from redrive.ops.upkeep.migrations import migrate
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SCHEMA_VERSION
 from redrive.store.statements import text_of

@@ -14,14 +14,16 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError
-from redrive.ops import inspect, pausing, replay
-from redrive.ops.erasing import erase
-from redrive.ops.exporting import export
-from redrive.ops.inspect import Operation
-from redrive.ops.letters import known_letter, letter_story
-from redrive.ops.mending import edit
-from redrive.ops.oversight import By
-from redrive.ops.retrying import retry_job
+from redrive.ops import pipelines
+from redrive.ops.audit import By
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.inspect import Operation
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters.edit import edit
+from redrive.ops.letters.exports import export
+from redrive.ops.letters.letter import known_letter, letter_story
+from redrive.ops.replay import replays
 from redrive.testing import virtual_time
 
 ANN = By("ann", "a test")
@@ -83,13 +85,13 @@ def test_that_an_owner_needed_no_evidence_is_on_record(rd: Redrive, is_owner: bo
 
 def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_about(rd: Redrive) -> None:
     fail(rd, LOOSE, "a", "b", "c")
-    begun = replay.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
+    begun = replays.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
 
-    replay.pause(rd.store, begun.id, ANN)
-    replay.resume(rd.store, begun.id, ANN)
+    replays.pause(rd.store, begun.id, ANN)
+    replays.resume(rd.store, begun.id, ANN)
     rd.work([LOOSE], until_idle=True)
-    replay.cancel(rd.store, begun.id, ANN)
-    replay.close(rd.store, begun.id, ANN, note="no room yet")
+    replays.cancel(rd.store, begun.id, ANN)
+    replays.close(rd.store, begun.id, ANN, note="no room yet")
 
     started, *rest = inspect.operations(rd.store)
     change = cast("dict[str, Any]", started.change or {})
@@ -107,12 +109,12 @@ def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_
 
 def test_what_is_refused_is_not_on_record(rd: Redrive) -> None:
     fail(rd, LOOSE, "a")
-    begun = replay.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
+    begun = replays.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
     rd.work([LOOSE], until_idle=True)
     before = len(inspect.operations(rd.store))
 
     with pytest.raises(ReplayRefusedError):
-        replay.resume(rd.store, begun.id, ANN)
+        replays.resume(rd.store, begun.id, ANN)
 
     assert len(inspect.operations(rd.store)) == before
 
@@ -121,9 +123,9 @@ def test_pausing_a_pipeline_tells_how_it_was_and_what_waits(rd: Redrive) -> None
     rd.submit(LOOSE, "a")
     rd.submit(LOOSE, "b")
 
-    pausing.pause(rd.store, "shop", ANN)
+    pipelines.pause(rd.store, "shop", ANN)
     paused = last(rd)
-    pausing.resume(rd.store, "shop", ANN)
+    pipelines.resume(rd.store, "shop", ANN)
 
     waiting = {"status": "paused", "jobs_waiting": 2}
     assert paused == ("pause", "pipeline shop", None, {"status": "running"}, waiting)

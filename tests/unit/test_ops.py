@@ -13,14 +13,17 @@ import pytest
 
 from redrive import ConfigurationError, Event, Pipeline, Redrive, connect, stage
 from redrive.errors import JobNotFoundError, StoreUnavailableError
-from redrive.ops import backup as backups
-from redrive.ops import breakers, inspect, location, pruning
-from redrive.ops.backup import backup
-from redrive.ops.inspect import JobFilter
-from redrive.ops.near import unknown
-from redrive.ops.oversight import By, present_user
-from redrive.ops.pausing import pause, pipelines, resume, stale_lanes
-from redrive.ops.pruning import Retention, prunable, prune
+from redrive.ops import breakers
+from redrive.ops.audit import By, present_user
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.inspect import JobFilter
+from redrive.ops.pipelines import pause, pipelines, resume, stale_lanes
+from redrive.ops.suggest import unknown
+from redrive.ops.upkeep import backup as backups
+from redrive.ops.upkeep import location
+from redrive.ops.upkeep import prune as pruning
+from redrive.ops.upkeep.backup import backup
+from redrive.ops.upkeep.prune import Retention, prunable, prune
 from redrive.testing import VirtualClock, virtual_time
 
 ANN = By("ann", "a test")

@@ -11,13 +11,13 @@ from typing import Literal, NamedTuple
 import pytest
 
 from redrive import Pipeline, Redrive, connect, stage
-from redrive.ops import check_file, findings
+from redrive.ops.audit import By
 from redrive.ops.breakers import move
-from redrive.ops.check_file import Limits, file_system_of
-from redrive.ops.doctor import examine, has_problems, unopened
-from redrive.ops.findings import Finding, age, size
-from redrive.ops.oversight import By
-from redrive.ops.pausing import pause
+from redrive.ops.checkup import file, findings
+from redrive.ops.checkup.doctor import examine, has_problems, unopened
+from redrive.ops.checkup.file import Limits, file_system_of
+from redrive.ops.checkup.findings import Finding, age, size
+from redrive.ops.pipelines import pause
 from redrive.store.protocol import About, Step, Want
 from redrive.testing import VirtualClock, virtual_time
 
@@ -177,7 +177,7 @@ def test_counters_that_differ_from_the_jobs(
     rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rd.submit(SHOP, 1)
-    monkeypatch.setattr(check_file, "counts", lambda _store: {("shop", "fetch"): {"queued": 2, "failed": 1}})
+    monkeypatch.setattr(file, "counts", lambda _store: {("shop", "fetch"): {"queued": 2, "failed": 1}})
 
     ((level, sentence),) = about(examine(rd.store, is_deep=True), "counters")
 
@@ -248,7 +248,7 @@ def test_less_room_than_the_database_has(rd: Redrive, monkeypatch: pytest.Monkey
 
 
 def test_a_network_file_system(rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_file, "_mounts", lambda: f"server:/x {tmp_path} nfs4 rw 0 0\nbad line\n")
+    monkeypatch.setattr(file, "_mounts", lambda: f"server:/x {tmp_path} nfs4 rw 0 0\nbad line\n")
 
     found = about(examine(rd.store), "database")
 
@@ -294,7 +294,7 @@ def test_where_mounts_are_not_told_nothing_is_said_about_them(monkeypatch: pytes
 
     monkeypatch.setattr(Path, "read_text", refuse)
 
-    assert check_file._mounts() == ""
+    assert file._mounts() == ""
 
 
 @pytest.mark.parametrize(

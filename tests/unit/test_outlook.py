@@ -8,10 +8,10 @@ import pytest
 from redrive import Redrive
 from redrive.engine.replay.campaign import unstamp
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops import judging
-from redrive.ops.judging import Judged
-from redrive.ops.outlook import Verb, outlook
-from redrive.ops.selecting import freeze
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.preview import Verb, outlook
+from redrive.ops.letters.triage import Judged
 from tests.embedded import embedded
 from tests.unit.test_judging import ALL, ANN, clock, fail, only, rd, stamp, states
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.ops import own_values
+from redrive.ops.letters import own_values
 from redrive.testing import virtual_time
 from tests.embedded import read_rows
 

@@ -23,8 +23,8 @@ from redrive import (
     stage,
 )
 from redrive.errors import RunError
-from redrive.ops import charts
-from redrive.ops.reports import Scope, account, error_ranking, retry_histogram, stage_reliability
+from redrive.ops.reports import charts
+from redrive.ops.reports.reports import Scope, account, error_ranking, retry_histogram, stage_reliability
 from redrive.testing import VirtualClock, virtual_time
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.errors import EvidenceMissingError, NotOwnerError
-from redrive.ops.retrying import check_retry
+from redrive.ops.jobs.retry import check_retry
 from redrive.testing import virtual_time
 
 

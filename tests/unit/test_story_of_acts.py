@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops import inspect, judging, replay
-from redrive.ops.explain import explain, timeline
-from redrive.ops.letters import known_letter, letter_story
-from redrive.ops.oversight import By, unbroken
-from redrive.ops.selecting import freeze
+from redrive.ops.audit import By, unbroken
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.explain import explain, timeline
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.letter import known_letter, letter_story
+from redrive.ops.replay import replays as replay
 from redrive.testing import VirtualClock, virtual_time
 
 ANN = By("ann", "a test")

@@ -10,8 +10,8 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops import validating
-from redrive.ops.validating import Validation
+from redrive.ops.replay import validation
+from redrive.ops.replay.validation import Validation
 from redrive.testing import virtual_time
 
 
@@ -119,7 +119,7 @@ def test_of_too_many_letters_the_first_are_told_whole_and_the_rest_is_counted(
 ) -> None:
     for _ in range(3):
         fail(rd)
-    monkeypatch.setattr(validating, "SHOWN", 2)
+    monkeypatch.setattr(validation, "SHOWN", 2)
 
     found = rd.replays.validate(pipeline="shop", pipelines=[OTHER_TYPE])
 
@@ -186,13 +186,13 @@ def test_letters_whose_edit_would_not_be_used_are_counted_before_a_replay(rd: Re
     which = LetterFilter(pipeline="shop")
     for _ in range(3):
         fail(rd, pipeline=LONG)
-    before = validating.unused_edits(rd.store, which, from_start=True)
+    before = validation.unused_edits(rd.store, which, from_start=True)
     for letter in (1, 2):
         rd.replays.edit(letter, value=MENDED)
     rd.replays.edit(2, part="payload", value=MENDED)
 
     assert before == 0
-    assert validating.unused_edits(rd.store, which, from_start=True) == 1
-    assert validating.unused_edits(rd.store, which, from_start=False) == 1
+    assert validation.unused_edits(rd.store, which, from_start=True) == 1
+    assert validation.unused_edits(rd.store, which, from_start=False) == 1
     rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]))
-    assert validating.unused_edits(rd.store, which, from_start=True) == 0
+    assert validation.unused_edits(rd.store, which, from_start=True) == 0

@@ -21,7 +21,7 @@ from rich.text import Text
 from redrive.cli.options import Format
 from redrive.cli.screen import Screen, harmless, shown
 from redrive.engine.runtime import CURRENT
-from redrive.ops.findings import age
+from redrive.ops.checkup.findings import age
 
 _STYLES: Final = {
     "complete": "green",

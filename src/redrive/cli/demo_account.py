@@ -17,7 +17,7 @@ from rich.table import Table
 
 from redrive.cli.demo_flow import flow
 from redrive.client import Redrive
-from redrive.ops.letter_groups import PENDING
+from redrive.ops.letters.groups import PENDING
 
 PAGE: Final = 1_000
 NAMED_MAX: Final = 12

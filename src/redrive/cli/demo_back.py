@@ -21,10 +21,10 @@ from redrive.cli.refusals import FAILED, HELD
 from redrive.client import Redrive
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
-from redrive.ops.campaign_report import CampaignReport, report_of
-from redrive.ops.inspect import known_job
-from redrive.ops.letters import LetterGroup, groups, letter_story
-from redrive.ops.replay import list_campaigns
+from redrive.ops.jobs.inspect import known_job
+from redrive.ops.letters.letter import LetterGroup, groups, letter_story
+from redrive.ops.replay.progress import CampaignReport, report_of
+from redrive.ops.replay.replays import list_campaigns
 
 CODE: Final = "AUTH_INVALID"
 """What jobs with a refused key fail with: the cause that is cured here."""

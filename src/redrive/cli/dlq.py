@@ -27,9 +27,10 @@ from redrive.cli.letter_options import (
     grouped,
 )
 from redrive.cli.options import Database, Limit, OfPipeline, Output, existing
-from redrive.ops import charts, letters
-from redrive.ops.filter_names import check_filter
-from redrive.ops.letters import LetterGroup, LetterLine, LetterStory
+from redrive.ops.letters import letter as letters
+from redrive.ops.letters.filter_names import check_filter
+from redrive.ops.letters.letter import LetterGroup, LetterLine, LetterStory
+from redrive.ops.reports import charts
 
 app = typer.Typer(help="Look at dead letters, judge them, mend them.", no_args_is_help=True)
 

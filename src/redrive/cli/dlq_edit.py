@@ -18,9 +18,9 @@ from redrive.cli.letter_options import LetterId
 from redrive.cli.options import Database, Output, confirm, existing
 from redrive.cli.reading import read_from
 from redrive.cli.targets import pipeline_named
-from redrive.ops import mending
-from redrive.ops.edits import edit_history
-from redrive.ops.mending import Change, View
+from redrive.ops.letters import edit as mending
+from redrive.ops.letters.edit import Change, View
+from redrive.ops.letters.edit_history import edit_history
 
 
 @app.command()

@@ -17,11 +17,11 @@ from redrive.cli.dlq import app
 from redrive.cli.options import Actor, Database, Output, Yes, by
 from redrive.cli.selections import Choice, agreed, answer_judged, choosing, chosen
 from redrive.core.diagnosis import Diagnosis
-from redrive.ops import judging
-from redrive.ops.judging import Judged
-from redrive.ops.outlook import Verb, outlook
-from redrive.ops.oversight import By
-from redrive.ops.selecting import Selection
+from redrive.ops.audit import By
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import Selection
+from redrive.ops.letters.preview import Verb, outlook
+from redrive.ops.letters.triage import Judged
 from redrive.store.protocol import Store
 
 Judgement = Callable[[Store, Selection, By], Judged]

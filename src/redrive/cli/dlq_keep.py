@@ -25,8 +25,8 @@ from redrive.cli.reading import opened
 from redrive.cli.refusals import FAILED
 from redrive.cli.selections import Choice, choosing
 from redrive.errors import ConfigurationError
-from redrive.ops.exporting import export as exported
-from redrive.ops.importing import import_letters
+from redrive.ops.letters.exports import export as exported
+from redrive.ops.letters.imports import import_letters
 
 Source = Annotated[str, typer.Argument(metavar="FILE", help="The export; - for standard input.")]
 

@@ -14,8 +14,8 @@ from redrive.cli.refusals import FAILED
 from redrive.cli.selections import Choice, choosing
 from redrive.cli.targets import pipelines_named
 from redrive.engine.replay.release import by_name
-from redrive.ops.validating import Validation
-from redrive.ops.validating import validate as validate_letters
+from redrive.ops.replay.validation import Validation
+from redrive.ops.replay.validation import validate as validate_letters
 
 
 @app.command()

@@ -19,9 +19,9 @@ from redrive.cli.targets import say_if_unknown
 from redrive.client import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops import inspect
-from redrive.ops.inspect import Event, Operation, known_job
-from redrive.ops.letters import letter_story
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.inspect import Event, Operation, known_job
+from redrive.ops.letters.letter import letter_story
 from redrive.store.protocol import Store
 
 LOOK_SECONDS: Final = 0.2

@@ -10,7 +10,7 @@ import typer
 
 from redrive.cli.answers import answer_json, answer_rows, console
 from redrive.cli.options import Database, Output, existing
-from redrive.ops import explain as explaining
+from redrive.ops.jobs import explain as explaining
 
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
 

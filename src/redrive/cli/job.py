@@ -19,9 +19,9 @@ from redrive.cli.job_erase import erase
 from redrive.cli.options import Database, FromStart, Limit, OfPipeline, Output, Targets, existing
 from redrive.cli.targets import pipelines_named, say_if_unknown
 from redrive.engine.replay.release import by_name
-from redrive.ops import inspect
-from redrive.ops.inspect import JobFilter, JobStory
-from redrive.ops.retrying import How, check_retry, retry_job
+from redrive.ops.jobs import inspect
+from redrive.ops.jobs.inspect import JobFilter, JobStory
+from redrive.ops.jobs.retry import How, check_retry, retry_job
 
 app = typer.Typer(help="Look at jobs; cancel, retry and erase them.", no_args_is_help=True)
 

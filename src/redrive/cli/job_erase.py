@@ -10,7 +10,7 @@ import typer
 
 from redrive.cli.acting import Act, acting
 from redrive.cli.answers import say
-from redrive.ops import erasing
+from redrive.ops.jobs import erase as erasing
 
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
 

@@ -14,8 +14,8 @@ from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import RedriveError
-from redrive.ops.letter_groups import fingerprints, known_codes, resolve_group
-from redrive.ops.pausing import lanes
+from redrive.ops.letters.groups import fingerprints, known_codes, resolve_group
+from redrive.ops.pipelines import lanes
 from redrive.store.protocol import Store
 
 CATEGORIES: Final = tuple(Category)

@@ -16,10 +16,10 @@ import typer
 from redrive.cli.screen import shown
 from redrive.client import Redrive, connect
 from redrive.errors import RedriveError
-from redrive.ops import location
+from redrive.ops.audit import By, present_user
 from redrive.ops.breakers import breakers
-from redrive.ops.oversight import By, present_user
-from redrive.ops.pausing import lanes
+from redrive.ops.pipelines import lanes
+from redrive.ops.upkeep import location
 from redrive.store.sqlite.store import SqliteStore
 
 Format = Literal["table", "json"]

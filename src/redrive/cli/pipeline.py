@@ -11,8 +11,8 @@ import typer
 from redrive.cli.acting import Act, acting_at_once
 from redrive.cli.answers import answer_rows, say
 from redrive.cli.options import Database, Output, PipelineName, existing
-from redrive.ops import pausing
-from redrive.ops.pausing import PipelineFacts
+from redrive.ops import pipelines as pausing
+from redrive.ops.pipelines import PipelineFacts
 
 app = typer.Typer(help="Look at pipelines, pause and resume them.", no_args_is_help=True)
 

@@ -18,9 +18,9 @@ from redrive.cli.replay_view import answer_report, exit_of, facts_of, watched
 from redrive.cli.selections import Choice, choosing
 from redrive.core.replay import CANARY, plan_of
 from redrive.errors import ConfigurationError
-from redrive.ops import replay
-from redrive.ops.campaign_report import report_of
-from redrive.ops.validating import unused_edits
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import report_of
+from redrive.ops.replay.validation import unused_edits
 
 app = typer.Typer(help="Replay dead letters, watch it, and stop it.", no_args_is_help=True)
 
@@ -57,7 +57,7 @@ def start(
     plan = plan_of(canary_of(canary), rate_of(rate), from_start=from_start)
     with act.database() as rd:
         chosen = choice.means(rd.store)
-        found = replay.prospect(rd.store, chosen)
+        found = replays.prospect(rd.store, chosen)
         where = "from the first stage" if from_start else "from the stage that failed"
         if not found.lacking:
             if found.taken:
@@ -67,7 +67,7 @@ def start(
                     f"{_letters(unused)} {_were(unused)} edited in vain: {_unused_part(from_start=from_start)}"
                 )
             act.confirm(f"Replay {_letters(found.letters)} of {found.pipeline} {where}?")
-        begun = replay.start(rd.store, chosen, act.by, plan=plan, seen=found)
+        begun = replays.start(rd.store, chosen, act.by, plan=plan, seen=found)
         report = watched(rd.store, begun.id, act.output) if follow else report_of(rd.store, begun.id)
     answer_report(report, act.output)
     if follow:
@@ -86,7 +86,8 @@ def list_(
     """List replays, newest first."""
     with existing(database_url) as rd:
         ids = [
-            each.id for each in replay.list_campaigns(rd.store, pipeline=pipeline, before=before, limit=limit)
+            each.id
+            for each in replays.list_campaigns(rd.store, pipeline=pipeline, before=before, limit=limit)
         ]
         found = [facts_of(report_of(rd.store, each, skipped_max=LISTED_MAX)) for each in ids]
     columns = (
@@ -121,7 +122,7 @@ def status(
 def pause(campaign: CampaignId, *, act: Act) -> None:
     """Release nothing more until it is resumed; what was released goes on."""
     with act.database() as rd:
-        replay.pause(rd.store, campaign, act.by)
+        replays.pause(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
     answer_report(report, act.output)
 
@@ -131,7 +132,7 @@ def pause(campaign: CampaignId, *, act: Act) -> None:
 def resume(campaign: CampaignId, *, act: Act) -> None:
     """Go on with a replay that was paused or stopped itself."""
     with act.database() as rd:
-        replay.resume(rd.store, campaign, act.by)
+        replays.resume(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
     answer_report(report, act.output)
 
@@ -147,7 +148,7 @@ def cancel(campaign: CampaignId, *, act: Act) -> None:
             act.confirm(
                 f"Cancel replay {campaign} and leave {_letters(found.waiting)} as {_they(found.waiting)}?"
             )
-        replay.cancel(rd.store, campaign, act.by)
+        replays.cancel(rd.store, campaign, act.by)
         report = report_of(rd.store, campaign)
     answer_report(report, act.output)
 
@@ -162,7 +163,7 @@ def close(
     output: Output = "table",
 ) -> None:
     """Close a replay that has ended, with a note on how it was resolved."""
-    if len(note) > replay.NOTE_MAX:
+    if len(note) > replays.NOTE_MAX:
         raise ConfigurationError(
             field="--note",
             value=note,
@@ -170,7 +171,7 @@ def close(
             fix="Say it shorter, or name the document that tells it all.",
         )
     with existing(database_url) as rd:
-        replay.close(rd.store, campaign, by(actor, None), note=note)
+        replays.close(rd.store, campaign, by(actor, None), note=note)
         report = report_of(rd.store, campaign)
     answer_report(report, output)
 

@@ -16,9 +16,9 @@ from redrive.cli.answers import answer_facts, answer_json, console, is_interacti
 from redrive.cli.options import Format
 from redrive.cli.refusals import DONE, FAILED, HELD
 from redrive.engine.runtime import CURRENT
-from redrive.ops.campaign_report import REASONS_MAX, CampaignReport, report_of
-from redrive.ops.findings import age
-from redrive.ops.inspect import instant
+from redrive.ops.checkup.findings import age
+from redrive.ops.jobs.inspect import instant
+from redrive.ops.replay.progress import REASONS_MAX, CampaignReport, report_of
 from redrive.store.protocol import Store
 
 LOOK_SECONDS: Final = 0.5

@@ -14,8 +14,8 @@ import typer
 from redrive.cli.answers import answer_facts, answer_rows, say
 from redrive.cli.letter_options import OfStage
 from redrive.cli.options import Database, OfPipeline, existing
-from redrive.ops import charts, reports
-from redrive.ops.reports import Scope
+from redrive.ops.reports import charts, reports
+from redrive.ops.reports.reports import Scope
 
 app = typer.Typer(help="Show what attempts add up to.", no_args_is_help=True)
 

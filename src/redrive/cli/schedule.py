@@ -13,7 +13,7 @@ from redrive.cli.items import decoded
 from redrive.cli.options import Database, Output, Target, existing
 from redrive.cli.targets import pipeline_named
 from redrive.client import connect
-from redrive.ops.near import unknown
+from redrive.ops.suggest import unknown
 
 app = typer.Typer(help="Submit jobs again and again by the clock.", no_args_is_help=True)
 

@@ -33,10 +33,10 @@ from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.filter_names import check_filter
-from redrive.ops.judging import Judged
-from redrive.ops.outlook import Outlook
-from redrive.ops.selecting import Selection, freeze
+from redrive.ops.letters.filter_names import check_filter
+from redrive.ops.letters.freeze import Selection, freeze
+from redrive.ops.letters.preview import Outlook
+from redrive.ops.letters.triage import Judged
 from redrive.store.protocol import Store
 
 OneLetter = Annotated[

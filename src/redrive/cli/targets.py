@@ -18,7 +18,7 @@ from typing import Final
 from redrive.cli.answers import say
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import ConfigurationError
-from redrive.ops.pausing import unknown_pipeline
+from redrive.ops.pipelines import unknown_pipeline
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
 

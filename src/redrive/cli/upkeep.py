@@ -23,12 +23,13 @@ from redrive.cli.targets import pipelines_named
 from redrive.client import connect
 from redrive.core.checks import number
 from redrive.errors import ConfigurationError
-from redrive.ops import location, migrations, pruning
-from redrive.ops.backup import backup as take_backup
-from redrive.ops.check_file import GIB, Limits
-from redrive.ops.doctor import examine, has_problems, unopened
-from redrive.ops.findings import Finding
-from redrive.ops.pruning import Retention
+from redrive.ops.checkup.doctor import examine, has_problems, unopened
+from redrive.ops.checkup.file import GIB, Limits
+from redrive.ops.checkup.findings import Finding
+from redrive.ops.upkeep import location, migrations
+from redrive.ops.upkeep import prune as pruning
+from redrive.ops.upkeep.backup import backup as take_backup
+from redrive.ops.upkeep.prune import Retention
 
 Age = Annotated[str | None, typer.Option(metavar="AGE", help="Such jobs, this long after their end: 30d.")]
 

@@ -26,7 +26,7 @@ from redrive.client import Redrive, connect
 from redrive.core.checks import whole
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.health import check_port
-from redrive.ops.pausing import stale_lanes
+from redrive.ops.pipelines import stale_lanes
 
 logger = logging.getLogger("redrive.cli")
 

@@ -17,9 +17,9 @@ import msgspec
 from redrive.core.breaker_state import BreakerState, closed, isolated, opened
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
-from redrive.ops.inspect import instant
-from redrive.ops.near import unknown
-from redrive.ops.oversight import By
+from redrive.ops.audit import By
+from redrive.ops.jobs.inspect import instant
+from redrive.ops.suggest import unknown
 from redrive.store.protocol import Step, Store
 
 Verb = Literal["open", "close", "isolate"]

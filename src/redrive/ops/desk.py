@@ -16,19 +16,23 @@ from redrive.engine.job import Job
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import by_name
-from redrive.ops import erasing, judging, letters, mending, replay
-from redrive.ops.campaign_report import CampaignReport, report_of
-from redrive.ops.edits import EditHistory, Part, edit_history
-from redrive.ops.exporting import export
-from redrive.ops.importing import Imported, import_letters
-from redrive.ops.judging import Judged
-from redrive.ops.letters import LetterGroup, LetterStory, Page
-from redrive.ops.mending import Edited
-from redrive.ops.near import unknown
-from redrive.ops.oversight import By
-from redrive.ops.retrying import retry_job
-from redrive.ops.selecting import Selection, freeze
-from redrive.ops.validating import Validation, validate
+from redrive.ops.audit import By
+from redrive.ops.jobs import erase as erasing
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters import edit as mending
+from redrive.ops.letters import letter as letters
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.edit import Edited
+from redrive.ops.letters.edit_history import EditHistory, Part, edit_history
+from redrive.ops.letters.exports import export
+from redrive.ops.letters.freeze import Selection, freeze
+from redrive.ops.letters.imports import Imported, import_letters
+from redrive.ops.letters.letter import LetterGroup, LetterStory, Page
+from redrive.ops.letters.triage import Judged
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import CampaignReport, report_of
+from redrive.ops.replay.validation import Validation, validate
+from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 
 
@@ -172,7 +176,7 @@ class Replays:
         """Begin to replay the letters that are there now: the canaries first, no faster than `rate` per second."""
         plan = plan_of(tuple(canary), rate, from_start=from_start)
         chosen = filter_of(self._store, which)
-        return self.report(replay.start(self._store, chosen, By(actor, reason), plan=plan).id)
+        return self.report(replays.start(self._store, chosen, By(actor, reason), plan=plan).id)
 
     def report(self, campaign: int) -> CampaignReport:
         """Return how a campaign stands, and what it came to."""
@@ -180,24 +184,24 @@ class Replays:
 
     def list(self, *, pipeline: str | None = None, limit: int = 50) -> Sequence[CampaignReport]:
         """Return campaigns, newest first."""
-        found = replay.list_campaigns(self._store, pipeline=pipeline, limit=limit)
+        found = replays.list_campaigns(self._store, pipeline=pipeline, limit=limit)
         return [self.report(each.id) for each in found]
 
     def pause(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
         """Release nothing more until it is resumed."""
-        return self.report(replay.pause(self._store, campaign, _by(doing)).id)
+        return self.report(replays.pause(self._store, campaign, _by(doing)).id)
 
     def resume(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
         """Go on with a campaign that was paused or stopped itself."""
-        return self.report(replay.resume(self._store, campaign, _by(doing)).id)
+        return self.report(replays.resume(self._store, campaign, _by(doing)).id)
 
     def cancel(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
         """End a campaign; letters that were not released are free again."""
-        return self.report(replay.cancel(self._store, campaign, _by(doing)).id)
+        return self.report(replays.cancel(self._store, campaign, _by(doing)).id)
 
     def close(self, campaign: int, *, note: str, **doing: Unpack[Doing]) -> CampaignReport:
         """Close a campaign that has ended, with a note on how it was resolved."""
-        return self.report(replay.close(self._store, campaign, _by(doing), note=note).id)
+        return self.report(replays.close(self._store, campaign, _by(doing), note=note).id)
 
     def edit(
         self,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redrive.ops import explain, reports
-from redrive.ops.explain import Explanation, Moment
-from redrive.ops.reports import Account, Bucket, Ranked, Reliability, Scope
+from redrive.ops.jobs import explain
+from redrive.ops.jobs.explain import Explanation, Moment
+from redrive.ops.reports import reports
+from redrive.ops.reports.reports import Account, Bucket, Ranked, Reliability, Scope
 from redrive.store.protocol import Store
 
 

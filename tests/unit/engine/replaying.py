@@ -10,7 +10,7 @@ from redrive import Context, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.campaign import Campaigns
 from redrive.engine.worker.worker import Ending
-from redrive.ops.oversight import By
+from redrive.ops.audit import By
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock

@@ -12,9 +12,10 @@ from redrive.engine.replay import campaign
 from redrive.engine.replay.campaign import Campaigns
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
-from redrive.ops import pausing, replay
-from redrive.ops.campaign_report import report_of
-from redrive.ops.retrying import retry_job
+from redrive.ops import pipelines as pausing
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import About, NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
@@ -41,7 +42,7 @@ def test_a_replay_starts_at_the_stage_that_failed_and_ends_with_everything_recov
     shop.fail(30)
     shop.fix()
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     assert shop.work() == "idle"
 
     report = report_of(shop.store, begun.id)
@@ -55,7 +56,7 @@ def test_a_replay_starts_at_the_stage_that_failed_and_ends_with_everything_recov
 def test_the_canary_meets_the_old_failure_and_the_rest_is_spared(shop: Shop) -> None:
     shop.fail(30)
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -70,7 +71,7 @@ def test_a_replay_that_stops_itself_is_in_the_log_by_the_worker_that_stopped_it(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop.fail(30)
-    replay.start(shop.store, SHOP, BY, plan=plan_of())
+    replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
     ((actor, subject, reason, letters, change),) = shop.store.read(
@@ -87,12 +88,12 @@ def test_a_stop_that_comes_too_late_is_not_on_record(
     shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.fail(30)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
 
     def stop_late(*given: object, **more: object) -> Turn:
         turn = next_turn(*given, **more)  # type: ignore[arg-type]
         if isinstance(turn, Stop):
-            replay.pause(shop.store, begun.id, BY)
+            replays.pause(shop.store, begun.id, BY)
         return turn
 
     monkeypatch.setattr(campaign, "next_turn", stop_late)
@@ -118,11 +119,11 @@ def test_a_replay_that_fails_again_with_the_same_permanent_code_is_escalated(sho
 def test_a_stopped_replay_goes_on_when_somebody_resumes_it(shop: Shop) -> None:
     shop.fail(30)
     shop.fix(0)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of((1, 5)))
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of((1, 5)))
     shop.work()
     assert report_of(shop.store, begun.id).status == "stopped"
 
-    replay.resume(shop.store, begun.id, BY)
+    replays.resume(shop.store, begun.id, BY)
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -131,7 +132,7 @@ def test_a_stopped_replay_goes_on_when_somebody_resumes_it(shop: Shop) -> None:
 
 def test_newcomers_are_not_part_of_it(shop: Shop) -> None:
     shop.fail(3)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of(()))
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
     shop.fail(0)
     shop.store.apply(Step("pause_lanes", (1.0, "shop")))
     lane = shop.store.lanes("shop", ["fetch", "pay"])[0]
@@ -148,16 +149,16 @@ def test_newcomers_are_not_part_of_it(shop: Shop) -> None:
 def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is_resumed(shop: Shop) -> None:
     shop.fail(5)
     shop.fix()
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
 
-    assert replay.pause(shop.store, begun.id, BY).status == "paused"
+    assert replays.pause(shop.store, begun.id, BY).status == "paused"
     with pytest.raises(ReplayRefusedError, match="just taking its letters") as refused:
-        replay.start(shop.store, SHOP, BY, plan=plan_of())
+        replays.start(shop.store, SHOP, BY, plan=plan_of())
     assert "One that was paused has to be resumed or cancelled first" in str(refused.value.hint)
     shop.seen.clear()
     shop.work()
     assert shop.seen == []
-    assert replay.resume(shop.store, begun.id, BY).status == "stamping"
+    assert replays.resume(shop.store, begun.id, BY).status == "stamping"
     shop.work()
 
     assert report_of(shop.store, begun.id).recovered == 5
@@ -165,7 +166,7 @@ def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is
 
 def test_a_replay_says_that_its_pipeline_is_paused(shop: Shop) -> None:
     shop.fail(1)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
     shop.store.start_worker("w", shop.clock.wall(), 60, About(pipelines=("shop",)))
     pausing.pause(shop.store, "shop", BY)
@@ -181,14 +182,14 @@ def test_a_replay_says_that_its_pipeline_is_paused(shop: Shop) -> None:
 def test_a_paused_replay_releases_nothing_until_it_is_resumed(shop: Shop) -> None:
     shop.fail(5)
     shop.fix()
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of((1, 2)))
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of((1, 2)))
     shop.store.apply(Step("drive_campaign", ("nobody", 0.0, begun.id, 1e12)))
     shop.store.apply(Step("stamped", (begun.cutoff, begun.id, "nobody", begun.stamped_to)))
 
-    replay.pause(shop.store, begun.id, BY)
+    replays.pause(shop.store, begun.id, BY)
     assert shop.work() == "idle"
     assert (shop.seen, report_of(shop.store, begun.id).status) == ([], "paused")
-    replay.resume(shop.store, begun.id, BY)
+    replays.resume(shop.store, begun.id, BY)
     shop.work()
 
     assert report_of(shop.store, begun.id).status == "done"
@@ -196,10 +197,10 @@ def test_a_paused_replay_releases_nothing_until_it_is_resumed(shop: Shop) -> Non
 
 def test_cancelling_frees_what_was_not_released(shop: Shop) -> None:
     shop.fail(30)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
-    cancelled = replay.cancel(shop.store, begun.id, BY)
+    cancelled = replays.cancel(shop.store, begun.id, BY)
 
     assert cancelled.status == "cancelled"
     assert shop.store.read(
@@ -207,16 +208,16 @@ def test_cancelling_frees_what_was_not_released(shop: Shop) -> None:
     ) == [(0,)]
     assert report_of(shop.store, begun.id).left_out == 29
     shop.fix()
-    again = replay.start(shop.store, SHOP, BY, plan=plan_of(()))
+    again = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
     shop.work()
     assert report_of(shop.store, again.id).recovered == 30
 
 
 def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
     shop.fail(3)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     with pytest.raises(ReplayRefusedError, match="just taking its letters"):
-        replay.start(shop.store, SHOP, BY, plan=plan_of())
+        replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
     assert report_of(shop.store, begun.id).status == "stopped"
@@ -224,14 +225,14 @@ def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
         retry_job(shop.store, 2, BY)
     taken = LetterFilter(ids=(2, 3))
     with pytest.raises(ReplayRefusedError, match="2 belong to a replay that has not ended"):
-        replay.start(shop.store, taken, BY, plan=plan_of())
+        replays.start(shop.store, taken, BY, plan=plan_of())
 
 
 def test_a_full_restart_begins_at_the_first_stage_under_a_new_idempotency_key(shop: Shop) -> None:
     shop.fail(1)
     shop.fix()
 
-    replay.start(shop.store, SHOP, BY, plan=plan_of(from_start=True))
+    replays.start(shop.store, SHOP, BY, plan=plan_of(from_start=True))
     shop.work()
 
     assert shop.seen == [("fetch", 0), ("pay", 0)]
@@ -255,7 +256,7 @@ def test_a_key_that_a_newer_job_has_is_left_out_by_name(shop: Shop) -> None:
 
     with pytest.raises(ReplayRefusedError, match="a newer job has its key"):
         retry_job(shop.store, 1, BY)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -269,7 +270,7 @@ def test_of_two_failed_jobs_with_one_key_only_one_comes_back(shop: Shop) -> None
     shop.fail(1, key="twice")
     shop.fix()
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of(()))
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -282,7 +283,7 @@ def test_a_value_that_no_longer_fits_its_stage_is_left_out_without_being_told(sh
         db.execute("UPDATE jobs SET input = ?", (b'"hunter2hunter2"',))
     shop.fix()
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -293,12 +294,12 @@ def test_a_value_that_no_longer_fits_its_stage_is_left_out_without_being_told(sh
 
 def test_a_discarded_letter_leaves_its_replay(shop: Shop) -> None:
     shop.fail(30)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
     with shop.store._writing() as db:
         db.execute("UPDATE dead_letters SET state = 'discarded', campaign_id = NULL WHERE id = 9")
     shop.fix()
-    replay.resume(shop.store, begun.id, BY)
+    replays.resume(shop.store, begun.id, BY)
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -311,7 +312,7 @@ def test_a_rate_spreads_the_releases(shop: Shop) -> None:
     shop.fix()
     before = shop.clock.wall()
 
-    replay.start(shop.store, SHOP, BY, plan=plan_of((), 2.0))
+    replays.start(shop.store, SHOP, BY, plan=plan_of((), 2.0))
     shop.work()
 
     assert shop.counts() == {"resolved": 20}
@@ -324,7 +325,7 @@ def test_stamping_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -
     shop.fail(30)
     shop.fix()
 
-    begun = replay.start(shop.store, LetterFilter(ids=(*range(2, 30, 2),)), BY, plan=plan_of(()))
+    begun = replays.start(shop.store, LetterFilter(ids=(*range(2, 30, 2),)), BY, plan=plan_of(()))
     shop.work()
 
     assert report_of(shop.store, begun.id).recovered == 14
@@ -335,7 +336,7 @@ def test_without_evidence_a_strict_pipeline_is_not_replayed(clock: VirtualClock)
     shop.fail(2)
 
     with pytest.raises(EvidenceMissingError, match="2 of 2 letters have no evidence") as refused:
-        replay.start(shop.store, SHOP, BY, plan=plan_of())
+        replays.start(shop.store, SHOP, BY, plan=plan_of())
     assert "redrive dlq remediate --pipeline shop" in str(refused.value.hint)
     with pytest.raises(EvidenceMissingError, match="no evidence") as single:
         retry_job(shop.store, 1, BY)
@@ -345,19 +346,19 @@ def test_without_evidence_a_strict_pipeline_is_not_replayed(clock: VirtualClock)
 
 def test_there_must_be_something_to_replay(shop: Shop) -> None:
     with pytest.raises(ReplayRefusedError, match="nothing to replay"):
-        replay.start(shop.store, SHOP, BY, plan=plan_of())
+        replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.fail(1)
     shop.fix()
     retry_job(shop.store, 1, BY)
     with pytest.raises(ReplayRefusedError, match="1 are replaying, resolved, returned or discarded"):
-        replay.start(shop.store, SHOP, BY, plan=plan_of())
+        replays.start(shop.store, SHOP, BY, plan=plan_of())
 
 
 def test_an_unknown_replay_names_those_there_are(shop: Shop) -> None:
     with pytest.raises(CampaignNotFoundError, match="there is no replay 9"):
-        replay.pause(shop.store, 9, BY)
+        replays.pause(shop.store, 9, BY)
     shop.fail(1)
-    replay.start(shop.store, SHOP, BY, plan=plan_of())
+    replays.start(shop.store, SHOP, BY, plan=plan_of())
     with pytest.raises(CampaignNotFoundError) as missing:
         report_of(shop.store, 10**30)
     assert missing.value.hint == "There are: 1."
@@ -366,27 +367,27 @@ def test_an_unknown_replay_names_those_there_are(shop: Shop) -> None:
 def test_a_replay_is_closed_once_and_with_a_note(shop: Shop) -> None:
     shop.fail(1)
     shop.fix()
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     with pytest.raises(ReplayRefusedError, match="it is stamping and cannot be closed"):
-        replay.close(shop.store, begun.id, BY, note="too early")
+        replays.close(shop.store, begun.id, BY, note="too early")
     shop.work()
     with pytest.raises(ReplayRefusedError, match="note is empty"):
-        replay.close(shop.store, begun.id, BY, note="  ")
+        replays.close(shop.store, begun.id, BY, note="  ")
 
-    closed = replay.close(shop.store, begun.id, BY, note="new key, password=hunter2hunter2")
+    closed = replays.close(shop.store, begun.id, BY, note="new key, password=hunter2hunter2")
 
     assert closed.note == "new key, password=<redacted:password>"
     with pytest.raises(ReplayRefusedError, match="cannot be closed"):
-        replay.close(shop.store, begun.id, BY, note="again")
+        replays.close(shop.store, begun.id, BY, note="again")
     with pytest.raises(ReplayRefusedError, match="cannot be cancelled"):
-        replay.cancel(shop.store, begun.id, BY)
+        replays.cancel(shop.store, begun.id, BY)
     with pytest.raises(ReplayRefusedError, match="cannot be resumed"):
-        replay.resume(shop.store, begun.id, BY)
+        replays.resume(shop.store, begun.id, BY)
 
 
 def test_without_a_worker_it_says_what_it_waits_for(shop: Shop) -> None:
     shop.fail(1)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
 
     assert report_of(shop.store, begun.id).waits_for == "a worker that serves shop"
 
@@ -406,7 +407,7 @@ def test_only_a_failed_job_can_be_retried(shop: Shop) -> None:
 def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Shop) -> None:
     shop.fail(2)
     shop.fix()
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of(()))
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
     driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w1", ask_store=at_once)
     driver.drive()
     with shop.store._writing() as db:

@@ -10,9 +10,10 @@ import pytest
 from redrive.core.replay import ReplayRules, plan_of
 from redrive.engine.replay.campaign import Campaigns
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops import judging, replay
-from redrive.ops.campaign_report import CampaignReport, report_of
-from redrive.ops.selecting import Selection, freeze
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import Selection, freeze
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import CampaignReport, report_of
 from redrive.store.protocol import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
@@ -56,7 +57,7 @@ def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop) 
     remedied(shop, 1, 2)
     which = LetterFilter(pipeline="shop", state="ready")
 
-    begun = replay.start(shop.store, which, BY, plan=plan_of())
+    begun = replays.start(shop.store, which, BY, plan=plan_of())
     remedied(shop, 3, 4, 5, 6)
     report = replayed(shop, begun.id)
 
@@ -67,7 +68,7 @@ def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop) 
 def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) -> None:
     judging.discard(shop.store, named(shop, 4, 5, 6), BY)
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     judging.restore(shop.store, named(shop, 4, 5, 6), BY)
     report = replayed(shop, begun.id)
 
@@ -76,15 +77,15 @@ def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) 
 
 
 def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(shop: Shop) -> None:
-    held = replay.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
+    held = replays.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
     driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     shop.store.stop_worker("w")
     taken = shop.store.read("SELECT count(*) FROM dead_letters WHERE campaign_id = 1 AND state = 'open'")
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
-    replay.cancel(shop.store, held.id, BY)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    replays.cancel(shop.store, held.id, BY)
     report = replayed(shop, begun.id)
 
     assert taken == [(3,)]
@@ -93,7 +94,7 @@ def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(sh
 
 
 def test_letters_that_are_triaged_after_the_start_stay_part_of_it(shop: Shop) -> None:
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     judging.triage(shop.store, named(shop, 1, 2), BY, diagnosis="data")
 
     assert replayed(shop, begun.id).recovered == 6
@@ -102,10 +103,10 @@ def test_letters_that_are_triaged_after_the_start_stay_part_of_it(shop: Shop) ->
 def test_letters_can_be_replayed_after_they_were_restored_or_let_go(shop: Shop) -> None:
     judging.discard(shop.store, named(shop, 1, 2), BY)
     judging.restore(shop.store, named(shop, 1, 2), BY)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
-    replay.cancel(shop.store, begun.id, BY)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    replays.cancel(shop.store, begun.id, BY)
 
-    again = replay.start(shop.store, LetterFilter(pipeline="shop", state="open"), BY, plan=plan_of())
+    again = replays.start(shop.store, LetterFilter(pipeline="shop", state="open"), BY, plan=plan_of())
 
     assert replayed(shop, again.id).recovered == 6
 
@@ -134,7 +135,7 @@ def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: 
     ],
 )
 def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: LetterFilter, where: str) -> None:
-    found = replay.Prospect(
+    found = replays.Prospect(
         pipeline="shop",
         letters=1,
         by_state={"open": 1},
@@ -145,6 +146,6 @@ def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: Letter
         moves=0,
     )
 
-    hint = str(replay._lacking(which, found).hint)
+    hint = str(replays._lacking(which, found).hint)
     assert where in hint
     assert ("--state ready" in hint) is (which.ids is None)

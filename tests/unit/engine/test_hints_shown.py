@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from redrive import CodeSet, Event, OwnCode, Pipeline, Redrive, stage
-from redrive.ops.explain import explain
+from redrive.ops.jobs.explain import explain
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import run_inline
 

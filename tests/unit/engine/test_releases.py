@@ -16,10 +16,10 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, misfit, release_steps
 from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
-from redrive.ops import replay
-from redrive.ops.campaign_report import report_of
-from redrive.ops.mending import edit
-from redrive.ops.retrying import retry_job
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters.edit import edit
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import NewJob, Row
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
@@ -105,12 +105,12 @@ def test_large_values_and_large_edits_are_replayed_in_a_campaign(clock: VirtualC
 
     driver = Campaigns(store, [pipeline], clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     store.start_worker("w", clock.wall(), 60)
-    begun = replay.start(store, LetterFilter(pipeline="one"), BY, plan=plan_of(()))
+    begun = replays.start(store, LetterFilter(pipeline="one"), BY, plan=plan_of(()))
     for _ in range(3):
         driver.drive()
     store.stop_worker("w")
     # Nobody drives it any more; what was released goes on.
-    replay.cancel(store, begun.id, BY)
+    replays.cancel(store, begun.id, BY)
     work(store, pipeline)
 
     assert sorted(map(len, seen)) == [50_000, 50_001]
@@ -144,7 +144,7 @@ def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
 ) -> None:
     shop.fail(2)
     shop.fix()
-    first = replay.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
+    first = replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
     plain = Campaigns._turn
 
     def broken(self: Campaigns, campaign: object, row: Row) -> float:
@@ -156,7 +156,7 @@ def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     driver.drive()
-    second = replay.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
+    second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
     monkeypatch.setattr(Campaigns, "_turn", broken)
     for _ in range(3):
         driver.drive()
@@ -168,11 +168,11 @@ def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
 def test_a_campaign_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Shop) -> None:
     shop.fail(2)
     shop.fix()
-    replay.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
+    replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
     driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
-    second = replay.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
+    second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
     shop.store._db.execute("UPDATE campaigns SET options = X'7B' WHERE id = 1")
     for _ in range(3):
         driver.drive()
@@ -203,16 +203,16 @@ def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: Virtua
 
 def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) -> None:
     shop.fail(10)
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of())
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     driver.drive()
     shop.store.stop_worker("w")
-    replay.pause(shop.store, begun.id, BY)
+    replays.pause(shop.store, begun.id, BY)
     shop.work()
 
-    replay.resume(shop.store, begun.id, BY)
+    replays.resume(shop.store, begun.id, BY)
     shop.work()
 
     report = report_of(shop.store, begun.id)
@@ -221,11 +221,11 @@ def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) ->
 
 def test_letters_that_came_while_somebody_thought_about_the_count_are_not_part_of_it(shop: Shop) -> None:
     shop.fail(2)
-    seen = replay.prospect(shop.store, SHOP)
+    seen = replays.prospect(shop.store, SHOP)
     shop.fail(3)
     shop.fix()
 
-    begun = replay.start(shop.store, SHOP, BY, plan=plan_of(()), seen=seen)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()), seen=seen)
     shop.work()
 
     report = report_of(shop.store, begun.id)

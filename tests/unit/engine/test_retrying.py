@@ -18,12 +18,13 @@ from redrive.errors import (
     NotOwnerError,
     ReplayRefusedError,
 )
-from redrive.ops import judging, retrying
 from redrive.ops.breakers import move
-from redrive.ops.erasing import erase
-from redrive.ops.retrying import retry_job
-from redrive.ops.selecting import freeze
-from redrive.ops.validating import validate
+from redrive.ops.jobs import retry as retrying
+from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.replay.validation import validate
 from redrive.store.protocol import NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time

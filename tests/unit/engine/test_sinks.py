@@ -18,7 +18,7 @@ from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
 from redrive.engine.delivery.recipients import PAUSE_FIRST, PAUSE_MAX, STRIKES_MAX, pause
 from redrive.engine.pipeline.resources import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
-from redrive.ops.doctor import examine
+from redrive.ops.checkup.doctor import examine
 from redrive.sinks import Files, SunkLetter
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do next about a job, with the command to type; by the state it and its dead letter are in.
+
+What to do about a code is said by the application that has it, as far as its code set does, and by the taxonomy otherwise.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
+from redrive.engine.job import JobFacts
+from redrive.engine.replay.rules import OwnHint, hints_of
+from redrive.ops.jobs.inspect import DeadLetter
+from redrive.store.protocol import Store
+
+_WAITS = {
+    None: "It waits for its turn",
+    "retry": "It waits for its next attempt",
+    "hold": "It is held until what it depends on is back",
+    "crashed": "It waits to be run again after its worker was lost",
+    "paused": "It waits because its run is paused",
+    "replay": "It was replayed and waits for its turn",
+}
+
+
+class Hints:
+    """What to do about codes; the store is asked once for each pipeline."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._own: dict[str, tuple[OwnHint, ...]] = {}
+
+    def about(self, pipeline: str, stage: str, code: str, category: str) -> str:
+        """Return what to do about a code that failed there."""
+        if pipeline not in self._own:
+            self._own[pipeline] = hints_of(self._store, pipeline)
+        for own in self._own[pipeline]:
+            if own.code == code and (not own.stages or stage in own.stages):
+                return own.hint
+        return remediation_hint(code, category)
+
+
+def next_steps(
+    facts: JobFacts, letter: DeadLetter | None, hint: str | None = None, *, came_empty: bool = False
+) -> list[str]:
+    """Return what to do next, most urgent first; `letter` is the one that waits for somebody, `hint` what to do about its code.
+
+    A job without values has them no more, and then can never be replayed, unless it `came_empty` from elsewhere.
+    """
+    match facts.status:
+        case "queued":
+            return _of_queued(facts)
+        case "processing":
+            return [
+                f"Worker {facts.worker} runs it now: redrive events --job {facts.id} --follow shows how it ends."
+            ]
+        case "complete":
+            return ["Nothing is to be done."]
+        case "cancelled":
+            return ["It was cancelled; submit it again if it is still wanted."]
+        case _:
+            return [] if letter is None else _of_failed(facts, letter, hint, came_empty=came_empty)
+
+
+def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
+    """Return what to do next about a dead letter; without a `hint` about its code, that of the taxonomy."""
+    number = letter.id
+    if letter.campaign is not None and letter.state in {"open", "triaged", "ready"}:
+        return [
+            f"Replay {letter.campaign} has taken it: redrive replay status {letter.campaign} shows how far it is."
+        ]
+    match letter.state:
+        case "open":
+            hint = hint or remediation_hint(letter.code, letter.category)
+            probably = suggested_diagnosis(letter.category, letter.code)
+            steps = [hint, f"Say what is wrong: redrive dlq triage {number} --diagnosis {probably.value}"]
+            return [_escalated(letter), *steps] if letter.is_escalated else steps
+        case "triaged":
+            return [f'Say what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
+        case "ready":
+            return [f"Run it again: redrive job retry {letter.job}"]
+        case "discarded":
+            return [f"It was discarded, nothing is to be done; redrive dlq restore {number} takes that back."]
+        case _:
+            return []
+
+
+def gone_for_good(erased_at: datetime) -> str:
+    """Say that a job cannot be replayed, because its values were erased, and what is left to do."""
+    erased = f"its values were erased at {erased_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
+
+
+def _escalated(letter: DeadLetter) -> str:
+    """Say why a letter is escalated: by its code, whatever its fingerprint is."""
+    came_back = f"a replay failed again with the same permanent code, {letter.code}"
+    return f"It is escalated: {came_back}, so the last fix did not cure it."
+
+
+def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_empty: bool) -> list[str]:
+    steps = steps_for_letter(letter, hint)
+    if facts.erased_at is None or letter.state not in {"open", "triaged", "ready", "discarded"}:
+        return steps
+    if came_empty:
+        supply = f"It came without its values; supply one: redrive dlq edit {letter.id} --input FILE"
+        # A discarded letter cannot be edited; what takes that back comes first.
+        return steps if letter.state == "discarded" else [supply, *steps]
+    gone = gone_for_good(facts.erased_at)
+    if letter.state == "discarded":
+        return [gone, "It was discarded, nothing is to be done."]
+    if letter.campaign is not None:
+        number = letter.campaign
+        return [gone, f"Replay {number} has taken it, and skips it: redrive replay status {number}"]
+    return [gone, f"Close its dead letter: redrive dlq discard {letter.id}"]
+
+
+def _of_queued(facts: JobFacts) -> list[str]:
+    why = _WAITS.get(facts.waiting, f"It waits ({facts.waiting})")
+    steps = [f"{why}; it is due at {facts.run_at:%Y-%m-%d %H:%M:%S} UTC."]
+    if facts.waiting == "hold":
+        steps.append("See what holds it: redrive breaker list")
+    steps.append("See that a worker serves its pipeline: redrive pipeline list")
+    return steps

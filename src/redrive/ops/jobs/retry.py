@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Retrying one failed job, under the same rules as a replay of many.
+
+The job keeps its identity: it is queued again at the stage that failed, with that stage's stored input, in a new round. Its dead
+letter is `replaying` from the same transaction on, and closed by the end of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict, Unpack, cast
+
+import msgspec
+
+from redrive.core.lifecycle import JobState, LetterState
+from redrive.engine.job import Job, JobFacts
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.release import (
+    Batch,
+    batch_of,
+    first_lane_of,
+    obstacle_to,
+    release_steps,
+    start_value,
+)
+from redrive.engine.replay.rules import rules_of, stages_of
+from redrive.engine.runtime import CURRENT
+from redrive.errors import (
+    ConfigurationError,
+    EvidenceMissingError,
+    NotOwnerError,
+    ReplayRefusedError,
+    StoreRefusedError,
+)
+from redrive.ops.audit import By
+from redrive.ops.jobs.inspect import known_job
+from redrive.ops.letters.own_values import values_of_job
+from redrive.ops.replay.validation import lost_stage
+from redrive.store.protocol import LaneId, Step, Store
+
+
+class How(TypedDict, total=False):
+    """How a job is to be retried: from its first stage, for its owner, and by which code."""
+
+    from_start: bool
+    owner: str | None
+    pipelines: Mapping[str, Pipeline] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """A retry that nothing stands in the way of."""
+
+    job: Job
+    letter: int
+    state: str
+    """Of the letter, by which the rules were looked at."""
+    batch: Batch
+    first_lane: LaneId | None
+    is_by_owner: bool
+    is_evidence_spared: bool
+    """The rules ask for evidence, there is none, and its owner needs none."""
+
+
+def check_retry(store: Store, job_id: int, **how: Unpack[How]) -> JobFacts:
+    """Return what a job is that can be retried; raises as `retry_job` would, so that nobody is asked about what will be refused."""
+    return _way_of(store, job_id, **how).job.facts
+
+
+def retry_job(store: Store, job_id: int, by: By, **how: Unpack[How]) -> Job:
+    """Send a failed job back to the stage that failed, or, with `from_start`, to the first one.
+
+    With `owner`, somebody acts who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it starts
+    with is checked against the present types first.
+
+    Raises:
+        ReplayRefusedError: it has not failed, was discarded or erased, belongs to a replay, its key was taken meanwhile, or its
+            pipeline has no such stage any more: by the code in `pipelines`, or else by that of the last worker.
+        EvidenceMissingError: the rules of its pipeline ask for evidence, and there is none.
+        NotOwnerError: it belongs to somebody else, or to nobody.
+        ConfigurationError: there is code in `pipelines`, and none of it is that of its pipeline.
+    """
+    way = _way_of(store, job_id, **how)
+    by = by.hiding(values_of_job(store, job_id, by.reason))
+    now = CURRENT.get().clock.wall()
+    steps = release_steps(store, way.batch, campaign=None, first_lane=way.first_lane, now=now)
+    verb = "restart" if how.get("from_start") else "retry"
+    line = by.line(verb, f"letter {way.letter}")
+    log = Step("log_retry", (*line, _without_evidence(way), way.letter, way.state), rows=1)
+    try:
+        taken = store.apply(log, *steps)
+    except StoreRefusedError:
+        taken = None
+    if taken is None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}",
+            problem="somebody else has moved it just now",
+            fix=f"redrive job show {job_id} tells what it is now.",
+        )
+    return way.job
+
+
+def _way_of(
+    store: Store,
+    job_id: int,
+    *,
+    from_start: bool = False,
+    owner: str | None = None,
+    pipelines: Mapping[str, Pipeline] | None = None,
+) -> _Way:
+    """Find out how a job can go back, or say what stands in its way."""
+    job = known_job(store, job_id)
+    facts = job.facts
+    if owner is not None and owner != facts.owner:
+        raise _not_owner(facts, owner)
+    letter = _free_letter(store, facts)
+    code = _code_of(facts, pipelines or {})
+    batch = batch_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start)))
+    (candidate,) = batch.candidates
+    value = start_value(store, candidate)
+    if value is None:
+        # Before the rules: nobody should record evidence for what cannot run again.
+        _check_not_gone(store, facts, letter[0])
+    is_spared = _check_rules(store, facts, letter, owner)
+    obstacle = obstacle_to(candidate, value, code, from_start=from_start)
+    if obstacle is not None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}", problem=obstacle.told, fix=f"redrive dlq show {letter[0]} tells more."
+        )
+    stages = stages_of(store, facts.pipeline)
+    if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
+        raise ReplayRefusedError(subject=f"job {job_id}", problem=lost.told, fix=_ways_out(facts.stage))
+    first = first_lane_of(store, code, facts.pipeline) if from_start else None
+    if from_start and first is None:
+        raise ReplayRefusedError(
+            subject=f"job {job_id}",
+            problem=f"several stages of {facts.pipeline} were the first one at some time",
+            fix="Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
+        )
+    return _Way(
+        job=job,
+        letter=letter[0],
+        state=letter[1],
+        batch=batch,
+        first_lane=first,
+        is_by_owner=owner is not None,
+        is_evidence_spared=is_spared,
+    )
+
+
+def _without_evidence(way: _Way) -> str:
+    """Return what the log says besides: that an owner acted, and that evidence was asked for and not given; as JSON."""
+    told = {"as_owner": way.is_by_owner, "without_evidence": way.is_evidence_spared}
+    return msgspec.json.encode({name: True for name, holds in told.items() if holds}).decode()
+
+
+def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:
+    """Return the code of a job's pipeline; None when no code was named, while code of others alone is a slip."""
+    if pipelines and facts.pipeline not in pipelines:
+        raise ConfigurationError(
+            field="pipeline",
+            value=", ".join(sorted(pipelines)),
+            rule=f"is not the one of job {facts.id}, {facts.pipeline}",
+            fix="Name the code of that pipeline, or none.",
+        )
+    return pipelines.get(facts.pipeline)
+
+
+def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
+    """Refuse a job whose values are gone for good; one that came without any may still be given one."""
+    if facts.erased_at is None or store.query("letter_values", letter, "payload")[0][-1]:
+        return
+    raise ReplayRefusedError(
+        subject=f"job {facts.id}",
+        problem=f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC, and cannot be brought back",
+        fix=f"Submit it anew if it is still wanted; redrive dlq discard {letter} closes its dead letter.",
+    )
+
+
+def _not_owner(facts: JobFacts, owner: str) -> NotOwnerError:
+    """Refuse whoever is not the owner, without saying who is: that may be none of their business."""
+    by_evidence = f"an operator may retry it, under the rules of its pipeline: redrive job retry {facts.id}"
+    if facts.owner is None:
+        problem = f"it belongs to nobody, and so not to {owner!r}"
+        fix = f"It was submitted without an owner; {by_evidence}, without --as-owner."
+    else:
+        problem = f"it belongs to somebody else than {owner!r}"
+        fix = f"--actor says who acts. If that is not its owner, {by_evidence}, without --as-owner."
+    return NotOwnerError(subject=f"job {facts.id}", problem=problem, fix=fix)
+
+
+def _ways_out(stage: str) -> str:
+    return (
+        f"Give the stage its name back with @stage(name={stage!r}); if there is code that has it, name it with --target"
+        " MODULE:PIPELINE; or begin at the first stage with --from-start."
+    )
+
+
+def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
+    """Return the letter of a failed job and its state; refuse what cannot be retried."""
+    subject = f"job {facts.id}"
+    if facts.status != JobState.FAILED:
+        raise ReplayRefusedError(
+            subject=subject, problem=f"it is {facts.status}", fix="Only a job that failed can be retried."
+        )
+    rows = store.query("live_letter", facts.id)
+    if not rows:
+        raise ReplayRefusedError(
+            subject=subject,
+            problem="it has no dead letter",
+            fix="redrive doctor --deep tells what is wrong with this database.",
+        )
+    letter, state, campaign = rows[0]
+    if state == LetterState.DISCARDED:
+        raise ReplayRefusedError(
+            subject=subject,
+            problem=f"its dead letter {letter} was discarded",
+            fix=f"redrive dlq restore {letter} takes that back.",
+        )
+    if campaign is not None:
+        raise ReplayRefusedError(
+            subject=subject,
+            problem=f"its dead letter {letter} belongs to replay {campaign}",
+            fix=f"Wait for it, or redrive replay cancel {campaign}.",
+        )
+    return cast("int", letter), str(state)
+
+
+def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> bool:
+    """Refuse what the rules do not allow; say whether it is allowed to its owner alone, without the evidence they ask for."""
+    number, state = letter
+    rules = rules_of(store, facts.pipeline)
+    if rules.evidence == "optional" or state == LetterState.READY:
+        return False
+    if owner is not None and rules.owner_retry:
+        return True
+    # Whoever says that they are the owner should hear why that is not enough, and others that it would be.
+    own = (
+        "" if owner is None else ", of its owner as well: its code does not say ReplayRules(owner_retry=True)"
+    )
+    may_own = " Its owner needs none, with --as-owner." if rules.owner_retry and facts.owner else ""
+    triage = f"redrive dlq triage {number} --diagnosis ..., then " if state == LetterState.OPEN else ""
+    record = f'Record it: {triage}redrive dlq remediate {number} --evidence "..." --safe.'
+    raise EvidenceMissingError(
+        subject=f"job {facts.id}",
+        problem=f"there is no evidence that its cause is fixed, and its pipeline asks for that{own}",
+        fix=f"{record}{may_own}",
+    )

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mending the value a failed job runs with: its payload, or the input of the stage that failed; whole, or by a JSON Patch.
+
+The original stays where it is, and with the edit; going back to it is one more edit. An edit waits until a replay starts with that
+part: then the last one counts. A letter that was imported without its values is given them this way. Whatever is shown or logged is
+redacted; the raw value comes out only where it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypedDict, Unpack, cast
+
+import jsonpatch
+import msgspec
+from jsonpointer import JsonPointerException
+
+from redrive.core.checks import one_of
+from redrive.core.lifecycle import JobState, LetterState
+from redrive.engine.pipeline.codec import Codec, storable
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.runtime import CURRENT
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
+from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
+from redrive.ops.audit import By, safe_text
+from redrive.ops.letters import edit_history
+from redrive.ops.letters.depth import deeper, too_deep
+from redrive.ops.letters.diff import MARK, changed_places, difference, redacted_json
+from redrive.ops.letters.freeze import known_letters
+from redrive.ops.letters.own_values import values_of_job
+from redrive.ops.letters.unknown_fields import unknown_fields
+from redrive.ops.suggest import unknown
+from redrive.redaction.process import redact
+from redrive.store.protocol import INLINE_MAX, Step, Store
+
+Part = edit_history.Part
+PARTS: Final[tuple[Part, ...]] = ("payload", "input")
+_LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
+_DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
+_APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
+_NEW: Final = "the new value"
+_WHOLE: Final = "the value is nested too deep for it; give the whole value instead"
+_FLATTER: Final = "make it flatter, or keep the deep part as a text"
+_TEST_FAILED: Final = "a test of it does not hold: the value there is another one"
+_BESIDE: Final = {"payload": 0, "input": 1}
+"""The dispatch under which a large value of an imported job is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A value as it would be replayed now."""
+
+    redacted: str
+    """As indented JSON, without secrets and personal facts."""
+    raw: bytes
+    """As it is, indented. For whoever has asked for it, and nobody else."""
+    is_edited: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An edit that was checked, and not made yet."""
+
+    letter: int
+    part: Part
+    before: bytes | None
+    after: bytes
+    diff: str
+    """A unified diff of both as indented JSON, redacted; its last line says how many changes that hides, and where."""
+    unknown_fields: Sequence[str] = ()
+    """Places that the type of the stage does not know, so that it will not see them; looked for with the code at hand."""
+    is_original: bool = False
+    """Whether it goes back to the value before all edits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """An edit that is on record."""
+
+    id: int
+    diff: str
+    unknown_fields: Sequence[str] = ()
+    """Places that the type of the stage does not know, so that it will not see them; looked for with the code at hand."""
+
+
+class Change(TypedDict, total=False):
+    """What an edit is given: the part (`input` unless it says otherwise), the new value, a patch or the original, and the code."""
+
+    part: Part
+    value: bytes | None
+    patch: bytes | None
+    original: bool
+    pipeline: Pipeline | None
+
+
+class _Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of one operation of a JSON Patch; what it means is the library's matter."""
+
+    op: Literal["add", "remove", "replace", "move", "copy", "test"]
+    path: str
+    source: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="from")
+
+
+class _Values(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knows about one part of a letter's job."""
+
+    state: LetterState
+    job: int
+    status: JobState
+    erased_at: float | None
+    pipeline: str
+    stage: str
+    original: bytes | None
+    edit: int | None
+    edited: bytes | None
+    may_be_supplied: bool
+
+    @property
+    def present(self) -> bytes | None:
+        """The value a replay would start with."""
+        return self.original if self.edited is None else self.edited
+
+
+def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
+    """Return a value as it would be replayed now; what cannot be edited is refused, as `edit` would."""
+    values = _editable(store, letter, part)
+    if values.present is None:
+        return View(redacted="null", raw=b"null", is_edited=False)
+    raw = msgspec.json.format(values.present, indent=2)
+    return View(redacted=redacted_json(values.present), raw=raw, is_edited=values.edited is not None)
+
+
+def draft(
+    store: Store,
+    letter: int,
+    *,
+    part: Part = "input",
+    value: bytes | None = None,
+    patch: bytes | None = None,
+    original: bool = False,
+    pipeline: Pipeline | None = None,
+) -> Draft:
+    """Check an edit and show what it would change; changes nothing. See `edit`."""
+    values = _editable(store, letter, part)
+    _check_one_way(letter, value is not None, patch is not None, original)
+    if original:
+        # Whatever it is, it was there: marks that it holds are its own.
+        after = _original(store, letter, values, part)
+    else:
+        after = _new_value(letter, values, value=value, patch=patch)
+        if (problem := too_deep(after)) is not None:
+            raise _bad_json(_NEW, f"{problem}: {_FLATTER}")
+        _check_marks(values.present, after)
+    if values.present is not None and _compact("value", values.present) == after:
+        raise ConfigurationError(
+            field=f"letter {letter}", value=part, rule="would be what it is", fix="Change something."
+        )
+    codec = None if pipeline is None else _checked_by(values, part, after, pipeline)
+    return Draft(
+        letter=letter,
+        part=part,
+        before=values.present,
+        after=after,
+        diff=difference(values.present, after, part),
+        unknown_fields=[] if codec is None else unknown_fields(codec.kind, after),
+        is_original=original,
+    )
+
+
+def edit(store: Store, letter: int, by: By, **change: Unpack[Change]) -> Edited:
+    """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
+
+    `original` goes back to the value before all edits. With the code of its pipeline at hand, the new value must fit the type of
+    the stage it is for.
+
+    Raises:
+        SerializationError: it is no JSON, is nested too deep, or does not fit; the problem names the path of the field.
+        ConfigurationError: unknown letter, not exactly one of value, patch and original, a patch that cannot be applied, a mark in
+            the value, the original of what was never edited.
+        ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
+    """
+    made = draft(store, letter, **change)
+    return commit(store, made, by)
+
+
+def commit(store: Store, made: Draft, by: By) -> Edited:
+    """Put an edit on record; refused when the value is not the one any more that the draft was made from."""
+    values = _editable(store, made.letter, made.part)
+    if values.present != made.before:
+        raise _refused(made.letter, "somebody else has edited it meanwhile", "Look at it again, then edit.")
+    at, actor = CURRENT.get().clock.wall(), storable(by.actor)
+    fence = (values.erased_at, values.edit)
+    row = (made.letter, made.part, made.before, made.after, at, actor, *fence)
+    # Both values stand in the edit, where erasing finds them; the log keeps for ever, so that it gets none of them.
+    size = None if made.before is None else len(made.before)
+    supply = _supply(values, made) if values.original is None else []
+    changed = changed_places(made.before, made.after)
+    own = values_of_job(store, values.job, by.reason, changed) | literals_in(made.after)
+    after: dict[str, object] = {"bytes": len(made.after), "changed": safe_text(changed, own)}
+    after |= {"is_original": True} if made.is_original else {}
+    change = {"part": made.part, "before": {"bytes": size}, "after": after}
+    log = by.hiding(own).log_letters("edit", f"letter {made.letter}", letters=1, change=change)
+    answer = store.apply(Step("add_edit", row, rows=1), *supply, log)
+    if answer is None:
+        raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
+    return Edited(id=cast("int", answer[0][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
+
+
+def _supply(values: _Values, made: Draft) -> list[Step]:
+    """Give a job that came without values the one it starts with."""
+    dispatch = _BESIDE[made.part]
+    is_small = len(made.after) <= INLINE_MAX
+    inline = made.after if is_small else None
+    beside = [] if is_small else [Step("supply_value", (values.job, dispatch, made.after), rows=1)]
+    if made.part == "payload":
+        return [*beside, Step("supply_payload", (values.job, inline), rows=1)]
+    return [*beside, Step("supply_input", (values.job, inline, 0 if is_small else dispatch), rows=1)]
+
+
+def _editable(store: Store, letter: int, part: Part) -> _Values:
+    """Return what there is to edit, or say why nothing may be."""
+    one_of("part", part, PARTS)
+    known_letters(store, (letter,))
+    rows = store.query("letter_values", letter, part)
+    if not rows:
+        raise _refused(letter, "its job was pruned", "There is nothing left to edit.")
+    names = _Values.__struct_fields__
+    facts = dict(zip(names, rows[0], strict=True))
+    values = msgspec.convert(facts, _Values, strict=False)
+    if (
+        part == "payload"
+        and values.edited is None
+        and (past := edit_history.kept_edits(store, values.job, letter, part))
+    ):
+        # The edit of an earlier round, with which a restart would start as well.
+        values = msgspec.structs.replace(values, edited=past[-1].after)
+    if values.state is LetterState.DISCARDED:
+        raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
+    if values.state not in _LIVE or values.status is not JobState.FAILED:
+        raise _refused(
+            letter,
+            f"it is {values.state}, and its job {values.job} is {values.status}",
+            "Only the values of a failed job can be edited, before it runs again.",
+        )
+    if values.present is None and not values.may_be_supplied:
+        raise _refused(
+            letter, f"the values of its job {values.job} were erased", "They cannot be brought back."
+        )
+    return values
+
+
+def _check_one_way(letter: int, *ways: bool) -> None:
+    if sum(ways) != 1:
+        raise ConfigurationError(
+            field=f"edit of letter {letter}",
+            value="several" if any(ways) else "none",
+            rule="takes a whole value, a JSON Patch or the original",
+            fix="Give one of them.",
+        )
+
+
+def _original(store: Store, letter: int, values: _Values, part: Part) -> bytes:
+    """Return what a part was before it was edited first."""
+    past = edit_history.kept_edits(store, values.job, letter, part)
+    if not past:
+        raise ConfigurationError(
+            field=f"letter {letter}", value=part, rule="was never edited", fix="It is the original."
+        )
+    if past[0].before is None:
+        raise _refused(letter, "it came without values", "There is no original to go back to.")
+    return _compact("the original", past[0].before)
+
+
+def _new_value(letter: int, values: _Values, *, value: bytes | None, patch: bytes | None) -> bytes:
+    if patch is None:
+        return _compact(_NEW, cast("bytes", value))
+    if values.present is None:
+        raise _refused(letter, "it came without values", "Give the whole value first.")
+    return _patched(values.present, patch)
+
+
+def _patched(before: bytes, patch: bytes) -> bytes:
+    """Return a value with a JSON Patch applied to it, whole or not at all."""
+    try:
+        msgspec.json.decode(_compact("the patch", patch), type=list[_Operation])
+    except msgspec.ValidationError as error:
+        raise _bad_patch(str(error)) from None
+    operations: object = msgspec.json.decode(patch)
+    document: object = msgspec.json.decode(before)
+    try:
+        after = _APPLY(document, operations)
+    except jsonpatch.JsonPatchTestFailed:
+        # What it says quotes the value, which must not come out this way.
+        raise _bad_patch(_TEST_FAILED) from None
+    except RecursionError:
+        raise _bad_patch(_WHOLE) from None
+    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
+        # Some of them end with the whole document: "member 'x' not found in {...".
+        raise _bad_patch(_DOCUMENT.split(str(error))[0][:MESSAGE_MAX]) from None
+    return msgspec.json.encode(after)
+
+
+def _bad_patch(problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        field="patch",
+        value=redact(storable(problem)),
+        rule="cannot be applied",
+        fix='A list of operations, as RFC 6902 has them: [{"op": "replace", "path": "/amount", "value": 5}].',
+    )
+
+
+def _check_marks(before: bytes | None, after: bytes) -> None:
+    """Refuse marks of the redacted view: whoever saves them would replace the real value by its mark."""
+    known = set(MARK.findall("" if before is None else before.decode()))
+    fresh = [mark for mark in MARK.findall(after.decode()) if mark not in known]
+    if fresh:
+        raise ConfigurationError(
+            field="value",
+            value=fresh[0],
+            rule="still holds a mark of the redacted view",
+            fix="Write the real value there, use a JSON Patch for the rest, or edit with the values shown.",
+        )
+
+
+def _checked_by(values: _Values, part: Part, after: bytes, pipeline: Pipeline) -> Codec:
+    """Return the codec of the stage a value is for; refuse what that would not take."""
+    if pipeline.name != values.pipeline:
+        raise ConfigurationError(
+            field="pipeline",
+            value=pipeline.name,
+            rule=f"is not the one of this letter, {values.pipeline}",
+            fix="Name the code of that pipeline.",
+        )
+    named = {stage.name: stage.input for stage in pipeline.stages}
+    stage = pipeline.stages[0].name if part == "payload" else values.stage
+    if stage not in named:
+        raise unknown(stage, named, kind="stage", otherwise="The pipeline has no stages.")
+    _check_fit(named[stage], f"{pipeline.name}.{stage}", after)
+    return named[stage]
+
+
+def _check_fit(codec: Codec, where: str, after: bytes) -> None:
+    try:
+        codec.check(after)
+    except SerializationError as error:
+        # What a type refuses is often quoted, and values must not come out this way.
+        problem = redact(storable(error.problem), payload=literals_in(after))[:MESSAGE_MAX]
+        raise SerializationError(where=where, kind="the new value", problem=problem) from None
+
+
+def _compact(what: str, encoded: bytes) -> bytes:
+    """Return JSON without the blanks between its parts; refuse what is none."""
+    try:
+        msgspec.json.decode(encoded)
+        return msgspec.json.format(encoded, indent=-1)
+    except RecursionError:
+        raise _bad_json(what, f"{deeper(encoded)}: {_FLATTER}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _bad_json(what, str(error)) from None
+
+
+def _bad_json(what: str, problem: str) -> SerializationError:
+    return SerializationError(where=what, kind="JSON", problem=problem)
+
+
+def _refused(letter: int, problem: str, fix: str) -> ReplayRefusedError:
+    return ReplayRefusedError(subject=f"letter {letter}", problem=problem, fix=fix)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was edited of a letter's values: the original, and every edit since, as people may see them.
+
+Only looks, and shows everything redacted. An edit of the payload holds for every later restart, so that those of earlier rounds are
+part of it; an edit of a stage's input belongs to the letter it was made for. What was erased is still told, without its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, cast
+
+from redrive.ops.jobs.inspect import instant
+from redrive.ops.letters.diff import difference, redacted_json
+from redrive.ops.letters.letter import known_letter
+from redrive.store.protocol import Row, Store
+
+Part = Literal["payload", "input"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastEdit:
+    """That somebody changed a value, when, and what became another one; redacted."""
+
+    part: Part
+    at: datetime
+    actor: str
+    diff: str | None
+    """As it was shown before it was kept; None when the values of the job were erased."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditHistory:
+    """Everything that was edited of one letter, oldest first."""
+
+    letter: int
+    edits: Sequence[PastEdit]
+    originals: Mapping[Part, str]
+    """What edited parts were before the first edit, as indented JSON, redacted; none for a part that came without values."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEdit:
+    """An edit with its values, as they are."""
+
+    part: Part
+    before: bytes | None
+    after: bytes
+    at: float
+    actor: str
+
+
+def kept_edits(store: Store, job: int, letter: int, part: Part | None = None) -> list[KeptEdit]:
+    """Return the edits that hold for a letter, oldest first; none when they were erased."""
+    found = [_kept_of(row) for row in store.query("exported_edits", job, letter)]
+    return [each for each in found if part in {None, each.part}]
+
+
+def edit_history(store: Store, letter: int) -> EditHistory:
+    """Return the edits of a letter with what each has changed; raises LetterNotFoundError with ids that are near."""
+    known = known_letter(store, letter)
+    kept = kept_edits(store, known.job, letter)
+    # Erasing wipes all edits of a job at once, and none can be made after it.
+    erased = [] if kept else [_erased_of(row) for row in store.query("edits_of_letter", letter)]
+    firsts: dict[Part, bytes | None] = {each.part: each.before for each in reversed(kept)}
+    originals: dict[Part, str] = {
+        part: redacted_json(value) for part, value in firsts.items() if value is not None
+    }
+    return EditHistory(
+        letter=letter,
+        edits=[*map(_past, kept), *erased],
+        originals=originals,
+    )
+
+
+def _past(kept: KeptEdit) -> PastEdit:
+    diff = difference(kept.before, kept.after, kept.part)
+    return PastEdit(part=kept.part, at=instant(kept.at), actor=kept.actor, diff=diff)
+
+
+def _kept_of(row: Row) -> KeptEdit:
+    return KeptEdit(*cast("tuple[Part, bytes | None, bytes, float, str]", row))
+
+
+def _erased_of(row: Row) -> PastEdit:
+    _, part, at, actor = cast("tuple[int, Part, float, str]", row)
+    return PastEdit(part=part, at=instant(at), actor=actor, diff=None)

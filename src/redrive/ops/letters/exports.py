@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters as JSON lines, for other installations and other programs: one line per letter, with its job's story.
+
+Redacted once more on the way out. The values of jobs, and with them those of edits, leave only where the code of their pipeline
+allows it, and only when they are asked for. Reading is in small steps, so that a million letters need no more memory than a
+hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from redrive.engine.job import Job
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.rules import rules_of
+from redrive.errors import ConfigurationError
+from redrive.ops.audit import By
+from redrive.ops.jobs.inspect import Operation, in_order, instant, operation_of, start_of_replay
+from redrive.ops.letters.edit import Part
+from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
+from redrive.ops.letters.own_values import values_of_set
+from redrive.redaction.process import redact, redact_mapping
+from redrive.store.protocol import Row, Store, listed
+
+FORMAT: Final = 1
+"""The version of the format; a reader refuses what it does not know."""
+STEP: Final = 200
+"""Letters that are in memory at once."""
+_NOTHING: Final = msgspec.Raw()
+_ENCODER: Final = msgspec.json.Encoder()
+_NAMES: Final = (
+    "id job round state code category is_retryable error_class fingerprint reason message context stack diagnosis evidence"
+    " assignee verdict is_escalated first_failure_at last_failure_at pipeline stage position status priority key owner created_at"
+    " erased_at campaign"
+).split()
+
+
+class ExportedLetter(Struct, frozen=True, kw_only=True):
+    """A dead letter in a line of an export."""
+
+    id: int
+    code: str
+    category: str
+    is_retryable: bool
+    error_class: str
+    fingerprint: str
+    reason: str
+    message: str
+    stack: str
+    context: dict[str, object]
+    first_failure_at: datetime
+    last_failure_at: datetime
+    round: int = 1
+    state: str = "open"
+    diagnosis: str | None = None
+    evidence: str | None = None
+    assignee: str | None = None
+    verdict: str | None = None
+    is_escalated: bool = False
+
+
+class ExportedJob(Struct, frozen=True, kw_only=True):
+    """The job of a letter in a line of an export."""
+
+    id: int
+    pipeline: str
+    stage: str
+    position: int
+    """The place of the stage in its pipeline."""
+    created_at: datetime
+    status: str = "failed"
+    priority: int = 5
+    key: str | None = None
+    owner: str | None = None
+
+
+class ExportedEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value that somebody has changed, with both values."""
+
+    part: Part
+    after: msgspec.Raw
+    at: datetime
+    actor: str
+    before: msgspec.Raw = _NOTHING
+    """Not there when the job came without values, and this was the first."""
+
+
+class ExportedValues(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The values of a job, where they may leave; one that is empty is not there."""
+
+    payload: msgspec.Raw = _NOTHING
+    input: msgspec.Raw = _NOTHING
+    """Of the stage that failed; not there while that is the payload."""
+    edits: list[ExportedEdit] = []
+    """What a replay starts with instead, oldest first: the last one of the part it starts with counts."""
+
+
+class ExportedLine(Struct, frozen=True, kw_only=True):
+    """One line of an export."""
+
+    redrive_export: int
+    """The version of the format."""
+    origin: str
+    """The installation it comes from."""
+    letter: ExportedLetter
+    job: ExportedJob
+    attempts: list[dict[str, object]] = []
+    operations: list[dict[str, object]] = []
+    values: ExportedValues | None = None
+
+
+def export(
+    store: Store, which: LetterFilter, by: By | None = None, *, with_values: bool = False
+) -> Iterator[bytes]:
+    """Return the letters a filter means as JSON lines, each with its newline; the set is frozen at once, and checked.
+
+    Whose values leave, and at whose wish, is in the operator log before the first of them does.
+
+    Raises:
+        ConfigurationError: values were asked for, and the rules of a pipeline do not let them leave.
+    """
+    selection = freeze(store, which)
+    if with_values:
+        _check_rules(store, selection)
+        return _logged(store, selection, by or By("api"))
+    return _lines(store, selection, with_values=False)
+
+
+def installation_of(store: Store) -> str:
+    """Return who this database is, for others."""
+    return str(store.query("installation")[0][0])
+
+
+def _logged(store: Store, selection: Selection, by: By) -> Iterator[bytes]:
+    """Yield lines with values, once it is written down whose values leave; not before somebody takes the first one."""
+    _log(store, selection, by)
+    yield from _lines(store, selection, with_values=True)
+
+
+def _log(store: Store, selection: Selection, by: By) -> None:
+    """Write down whose values leave, in one transaction."""
+    by = by.hiding(values_of_set(store, selection, by.reason))
+    change = {"before": {"values": "kept"}, "after": {"values": "exported"}}
+    is_one = selection.which.ids is not None and len(selection.which.ids) == 1
+    store.apply(
+        *(
+            by.log_letters(
+                "export", selection.subject, letters=len(ids), change=change, ids=() if is_one else ids
+            )
+            for ids in frozen_steps(store, selection)
+        )
+    )
+
+
+def _lines(store: Store, selection: Selection, *, with_values: bool) -> Iterator[bytes]:
+    origin = installation_of(store)
+    for ids in frozen_steps(store, selection, step=STEP):
+        found = store.query("exported_letters", listed(ids))
+        rows: list[dict[str, object]] = [dict(zip(_NAMES, row, strict=True)) for row in found]
+        acts = _acts_on(store, ids, {cast("int | None", facts["campaign"]) for facts in rows})
+        for facts in rows:
+            yield _ENCODER.encode(_line_of(store, origin, facts, acts, with_values=with_values)) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Acts:
+    """What was done to many letters at once, as far as it is about those of one step."""
+
+    by_letter: dict[int, list[Operation]]
+    by_campaign: dict[int, list[Operation]]
+
+
+def _acts_on(store: Store, ids: Sequence[int], campaigns: Iterable[int | None]) -> _Acts:
+    """Ask for the acts on many letters once per step: asked letter by letter, all of them would be read for each."""
+    by_letter: dict[int, list[Operation]] = {}
+    for letter, *act in store.query("acts_with_letters", listed(ids), ids[0], ids[-1]):
+        by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
+    by_campaign = {
+        each: [operation_of(row) for row in start_of_replay(store, each)]
+        for each in campaigns
+        if each is not None
+    }
+    return _Acts(by_letter, by_campaign)
+
+
+def _line_of(
+    store: Store, origin: str, facts: dict[str, object], many: _Acts, *, with_values: bool
+) -> ExportedLine:
+    letter, job = cast("int", facts["id"]), cast("int", facts["job"])
+    facts["context"] = msgspec.json.decode(cast("bytes", facts["context"]))
+    for name in ("first_failure_at", "last_failure_at", "created_at"):
+        facts[name] = instant(facts[name])
+    names = (f"letter {letter}", f"job {job}")
+    single = [operation_of(act) for name in names for act in store.query("operations_on", name)]
+    replays = many.by_campaign.get(cast("int", facts["campaign"]), [])
+    acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
+    clean = cast(
+        "dict[str, list[dict[str, object]]]",
+        redact_mapping({"attempts": _plain(Job(store, job).attempts()), "operations": _plain(acts)}),
+    )
+    safe = cast("dict[str, object]", redact_mapping({**facts, "key": None, "owner": None}))
+    times = {name: fact for name, fact in facts.items() if name.endswith("_at")}
+    safe |= {**times, "key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
+    values = _values_of(store, job, letter) if with_values and facts["erased_at"] is None else None
+    return ExportedLine(
+        redrive_export=FORMAT,
+        origin=origin,
+        letter=msgspec.convert(safe, ExportedLetter, strict=False),
+        job=msgspec.convert({**safe, "id": job}, ExportedJob, strict=False),
+        attempts=clean["attempts"],
+        operations=clean["operations"],
+        values=values,
+    )
+
+
+def unchanged(text: object) -> str | None:
+    """Return a name that redaction leaves alone, and None for any other: half a name would be taken for a whole one."""
+    return text if isinstance(text, str) and redact(text) == text else None
+
+
+def _values_of(store: Store, job: int, letter: int) -> ExportedValues:
+    ((payload, given),) = store.query("exported_values", job)
+    edits = [_edit_of(row) for row in store.query("exported_edits", job, letter)]
+    return ExportedValues(payload=_raw(payload), input=_raw(given), edits=edits)
+
+
+def _edit_of(row: Row) -> ExportedEdit:
+    part, before, after, at, actor = row
+    who = redact(str(actor))
+    return ExportedEdit(
+        part=cast("Part", part), before=_raw(before), after=_raw(after), at=instant(at), actor=who
+    )
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return _NOTHING if value is None else msgspec.Raw(cast("bytes", value))
+
+
+def _plain(told: Sequence[object]) -> object:
+    """Return facts as nothing but JSON, for the redactor."""
+    return msgspec.json.decode(_ENCODER.encode(told))
+
+
+def _check_rules(store: Store, selection: Selection) -> None:
+    """Refuse to let values leave unless the rules of every pipeline say that they may."""
+    for ids in frozen_steps(store, selection):
+        for (pipeline,) in store.query("pipelines_of_letters", listed(ids)):
+            if rules_of(store, str(pipeline)).export != "include":
+                raise ConfigurationError(
+                    field=f"ReplayRules.export of {pipeline}",
+                    value="redacted",
+                    rule="does not let the values of its jobs leave",
+                    fix='Export without values, or say Pipeline(..., replay=ReplayRules(export="include")) in its code.',
+                )

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters from another installation's export, to be looked at and replayed here.
+
+Nothing in a line is trusted: texts are redacted again and cut, names and instants are checked, and a line that is wrong is refused
+by its number while the rest goes on. A letter is brought in once, however often its line comes. One that comes without values
+counts as erased until an edit supplies them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.failure import Category
+from redrive.engine.pipeline.codec import storable
+from redrive.engine.pipeline.stage import check_name
+from redrive.engine.runtime import CURRENT
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_in
+from redrive.errors import ConfigurationError, StoreRefusedError
+from redrive.ops.audit import By
+from redrive.ops.letters.depth import deeper, too_deep
+from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
+from redrive.ops.letters.imported_attempts import kept_attempts, problem_in
+from redrive.redaction.process import redact, redact_mapping
+from redrive.store.protocol import INLINE_MAX, Step, Store, listed
+
+STEP: Final = 200
+"""Letters per transaction."""
+LINE_MAX: Final = 64 * 1024 * 1024
+"""Bytes of a line."""
+CONTEXT_MAX: Final = 65_536
+AHEAD_MAX: Final = 86_400.0
+"""Seconds by which instants may lie in the future: clocks differ, but not by days."""
+ACTOR_MAX: Final = 200
+ID_END: Final = 1 << 62
+_FINGERPRINT: Final = re.compile(r"v\d{1,3}:[0-9a-f]{8,128}")
+_ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
+_OTHERWISE: Final = "export it without its values, then supply one here with redrive dlq edit"
+_OVER: Final = frozenset({"replaying", "resolved", "returned"})
+_WORD: Final = re.compile(r"[\w.:-]{1,200}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What became of the lines of an export."""
+
+    made: int = 0
+    known: int = 0
+    """They were here already."""
+    over: dict[str, int] = field(default_factory=dict[str, int])
+    """Letters with nothing to replay, by what they are where they come from: replaying, resolved or returned."""
+    refused: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Lines that are wrong: their numbers, and why."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines there were."""
+        return self.made + self.known + sum(self.over.values()) + len(self.refused)
+
+
+class _WrongLineError(ValueError):
+    """A line cannot be taken; says why."""
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why)
+
+
+def import_letters(store: Store, lines: Iterable[bytes], by: By) -> Imported:
+    """Make a failed job and an open letter for every line of an export that is not here yet.
+
+    A few hundred lines are one transaction, with its line of the operator log; stopping in the middle leaves whole ones behind, and
+    the same lines again bring the rest. Attempts made elsewhere are told here, and not counted. Letters that are over where they
+    come from are left out, and counted by their state.
+    """
+    imported = Imported()
+    waiting: dict[tuple[str, int], tuple[int, ExportedLine]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            read = _read(line)
+        except _WrongLineError as error:
+            imported.refused.append((number, redact(storable(str(error)))[:MESSAGE_MAX]))
+            continue
+        mark = (read.origin, read.letter.id)
+        if (state := read.letter.state) in _OVER:
+            imported.over[state] = imported.over.get(state, 0) + 1
+        elif mark in waiting:
+            imported.known += 1
+        else:
+            waiting[mark] = (number, read)
+        if len(waiting) >= STEP:
+            _bring_in(store, list(waiting.values()), by, imported=imported)
+            waiting.clear()
+    if waiting:
+        _bring_in(store, list(waiting.values()), by, imported=imported)
+    return imported
+
+
+def _bring_in(store: Store, read: Sequence[tuple[int, ExportedLine]], by: By, *, imported: Imported) -> None:
+    """Bring in what is not here yet, all at once; if the store does not take it, one by one."""
+    fresh = [(number, line) for number, line in read if not _is_known(store, line)]
+    imported.known += len(read) - len(fresh)
+    problem = _refusal(store, [line for _, line in fresh], by) if fresh else None
+    if problem is None:
+        imported.made += len(fresh)
+    elif len(fresh) > 1:
+        for one in fresh:
+            _bring_in(store, [one], by, imported=imported)
+    elif _is_known(store, fresh[0][1]):
+        # Somebody else has brought it in just now.
+        imported.known += 1
+    else:
+        imported.refused.append((fresh[0][0], problem))
+
+
+def _refusal(store: Store, fresh: Sequence[ExportedLine], by: By) -> str | None:
+    """Store letters in one transaction; return why the store does not take them, None when it did."""
+    origins = " ".join(sorted({line.origin for line in fresh}))
+    log = by.log_letters(
+        "import", f"origin {origins}", letters=len(fresh), change={"before": {}, "after": {"state": "open"}}
+    )
+    try:
+        answer = store.apply(*(step for line in fresh for step in _steps_of(line, by)), log)
+    except StoreRefusedError as error:
+        return f"the store refused it: {error.cause}"
+    return "the store refused it: a part of it did not fit" if answer is None else None
+
+
+def _is_known(store: Store, line: ExportedLine) -> bool:
+    """Say whether a letter was brought in before, or has never left."""
+    letter = listed([line.letter.id])
+    if line.origin == installation_of(store) and store.query("letters_there", letter):
+        return True
+    return bool(store.query("known_imports", line.origin, letter))
+
+
+def _read(line: bytes) -> ExportedLine:
+    """Return a line as what it says, or say why it cannot be taken."""
+    if len(line) > LINE_MAX:
+        raise _WrongLineError(why=f"it has {len(line):,} bytes; {LINE_MAX:,} is the most")
+    try:
+        read = msgspec.json.decode(line, type=ExportedLine)
+    except RecursionError:
+        raise _WrongLineError(why=f"it is no line of an export: {deeper(line)}: {_OTHERWISE}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _WrongLineError(why=f"it is no line of an export: {error}") from None
+    if read.redrive_export != FORMAT:
+        raise _WrongLineError(why=f"its format is {read.redrive_export}, and this redrive reads {FORMAT}")
+    try:
+        check_name("job.pipeline", read.job.pipeline)
+        check_name("job.stage", read.job.stage)
+    except ConfigurationError as error:
+        raise _WrongLineError(why=str(error)) from None
+    for name, value in _values_in(read):
+        if (problem := too_deep(value)) is not None:
+            raise _WrongLineError(why=f"{name}: {problem}: {_OTHERWISE}")
+    for name, is_right in _rules(read).items():
+        if not is_right:
+            raise _WrongLineError(why=f"{name} is not what it can be")
+    if (problem := problem_in(read.attempts, _is_past)) is not None:
+        raise _WrongLineError(why=problem)
+    return read
+
+
+def _values_in(read: ExportedLine) -> Iterator[tuple[str, bytes]]:
+    """Yield the values that a line brings along, with where they stand in it."""
+    if read.values is None:
+        return
+    yield "values.payload", bytes(read.values.payload)
+    yield "values.input", bytes(read.values.input)
+    for place, edit in enumerate(read.values.edits):
+        yield f"values.edits[{place}].before", bytes(edit.before)
+        yield f"values.edits[{place}].after", bytes(edit.after)
+
+
+def _rules(read: ExportedLine) -> dict[str, bool]:
+    """Return what must hold about a line beyond its types."""
+    letter, job = read.letter, read.job
+    return {
+        "origin": _ORIGIN.fullmatch(read.origin) is not None,
+        "letter.id": 0 < letter.id < ID_END,
+        "job.id": 0 < job.id < ID_END,
+        "letter.fingerprint": _FINGERPRINT.fullmatch(letter.fingerprint) is not None,
+        "letter.code": _WORD.fullmatch(letter.code) is not None,
+        "letter.category": letter.category in set(Category),
+        "letter.first_failure_at": _is_past(letter.first_failure_at),
+        "letter.last_failure_at": _is_past(letter.last_failure_at),
+        "job.created_at": _is_past(job.created_at),
+        "values": read.values is None or (_is_json(read.values.payload) and _is_json(read.values.input)),
+        "values.edits": read.values is None or all(map(_is_edit, read.values.edits)),
+        "job.priority": 0 <= job.priority <= 9,
+        "job.position": 0 <= job.position < 10_000,
+    }
+
+
+def _is_past(at: datetime) -> bool:
+    """Say whether something can have happened at an instant: after the epoch, and not in the future."""
+    return at.tzinfo is not None and 0 <= at.timestamp() <= CURRENT.get().clock.wall() + AHEAD_MAX
+
+
+def _steps_of(line: ExportedLine, by: By) -> list[Step]:
+    """Return the steps that make a failed job and its open letter."""
+    letter, job, values = line.letter, line.job, line.values
+    payload = None if values is None else _value(values.payload)
+    given = None if values is None else _value(values.input)
+    edits = [] if values is None else [_edit_row(each) for each in values.edits]
+    clean = _Clean({**_literals(payload), **_literals(given), **_edited_literals(edits)})
+    mark = (line.origin, letter.id)
+    now = CURRENT.get().clock.wall()
+    message = clean.text(letter.message, MESSAGE_MAX)
+    failed_at, error_class = letter.last_failure_at.timestamp(), clean.text(letter.error_class, 200)
+    there = (job.id, kept_attempts(line.attempts, clean.text))
+    about = (letter.code, letter.category)
+    where = (job.pipeline, job.stage)
+    row = (*where, job.priority, now, *_names(line), _inline(payload), _inline(given))
+    is_beside = given is not None and len(given) > INLINE_MAX
+    erased_at = now if payload is None and given is None else None
+    steps = [
+        Step("import_lane", (*where, job.position)),
+        Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at), rows=1),
+        Step("import_mark", (*mark, now, redact(storable(by.actor)), *there), rows=1),
+        Step("import_failure", (*mark, letter.code, message, failed_at), rows=1),
+    ]
+    large = [
+        (dispatch, value)
+        for dispatch, value in ((0, payload), (1, given))
+        if value is not None and len(value) > INLINE_MAX
+    ]
+    steps += [Step("import_value", (*mark, *each), rows=1) for each in large]
+    first_at = min(letter.first_failure_at.timestamp(), failed_at)
+    group = (*where, letter.fingerprint, *about, error_class, first_at, failed_at)
+    texts = (clean.text(letter.reason, MESSAGE_MAX), message, _context(line, clean))
+    facts = (*about, int(letter.is_retryable), error_class, *texts, clean.text(letter.stack, STACK_MAX))
+    steps += [
+        Step("import_group", group),
+        Step("import_letter", (*mark, letter.fingerprint, first_at, failed_at), rows=1),
+        Step("import_facts", facts, rows=1),
+    ]
+    return [*steps, *(Step("import_edit", (*mark, *row), rows=1) for row in edits)]
+
+
+class _Clean:
+    """Makes texts of a line fit to be stored."""
+
+    def __init__(self, literals: dict[str, str]) -> None:
+        self.literals = literals
+
+    def text(self, given: str, most: int) -> str:
+        """Return a text redacted, then cut: half a secret is not known for one."""
+        return redact(storable(given), payload=self.literals)[:most]
+
+
+def _value(raw: msgspec.Raw) -> bytes | None:
+    """Return a value as it is stored: without blanks; None when there is none."""
+    given = bytes(raw)
+    return msgspec.json.format(given, indent=-1) if given else None
+
+
+def _is_json(raw: msgspec.Raw) -> bool:
+    """Say whether a value can be decoded: reading the line has skipped it."""
+    try:
+        msgspec.json.decode(bytes(raw) or b"null")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_edit(edit: ExportedEdit) -> bool:
+    return bool(bytes(edit.after)) and _is_json(edit.after) and _is_json(edit.before) and _is_past(edit.at)
+
+
+def _edit_row(edit: ExportedEdit) -> tuple[str, bytes | None, bytes | None, float, str]:
+    """Return an edit as it is stored, and who made it: cut, and redacted again."""
+    actor = redact(storable(edit.actor))[:ACTOR_MAX]
+    return edit.part, _value(edit.before), _value(edit.after), edit.at.timestamp(), actor
+
+
+def _names(line: ExportedLine) -> tuple[str | None, str | None]:
+    key, owner = (unchanged(storable(each)) if each else None for each in (line.job.key, line.job.owner))
+    return key, owner
+
+
+def _inline(value: bytes | None) -> bytes | None:
+    return value if value is not None and len(value) <= INLINE_MAX else None
+
+
+def _literals(value: bytes | None) -> dict[str, str]:
+    return {} if value is None else literals_in(value)
+
+
+def _edited_literals(rows: Iterable[tuple[str, bytes | None, bytes | None, float, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for _, before, after, _, _ in rows:
+        found |= {**_literals(before), **_literals(after)}
+    return found
+
+
+def _context(line: ExportedLine, clean: _Clean) -> bytes:
+    """Return the context of a letter, with where it comes from."""
+    source = {
+        "origin": line.origin,
+        "letter": line.letter.id,
+        "job": line.job.id,
+        "round": line.letter.round,
+        "attempts": len(line.attempts),
+    }
+    context = cast("dict[str, object]", redact_mapping(line.letter.context, payload=clean.literals))
+    told = msgspec.json.encode({**context, "imported": source})
+    return told if len(told) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})

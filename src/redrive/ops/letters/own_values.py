@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values of jobs as literals, to be taken out of what people write about those jobs: reasons, evidence and notes.
+
+Patterns find what looks like a secret wherever it stands. A value that looks like nothing is only known for one by the job it is
+of, so that jobs have to be few enough to be read: of more than `LETTERS_MAX` letters, what is written goes by patterns alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Final, cast
+
+import msgspec
+
+from redrive.engine.replay.campaign import Campaign
+from redrive.engine.worker.dead_letter import literals_in
+from redrive.ops.letters.freeze import Selection, frozen_steps
+from redrive.redaction.process import MARGIN
+from redrive.store.protocol import Store
+
+LETTERS_MAX: Final = 100
+"""Letters whose values are read for one act."""
+
+
+def values_of_job(store: Store, job: int, *texts: str | None) -> dict[str, str]:
+    """Map the longer strings of a job's own values, those of its edits as well, to marks; only what can stand in one of `texts`."""
+    longest = max((len(text) for text in texts if text), default=0)
+    found: dict[str, str] = {}
+    for value in _kept(store, job) if longest else ():
+        literals = literals_in(value)
+        found |= {literal: mark for literal, mark in literals.items() if len(literal) <= longest + MARGIN}
+    return found
+
+
+def values_of_letters(store: Store, letters: Iterable[int], *texts: str | None) -> dict[str, str]:
+    """Do the same for the jobs of a few letters; nothing for more than a few."""
+    few = list(islice(letters, LETTERS_MAX + 1)) if any(texts) else []
+    if len(few) > LETTERS_MAX:
+        return {}
+    rows = (row for letter in few for row in store.query("letter_values", letter, "payload"))
+    found: dict[str, str] = {}
+    for job in dict.fromkeys(cast("int", row[1]) for row in rows):
+        found |= values_of_job(store, job, *texts)
+    return found
+
+
+def values_of_set(store: Store, selection: Selection, *texts: str | None) -> dict[str, str]:
+    """Do the same for a frozen set."""
+    if selection.count > LETTERS_MAX or not any(texts):
+        return {}
+    return values_of_letters(store, chain.from_iterable(frozen_steps(store, selection)), *texts)
+
+
+def values_of_campaign(store: Store, campaign: Campaign, *texts: str | None) -> dict[str, str]:
+    """Do the same for what a campaign is about: its letters have left the state that it asked for, so that this means any."""
+    which = msgspec.structs.replace(campaign.selection, state=None)
+    meant = Selection(which=which, cutoff=campaign.cutoff, count=campaign.expected, by_state={})
+    return values_of_set(store, meant, *texts)
+
+
+def _kept(store: Store, job: int) -> Iterator[bytes]:
+    """Yield what is kept of a job's values: its payload, the input of its stage, and both as they were before and after edits."""
+    for row in (*store.query("exported_values", job), *store.query("edits_of_job", job)):
+        yield from (cast("bytes", value) for value in row if value is not None)

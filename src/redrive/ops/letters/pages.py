@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters page by page, newest first, at a cost that depends on the page and not on how many letters there are.
+
+Pages go by key: a cursor is the position of the last letter shown, (instant of its last failure, id). Which index is walked depends
+on the filter; every way looks at a bounded number of letters, so that a filter that fits few of very many may answer with a page
+that is not full, or even empty, and a cursor to go on with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.checks import whole
+from redrive.engine.replay.filter import LetterFilter
+from redrive.errors import ConfigurationError
+from redrive.ops.jobs.inspect import LAST_ID, instant
+from redrive.store.protocol import Row, Store, listed
+
+SCAN_MAX: Final = 20_000
+"""So many letters are looked at for one page."""
+STEP: Final = 5_000
+"""So many are read at once by whoever wants them all."""
+NAMES: Final = (
+    "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee campaign"
+    " first_failure_at last_failure_at"
+).split()
+EARLIEST: Final = -1e300
+LATEST: Final = 1e300
+
+Position = tuple[float, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterLine:
+    """One dead letter in a list; redacted."""
+
+    id: int
+    job: int
+    pipeline: str
+    stage: str
+    code: str
+    category: str
+    state: str
+    is_escalated: bool
+    """True when a replay brought the same permanent failure back."""
+    round: int
+    group: str
+    """The fingerprint."""
+    message: str
+    owner: str | None
+    key: str | None
+    diagnosis: str | None
+    assignee: str | None
+    campaign: int | None
+    first_failure_at: datetime
+    last_failure_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some letters, and where the next page begins; None after the last one."""
+
+    letters: Sequence[LetterLine]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The letters of one group that are in one state."""
+
+    group: int
+    state: str
+    letters: int
+
+
+def list_letters(store: Store, which: LetterFilter, *, before: str | None = None, limit: int = 50) -> Page:
+    """Return letters, newest first; the `next_cursor` of a page is the `before` of the next one."""
+    whole("limit", limit, minimum=1, fix="50 is usual.")
+    upper = (LATEST if which.until is None else which.until, 0)
+    if before is not None:
+        upper = min(upper, position_of(before))
+    lower = EARLIEST if which.since is None else which.since
+    found, floor = _positions(store, which, upper=upper, lower=lower, limit=limit + 1)
+    end = found[limit - 1] if len(found) > limit else floor
+    lines = lines_of(store, [letter for _, letter in found[:limit]])
+    return Page(letters=lines, next_cursor=None if end is None else cursor_of(end))
+
+
+def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
+    """Yield the positions of all letters that a filter means, newest first, some thousands at a time."""
+    upper = (LATEST if which.until is None else which.until, 0)
+    lower = EARLIEST if which.since is None else which.since
+    while True:
+        found, floor = _positions(store, which, upper=upper, lower=lower, limit=STEP)
+        yield found
+        if len(found) == STEP:
+            upper = found[-1]
+        elif floor is None:
+            return
+        else:
+            upper = floor
+
+
+def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:
+    """Return the groups and states that a filter means, with how many letters each has; exact if the filter is by group."""
+    by_group = (which.pipeline, which.stage, which.code, which.category, which.group)
+    rows = store.query("letter_pairs", *by_group, which.state)
+    return [Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows]
+
+
+def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
+    """Return the letters with these ids, in this order; those that are gone are left out."""
+    rows = {row[0]: row for row in store.query("letter_lines", listed(ids))}
+    return [msgspec.convert(line_facts(rows[letter]), LetterLine) for letter in ids if letter in rows]
+
+
+def line_facts(row: Row) -> dict[str, object]:
+    """Return the first columns of a letter's row by name."""
+    facts = dict(zip(NAMES, row, strict=False))
+    times = {name: instant(facts[name]) for name in ("first_failure_at", "last_failure_at")}
+    return {**facts, **times, "is_escalated": bool(facts["is_escalated"])}
+
+
+def cursor_of(position: Position) -> str:
+    """Return a position as a text that gives it back exactly."""
+    return f"{position[0]!r}_{position[1]}"
+
+
+def position_of(cursor: str) -> Position:
+    """Return the position a cursor stands for, or refuse what is none."""
+    at, _, letter = cursor.rpartition("_")
+    try:
+        position = (float(at), int(letter))
+    except ValueError:
+        position = (math.nan, 0)
+    if not math.isfinite(position[0]) or not 0 <= position[1] <= LAST_ID:
+        raise ConfigurationError(
+            field="before",
+            value=cursor,
+            rule="must be the cursor of a page",
+            fix="Take it from the page before, or leave it out for the first page.",
+        )
+    return position
+
+
+def _positions(
+    store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
+) -> tuple[list[Position], Position | None]:
+    """Return the newest positions between the bounds, and how far was looked, if not to the end."""
+    by_group = (which.pipeline, which.stage, which.code, which.category, which.group)
+    is_grouped = any(part is not None for part in by_group)
+    pairs = pairs_of(store, which) if is_grouped or which.state is not None else None
+    groups = None if pairs is None else listed(sorted({pair.group for pair in pairs}))
+    named = which.named_ids()
+    if named is None and (which.owner is not None or which.key is not None):
+        if pairs is None or sum(pair.letters for pair in pairs) > SCAN_MAX:
+            return _walk(store, which, groups, upper=upper, lower=lower, limit=limit)
+        few = _query(store, "letters_by_groups", _pairs_json(pairs), *upper, lower, SCAN_MAX)
+        named = listed([letter for _, letter in few])
+    if named is not None:
+        rest = (groups, which.state, which.owner, which.key)
+        return _query(store, "letters_by_id", named, *upper, lower, *rest, limit), None
+    if pairs is None:
+        return _query(store, "letters_by_time", *upper, lower, limit), None
+    return _query(store, "letters_by_groups", _pairs_json(pairs), *upper, lower, limit), None
+
+
+def _walk(
+    store: Store, which: LetterFilter, groups: str | None, *, upper: Position, lower: float, limit: int
+) -> tuple[list[Position], Position | None]:
+    """Walk the letters of a key, or else of an owner, and leave out what does not fit; a bounded number of them."""
+    kind, value, other = (
+        ("owner", which.owner, which.key) if which.key is None else ("key", which.key, which.owner)
+    )
+    floor = _query(store, f"{kind}_floor", value, *upper, lower, SCAN_MAX)
+    end = floor[0] if floor else (lower, 0)
+    found = _query(store, f"letters_by_{kind}", value, *upper, *end, groups, which.state, other, limit)
+    return found, floor[0] if floor else None
+
+
+def _query(store: Store, name: str, *parameters: object) -> list[Position]:
+    return [(cast("float", at), cast("int", letter)) for at, letter in store.query(name, *parameters)]
+
+
+def _pairs_json(pairs: Sequence[Pair]) -> str:
+    return listed([(pair.group, pair.state) for pair in pairs])

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging dead letters: a diagnosis, evidence of the fix, an owner, a note, discarding and restoring.
+
+Each act is on exactly a frozen set, a few thousand letters per transaction, and moves only what the lifecycle lets it move: the
+rest is left as it is, and counted by reason. Every transaction carries its lines of the operator log. Stopping in the middle leaves
+whole steps behind; the same act again does the rest.
+
+What is written about a few letters is stored without the values of their jobs; about many, by patterns alone (`own_values`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.checks import one_of
+from redrive.core.diagnosis import Diagnosis
+from redrive.core.lifecycle import LetterState
+from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.ops.audit import By, safe_text
+from redrive.ops.letters.freeze import Selection, frozen_steps
+from redrive.ops.letters.own_values import values_of_set
+from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
+from redrive.store.protocol import Row, Step, Store, listed
+
+TRIES_MAX: Final = 20
+"""How often a step is looked at again when somebody else moved one of its letters meanwhile."""
+TEXT_MAX: Final = 8_192
+"""Characters of evidence or of a note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What an act came to."""
+
+    changed: int
+    left: Mapping[str, int]
+    """Letters that were left as they are, by the reason why."""
+
+
+class _Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """What an act has to know about a letter, as it was when it was read."""
+
+    id: int
+    state: LetterState
+    campaign_id: int | None
+    diagnosis: str | None
+    evidence: str | None
+    is_safe: bool
+    assignee: str | None
+    error_class: str
+    stage: str
+    code: str
+    reason: str
+    moved: int
+
+
+class _Act(msgspec.Struct, frozen=True, kw_only=True):
+    """One act: its verb, why a letter is left alone (None when it is not), its statement, and what it sets."""
+
+    verb: str
+    refuses: Refusal
+    statement: str | None = None
+    values: Row = ()
+    after: Mapping[str, object]
+
+
+def triage(store: Store, selection: Selection, by: By, *, diagnosis: Diagnosis | str) -> Judged:
+    """Record what is wrong. Evidence given before is dropped; letters a live campaign has taken are left alone."""
+    return _carry_out(store, selection, by, [_triaging(diagnosis)])
+
+
+def remediate(
+    store: Store,
+    selection: Selection,
+    by: By,
+    *,
+    evidence: str,
+    is_safe: bool,
+    diagnosis: Diagnosis | str | None = None,
+) -> Judged:
+    """Record what was done about the cause, and that running the work again does no harm: then the letters are ready.
+
+    Only triaged letters; with `diagnosis`, open ones too, and both moves are logged.
+
+    Raises:
+        ConfigurationError: there is no evidence, or nobody confirmed that a replay does no harm.
+    """
+    given = check_remedy(evidence, is_safe=is_safe)
+    told = _hidden(given, values_of_set(store, selection, given))
+    after = {"state": "ready", "evidence": told, "is_safe": True}
+    act = _Act(
+        verb="remediate",
+        refuses=refusal_of("remediate"),
+        statement="remediate_letters",
+        values=(told,),
+        after=after,
+    )
+    return _carry_out(store, selection, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
+
+
+def check_remedy(evidence: str, *, is_safe: bool) -> str:
+    """Return evidence that says something; raises as `remediate` would, so that nobody is asked about what will be refused."""
+    told = _text("evidence", evidence, fix='What was done about the cause: "rotated the key, see OPS-12".')
+    if is_safe is not True:
+        raise ConfigurationError(
+            field="is_safe",
+            value=is_safe,
+            rule="must be confirmed: running the work again has to be idempotent, or harmless",
+            fix="Check what a second run would do, then confirm it (on the command line: --safe).",
+        )
+    return told
+
+
+def discard(store: Store, selection: Selection, by: By) -> Judged:
+    """Decide that nothing is to be done; a campaign that has taken a letter goes on without it."""
+    after = {"state": "discarded"}
+    act = _Act(verb="discard", refuses=refusal_of("discard"), statement="discard_letters", after=after)
+    return _carry_out(store, selection, by, [act])
+
+
+def restore(store: Store, selection: Selection, by: By) -> Judged:
+    """Take back a discard: the letters are open again, and have to be triaged anew."""
+    after = {"state": "open"}
+    act = _Act(verb="restore", refuses=refusal_of("restore"), statement="restore_letters", after=after)
+    return _carry_out(store, selection, by, [act])
+
+
+def assign(store: Store, selection: Selection, by: By, *, assignee: str | None) -> Judged:
+    """Say who looks after letters; None for nobody. What is closed needs nobody."""
+    # A name is stored as it is given, but for patterns: whoever looks after letters may well be named in a payload.
+    name = None if assignee is None else _hidden(_text("assignee", assignee, fix="A name, or nobody at all."))
+    act = _Act(
+        verb="assign",
+        refuses=refusal_of("assign"),
+        statement="assign_letters",
+        values=(name,),
+        after={"assignee": name},
+    )
+    return _carry_out(store, selection, by, [act])
+
+
+def note(store: Store, selection: Selection, by: By, *, text: str) -> Judged:
+    """Write something down about letters, whatever their state; it is the reason of its line in the operator log."""
+    given = _text("note", text, fix='"asked the supplier on Monday", for example.')
+    told = _hidden(given, values_of_set(store, selection, given))
+    act = _Act(verb="note", refuses=refusal_of("note"), after={"note": told})
+    return _carry_out(store, selection, By(by.actor, told), [act])
+
+
+def _triaging(diagnosis: Diagnosis | str) -> _Act:
+    named = Diagnosis(one_of("diagnosis", diagnosis, tuple(Diagnosis)))
+    return _Act(
+        verb="triage",
+        refuses=refusal_of("triage"),
+        statement="triage_letters",
+        values=(named.value,),
+        after={"state": "triaged", "diagnosis": named.value},
+    )
+
+
+def _carry_out(store: Store, selection: Selection, by: By, acts: Sequence[_Act]) -> Judged:
+    """Do the acts, one after the other in one transaction, to every step of a frozen set."""
+    by = by.hiding(values_of_set(store, selection, by.reason))
+    changed = seen = 0
+    left: Counter[str] = Counter()
+    for ids in frozen_steps(store, selection):
+        seen += len(ids)
+        for _ in range(TRIES_MAX):
+            able, reasons = _sorted_out(store, selection, ids, acts[0])
+            if not able or store.apply(*_steps(selection, by, able, acts)) is not None:
+                break
+        else:
+            raise StoreUnavailableError(
+                database=selection.subject,
+                cause=f"somebody else moved its letters {TRIES_MAX} times in a row",
+            )
+        changed += len(able)
+        left += reasons
+    if seen < selection.count:
+        left["it was moved or pruned meanwhile"] += selection.count - seen
+    return Judged(changed=changed, left=dict(left.most_common()))
+
+
+def _sorted_out(
+    store: Store, selection: Selection, ids: list[int], act: _Act
+) -> tuple[list[_Letter], Counter[str]]:
+    """Read letters, and tell those an act can be done to from those it cannot."""
+    names = _Letter.__struct_fields__
+    rows = store.query("judged_letters", listed(ids))
+    # Only a triage is kept from letters by a replay that has them.
+    freed = freed_later(store, selection, ids) if act.verb == "triage" else frozenset[int]()
+    able: list[_Letter] = []
+    reasons: Counter[str] = Counter({"it was pruned": len(ids) - len(rows)} if len(rows) < len(ids) else {})
+    for row in rows:
+        letter = msgspec.convert(dict(zip(names, row, strict=True)), _Letter, strict=False)
+        why = (
+            _elsewhere(letter, selection)
+            or act.refuses(letter.state, letter.campaign_id)
+            or _newly_able(letter, selection, freed)
+        )
+        if why is None:
+            able.append(letter)
+        else:
+            reasons[why] += 1
+    return able, reasons
+
+
+def _elsewhere(letter: _Letter, selection: Selection) -> str | None:
+    """Say that a letter is not in the state asked for, or came into it after the set was frozen."""
+    wanted = selection.which.state
+    if wanted is None or (letter.state == wanted and letter.moved <= selection.moves):
+        return None
+    is_back = letter.state == wanted
+    return f"it became {letter.state} only later" if is_back else f"it is {letter.state} by now"
+
+
+def _newly_able(letter: _Letter, selection: Selection, freed: frozenset[int]) -> str | None:
+    """Say that an act could be done to a letter only since after it was told to how many."""
+    only = selection.only
+    if only is not None and (letter.state not in only or letter.moved > selection.moves):
+        return f"it became {letter.state} only later"
+    return "a replay let go of it only later" if letter.id in freed else None
+
+
+def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:
+    """Return the changes of one transaction and their lines of the log; it is dropped when a letter has moved since it was read."""
+    by_state: dict[str, list[int]] = {}
+    for letter in able:
+        by_state.setdefault(letter.state, []).append(letter.id)
+    steps = [Step("next_move")]
+    before = _before(able)
+    for act in acts:
+        if act.statement is not None:
+            steps += [
+                Step(act.statement, (listed(ids), state, *act.values), rows=len(ids))
+                for state, ids in by_state.items()
+            ]
+        change = {"before": before, "after": act.after}
+        ids = () if selection.which.ids == (able[0].id,) else [letter.id for letter in able]
+        steps.append(by.log_letters(act.verb, selection.subject, letters=len(able), change=change, ids=ids))
+        # What follows in the same transaction finds all of them where this act has put them.
+        target = cast("str | None", act.after.get("state"))
+        if target is not None:
+            by_state = {target: [letter.id for letter in able]}
+            before = {"states": {target: len(able)}} if len(able) > 1 else {**before, **act.after}
+    return steps
+
+
+def _before(able: Sequence[_Letter]) -> dict[str, object]:
+    """Return what letters were like: one in full, with what failed and how; many by their states."""
+    if len(able) == 1:
+        told = msgspec.structs.asdict(able[0])
+        return {name: value for name, value in told.items() if value is not None and name != "moved"}
+    return {"states": dict(Counter(str(letter.state) for letter in able))}
+
+
+def _text(field: str, given: str, *, fix: str) -> str:
+    """Return what somebody wrote, without the blanks around it; refuse nothing at all, and novels."""
+    if not isinstance(given, str) or not given.strip() or len(given) > TEXT_MAX:
+        raise ConfigurationError(
+            field=field, value=given, rule=f"must say something, in at most {TEXT_MAX:,} characters", fix=fix
+        )
+    return given.strip()
+
+
+def _hidden(text: str, values: Mapping[str, str] | None = None) -> str:
+    return cast("str", safe_text(text, values))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines as the store knows them, and pausing them: nothing of a paused pipeline is claimed until it is resumed.
+
+What runs when a pipeline is paused ends its stage. Which stages a pipeline has by its code is not known here, unless it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+import msgspec
+
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
+from redrive.ops.audit import By
+from redrive.ops.jobs.inspect import instant
+from redrive.ops.suggest import unknown
+from redrive.store.protocol import Step, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneFacts:
+    """One stage of a pipeline, and what waits there."""
+
+    id: int
+    pipeline: str
+    stage: str
+    position: int
+    paused_at: datetime | None
+    queued: int
+    processing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """One worker that has made itself known."""
+
+    id: str
+    host: str
+    process: int
+    pipelines: Sequence[str]
+    concurrency: int
+    started_at: datetime
+    expires_at: datetime
+    held: int
+    is_live: bool
+    """False when its lease has ended: it died, or cannot reach the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineFacts:
+    """One pipeline, and who works on it."""
+
+    name: str
+    lanes: Sequence[LaneFacts]
+    workers: int
+
+    @property
+    def paused_at(self) -> datetime | None:
+        """Since when a part of it is paused."""
+        return min((lane.paused_at for lane in self.lanes if lane.paused_at), default=None)
+
+    @property
+    def queued(self) -> int:
+        """How many of its jobs are queued."""
+        return sum(lane.queued for lane in self.lanes)
+
+    @property
+    def processing(self) -> int:
+        """How many of its jobs are in the hands of workers."""
+        return sum(lane.processing for lane in self.lanes)
+
+
+def lanes(store: Store) -> list[LaneFacts]:
+    """Return every lane there ever was, by pipeline and position."""
+    names = "id pipeline stage position paused_at queued processing".split()
+    found: list[LaneFacts] = []
+    for row in store.query("lanes"):
+        facts = dict(zip(names, row, strict=True))
+        facts["paused_at"] = None if row[4] is None else instant(row[4])
+        found.append(msgspec.convert(facts, LaneFacts))
+    return found
+
+
+def workers(store: Store) -> list[WorkerFacts]:
+    """Return the workers that have made themselves known and not said goodbye, dead ones included."""
+    now = CURRENT.get().clock.wall()
+    return [
+        WorkerFacts(
+            id=str(worker),
+            host=str(host),
+            process=cast("int", process),
+            pipelines=msgspec.json.decode(cast("str", names), type=list[str]),
+            concurrency=cast("int", concurrency),
+            started_at=instant(started_at),
+            expires_at=instant(expires_at),
+            held=cast("int", held),
+            is_live=cast("float", expires_at) >= now,
+        )
+        for worker, host, process, names, concurrency, started_at, expires_at, held in store.query("workers")
+    ]
+
+
+def pipelines(store: Store) -> list[PipelineFacts]:
+    """Return every pipeline that was ever submitted to or worked on, by name."""
+    by_name: dict[str, list[LaneFacts]] = {}
+    for lane in lanes(store):
+        by_name.setdefault(lane.pipeline, []).append(lane)
+    live = [worker for worker in workers(store) if worker.is_live]
+    return [
+        PipelineFacts(name=name, lanes=found, workers=sum(1 for worker in live if name in worker.pipelines))
+        for name, found in by_name.items()
+    ]
+
+
+def pause(store: Store, pipeline: str, by: By) -> bool:
+    """Let no more of a pipeline's jobs be claimed; False when it was paused already."""
+    known_pipeline(store, pipeline)
+    step = Step("pause_lanes", (CURRENT.get().clock.wall(), pipeline))
+    return _changed(store.apply(_log(by, "pause", pipeline, "paused"), step))
+
+
+def resume(store: Store, pipeline: str, by: By) -> bool:
+    """Let a pipeline's jobs be claimed again; False when it was not paused."""
+    known_pipeline(store, pipeline)
+    return _changed(store.apply(_log(by, "resume", pipeline, "running"), Step("resume_lanes", (pipeline,))))
+
+
+def known_pipeline(store: Store, name: str) -> None:
+    """Refuse the name of a pipeline nobody has submitted to or worked on."""
+    error = unknown_pipeline(store, name)
+    if error is not None:
+        raise error
+
+
+def unknown_pipeline(store: Store, name: str) -> ConfigurationError | None:
+    """Return the error about the name of a pipeline nobody has submitted to or worked on, with those that are near."""
+    known = {lane.pipeline for lane in lanes(store)}
+    if name in known:
+        return None
+    return unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
+
+
+def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
+    """Return lanes of these pipelines in which jobs wait although the code has no such stage any more."""
+    stages = {pipeline.name: {stage.name for stage in pipeline.stages} for pipeline in known}
+    return [
+        lane
+        for lane in lanes(store)
+        if lane.queued and lane.pipeline in stages and lane.stage not in stages[lane.pipeline]
+    ]
+
+
+def _log(by: By, verb: str, pipeline: str, after: str) -> Step:
+    """Return the step that writes it down; it goes first, because it reads how the pipeline was."""
+    return Step("log_pipeline", (*by.line(verb, f"pipeline {pipeline}"), after, pipeline))
+
+
+def _changed(answer: list[list[tuple[object, ...]]] | None) -> bool:
+    """Say whether the last step of a change touched anything."""
+    return bool(answer and answer[-1])

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Use cases about replays: validate, start, pause, report, close."""

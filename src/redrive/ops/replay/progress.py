@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a replay stands and what it came to: counts, what it waits for, an estimate, and the report at its end.
+
+Only looks. Every letter that was shown when the replay was started is in exactly one of the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+from redrive.core.replay import Counts, seconds_left
+from redrive.engine.replay.campaign import Campaign, counts_of
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.runtime import CURRENT
+from redrive.ops.jobs.inspect import instant
+from redrive.ops.pipelines import workers
+from redrive.ops.replay.replays import known_campaign
+from redrive.store.protocol import Row, Store
+
+SKIPPED_MAX: Final = 1_000
+"""Letters that were left out and are named with their reasons."""
+REASONS_MAX: Final = 20
+"""Reasons for which the first letters are named, however late they come; the most frequent ones."""
+FIRST_MAX: Final = 5
+"""Letters that are named for each of them."""
+SAMPLE_MAX: Final = 1_000
+"""Letters that ended last, by which the pace is told."""
+_OF_ONE: Final = " (job "
+"""Begins what a reason says about one letter alone: which job has its key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedAgain:
+    """Replays that failed with one failure."""
+
+    code: str
+    group: str
+    letters: int
+    sample: int
+    """One of the new letters."""
+    escalated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignReport:
+    """A campaign, and where every one of its letters is: `letters` is the sum of what follows it."""
+
+    id: int
+    pipeline: str
+    status: str
+    letters: int
+    recovered: int
+    failed_again_same: int
+    failed_again_other: int
+    cancelled: int
+    skipped: int
+    replaying: int
+    waiting: int
+    left_out: int
+    """Shown when it was started, and changed by somebody before their turn; or let go when it was cancelled."""
+    waits_for: str | None
+    seconds_left: float | None
+    """An estimate, by its rate or else by what has ended of late; None while there is none."""
+    verified: int
+    """Recovered letters whose job is complete; counted when the replay has ended."""
+    stages_done: int
+    """How many stages were done by the replayed jobs since they went back."""
+    failures: Sequence[FailedAgain]
+    skips: Sequence[tuple[str, int]]
+    """Why letters were left out, and how many for each reason; the most frequent one first."""
+    first_skipped: Mapping[str, Sequence[tuple[int, str]]]
+    """The first letters for each of the most frequent reasons, each with its reason in full: which job has its key."""
+    skipped_letters: Sequence[tuple[int, str]]
+    """The letters that were left out, each with its reason in full; the first thousand of them."""
+    canary: tuple[int, ...]
+    rate: float | None
+    from_start: bool
+    selection: LetterFilter
+    actor: str
+    note: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    closed_at: datetime | None
+
+
+def report_of(store: Store, campaign: int, *, skipped_max: int = SKIPPED_MAX) -> CampaignReport:
+    """Return how a campaign stands, with at most `skipped_max` of the letters it left out; raises CampaignNotFoundError."""
+    known = known_campaign(store, campaign)
+    counts = counts_of(store, campaign)
+    skips = [
+        (str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", campaign)
+    ]
+    skipped = sum(letters for _, letters in skips)
+    named = _skipped(store.query("campaign_skipped", campaign, skipped_max)) if skips else []
+    # Looked at when it is over: it reads every letter.
+    _, complete, stages = (
+        store.query("recovered_of", campaign)[0] if known.ended_at is not None else (0, 0, 0)
+    )
+    waiting = counts.waiting if known.status != "stamping" else known.expected
+    accounted = counts.ended + counts.replaying + waiting + skipped
+    return CampaignReport(
+        id=known.id,
+        pipeline=known.pipeline,
+        status=known.status,
+        letters=max(known.expected, accounted),
+        recovered=counts.completed,
+        failed_again_same=counts.same,
+        failed_again_other=counts.other,
+        cancelled=counts.cancelled,
+        skipped=skipped,
+        replaying=counts.replaying,
+        waiting=waiting,
+        left_out=max(0, known.expected - accounted),
+        waits_for=waits_for(store, known, counts),
+        seconds_left=_seconds_left(store, known, counts),
+        verified=cast("int", complete or 0),
+        stages_done=cast("int", stages or 0),
+        failures=[
+            FailedAgain(
+                code=str(code),
+                group=str(group),
+                letters=cast("int", letters),
+                sample=cast("int", sample),
+                escalated=cast("int", escalated),
+            )
+            for code, group, letters, sample, escalated in _returned(store, campaign, counts)
+        ],
+        skips=skips,
+        first_skipped=_first_skipped(store, campaign, [reason for reason, _ in skips], named),
+        skipped_letters=named,
+        canary=known.plan.canary,
+        rate=known.plan.rate,
+        from_start=known.plan.from_start,
+        selection=known.selection,
+        actor=known.actor,
+        note=known.note,
+        created_at=instant(known.created_at),
+        ended_at=None if known.ended_at is None else instant(known.ended_at),
+        closed_at=None if known.closed_at is None else instant(known.closed_at),
+    )
+
+
+def _skipped(rows: Sequence[Row]) -> list[tuple[int, str]]:
+    return [(cast("int", letter), str(reason)) for letter, reason in rows]
+
+
+def _first_skipped(
+    store: Store, campaign: int, reasons: Sequence[str], named: Sequence[tuple[int, str]]
+) -> dict[str, list[tuple[int, str]]]:
+    """Return the first letters of the most frequent reasons; those that come after the ones named anyway are looked for."""
+    first: dict[str, list[tuple[int, str]]] = {reason: [] for reason in reasons[:REASONS_MAX]}
+    for letter, reason in named:
+        known = first.get(reason.partition(_OF_ONE)[0])
+        if known is not None and len(known) < FIRST_MAX:
+            known.append((letter, reason))
+    return {
+        reason: known or _skipped(store.query("skipped_for", campaign, reason, FIRST_MAX))
+        for reason, known in first.items()
+    }
+
+
+def _returned(store: Store, campaign: int, counts: Counts) -> list[Row]:
+    return store.query("returned_of", campaign) if counts.same + counts.other else []
+
+
+def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:
+    """Say what a campaign that has not ended waits for; None when it has, or waits for nothing."""
+    if campaign.ended_at is not None:
+        return None
+    if campaign.status in {"paused", "stopped"}:
+        return f"somebody to resume or cancel it: {campaign.why}{_because(store, campaign)}"
+    if not any(campaign.pipeline in each.pipelines for each in workers(store) if each.is_live):
+        return f"a worker that serves {campaign.pipeline}"
+    if campaign.status != "running":
+        return "its letters to be taken" if campaign.status == "stamping" else "its letters to be let go"
+    return (_kept_by(store, campaign.pipeline) if counts.replaying else None) or campaign.why
+
+
+def _because(store: Store, campaign: Campaign) -> str:
+    """Say why somebody has paused it, if they told."""
+    rows = store.query("last_pause_of", campaign.id) if campaign.status == "paused" else []
+    return f" ({rows[0][0]})" if rows and rows[0][0] else ""
+
+
+def _kept_by(store: Store, pipeline: str) -> str | None:
+    """Say what keeps the jobs of a pipeline from going on."""
+    if store.query("is_pipeline_paused", pipeline)[0][0]:
+        return f"somebody to resume the pipeline: redrive pipeline resume {pipeline}"
+    held = store.query("held_of_pipeline", pipeline)[0][0]
+    return f"{held} jobs of {pipeline} that are held" if held else None
+
+
+def _seconds_left(store: Store, campaign: Campaign, counts: Counts) -> float | None:
+    if campaign.status != "running" or not counts.waiting + counts.replaying:
+        return None
+    recent = store.query("last_ended_of", campaign.id, SAMPLE_MAX) if campaign.plan.rate is None else ()
+    ended_at = [cast("float", row[0]) for row in recent]
+    return seconds_left(campaign.plan, counts, ended_at, now=CURRENT.get().clock.wall())

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What many attempts add up to, as numbers and as pictures."""

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A copy of the database, taken while workers go on writing.
+
+SQLite's own backup, over a connection that holds one snapshot from the first page to the last: the copy is the database as it was
+at one instant, and is not begun anew whenever somebody writes. It is checked before it gets its name, belongs to its owner alone,
+and never takes the place of a file that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.ops.audit import By
+from redrive.store.protocol import Store
+
+PAGES: Final = 1_024
+"""Pages per step; between two steps the copy can be interrupted."""
+
+OnPages = Callable[[int, int], None]
+"""Told how many pages are copied, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupReport:
+    """What was copied."""
+
+    source: str
+    target: str
+    bytes: int
+    jobs: int
+
+
+def backup(store: Store, target: Path, by: By, *, on_pages: OnPages | None = None) -> BackupReport:
+    """Copy the database of a store into a new file and check the copy; whatever goes wrong, no half copy is left behind.
+
+    Raises:
+        ConfigurationError: there is a file already, or the store has no file.
+        StoreUnavailableError: the copy could not be made, or is not sound.
+    """
+    source = str(store.query("database_file")[0][0] or "")
+    if not source:
+        raise ConfigurationError(
+            field="backup", value="memory", rule="needs a database that is a file", fix="Copy nothing."
+        )
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        _refuse_existing(target)
+        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        raise _is_there(partial) from None
+    except OSError as error:
+        raise StoreUnavailableError(database=str(target), cause=str(error)) from error
+    try:
+        _copy(Path(source), partial, on_pages)
+        jobs = _checked(partial)
+        _name(partial, target)
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise StoreUnavailableError(database=str(target), cause=str(error)) from error
+    finally:
+        for rest in ("", "-journal", "-wal", "-shm"):
+            partial.with_name(partial.name + rest).unlink(missing_ok=True)
+    store.apply(by.log("backup", str(target)))
+    return BackupReport(source=source, target=str(target), bytes=target.stat().st_size, jobs=jobs)
+
+
+def _copy(source: Path, partial: Path, on_pages: OnPages | None) -> None:
+    def progress(_status: int, remaining: int, total: int) -> None:
+        if on_pages is not None:
+            on_pages(total - remaining, total)
+
+    address = f"{source.absolute().as_uri()}?mode=ro"
+    with (
+        closing(sqlite3.connect(address, uri=True, isolation_level=None)) as reading,
+        closing(sqlite3.connect(partial, isolation_level=None)) as copy,
+    ):
+        # The snapshot: without it, every commit of a worker would start the copy anew, and a busy database would never be done.
+        reading.execute("BEGIN")
+        reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        reading.backup(copy, pages=PAGES, progress=progress)
+        reading.execute("COMMIT")
+        # One file, without a log beside it; whoever opens it as a store switches it back.
+        copy.execute("PRAGMA journal_mode = DELETE")
+
+
+def _checked(partial: Path) -> int:
+    with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
+        (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok":
+            raise StoreUnavailableError(database=str(partial), cause=f"the copy is not sound: {verdict}")
+        return int(copy.execute("SELECT count(*) FROM jobs").fetchone()[0])
+
+
+def _name(partial: Path, target: Path) -> None:
+    """Give the copy its name, durably; a file that appeared there meanwhile is not replaced."""
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    try:
+        os.link(partial, target)
+    except FileExistsError:
+        raise _is_there(target) from None
+    folder = os.open(target.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists():
+        raise _is_there(target)
+
+
+def _is_there(path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        field="backup", value=str(path), rule="never overwrites a file", fix="Give a name that is free."
+    )
