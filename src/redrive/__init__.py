@@ -19,7 +19,7 @@ Everything a user needs is a name of this package; the documented submodules are
 
 from __future__ import annotations
 
-from redrive.client import Redrive, connect
+from redrive.client.connection import Redrive, connect
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
 from redrive.core.budget import FailureBudget

@@ -29,8 +29,8 @@ from redrive import (
     redact_mapping,
     stage,
 )
+from redrive.client.async_job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
-from redrive.ops.async_job import AsyncJob
 from redrive.ops.jobs.explain import Explanation, Moment
 from redrive.ops.letters.letter import Page
 from redrive.ops.letters.triage import Judged

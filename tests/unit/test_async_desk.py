@@ -13,10 +13,9 @@ from typing import TypeVar
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.async_client import AsyncRedrive
-from redrive.errors import EvidenceMissingError, RunError
-from redrive.ops import async_desk
-from redrive.ops.async_desk import (
+from redrive.client import async_nouns
+from redrive.client.async_connection import AsyncRedrive
+from redrive.client.async_nouns import (
     AsyncDeadLetters,
     AsyncDesk,
     AsyncReplays,
@@ -24,7 +23,8 @@ from redrive.ops.async_desk import (
     AsyncRuns,
     AsyncSchedules,
 )
-from redrive.ops.desk import DeadLetters, Replays
+from redrive.client.letters import DeadLetters, Replays
+from redrive.errors import EvidenceMissingError, RunError
 from redrive.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
 def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_desk, "STEP", 2)
+    monkeypatch.setattr(async_nouns, "STEP", 2)
 
     async def scene() -> tuple[list[bytes], int]:
         async with connect(tmp_path / "jobs.db") as rd:

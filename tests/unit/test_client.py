@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, client, connect, stage
+from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive.client import connection
 from redrive.engine.pipeline import submission
 from redrive.errors import JobNotFoundError, SerializationError
 from redrive.store.protocol import Want
@@ -70,7 +71,7 @@ def test_a_job_waits_until_it_may_run(rd: Redrive) -> None:
 
 
 def test_many_jobs_are_stored_in_batches(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "BATCH", 10)
+    monkeypatch.setattr(connection, "BATCH", 10)
 
     assert rd.submit_many(SHOP, range(25)) == list(range(1, 26))
     assert rd.submit_many(SHOP, []) == []

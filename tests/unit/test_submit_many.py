@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, client, connect, stage
+from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive.client import connection
 from redrive.core.budget import RunStatus
 from redrive.engine.runs.runs import RunOptions
 from redrive.errors import RunError, SerializationError
@@ -28,7 +29,7 @@ OTHER = Pipeline("other", [double])
 
 @pytest.fixture
 def rd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Redrive]:
-    monkeypatch.setattr(client, "BATCH", 10)
+    monkeypatch.setattr(connection, "BATCH", 10)
     with connect(tmp_path / "jobs.db") as opened:
         yield opened
 

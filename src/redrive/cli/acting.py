@@ -15,7 +15,7 @@ from functools import wraps
 
 from redrive.cli.answers import answer_facts
 from redrive.cli.options import Actor, Database, Format, Output, Reason, Yes, by, confirm, existing
-from redrive.client import Redrive
+from redrive.client.connection import Redrive
 from redrive.ops.audit import By
 
 Command = Callable[..., None]

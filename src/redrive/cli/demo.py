@@ -26,7 +26,7 @@ from redrive.cli.demo_view import View
 from redrive.cli.demo_watch import Watch
 from redrive.cli.flaky import GOOD_KEY, WRONG_KEY, FlakyUpstream, Outage, trouble_of
 from redrive.cli.screen import Screen
-from redrive.client import Redrive, connect
+from redrive.client.connection import Redrive, connect
 from redrive.errors import ConfigurationError
 
 JOBS: Final = 3_000

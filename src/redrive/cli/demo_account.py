@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from redrive.cli.demo_flow import flow
-from redrive.client import Redrive
+from redrive.client.connection import Redrive
 from redrive.ops.letters.groups import PENDING
 
 PAGE: Final = 1_000

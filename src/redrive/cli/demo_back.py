@@ -18,7 +18,7 @@ from redrive.cli.demo_shell import LOOK_SECONDS, PATIENCE_SECONDS, OffScriptErro
 from redrive.cli.demo_view import View
 from redrive.cli.flaky import WRONG_KEY, FlakyUpstream
 from redrive.cli.refusals import FAILED, HELD
-from redrive.client import Redrive
+from redrive.client.connection import Redrive
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.ops.jobs.inspect import known_job

@@ -14,7 +14,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.cli.demo_flow import MODEL, flow
-from redrive.client import Redrive
+from redrive.client.connection import Redrive
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.runtime import CURRENT
 

@@ -16,7 +16,7 @@ import typer
 from redrive.cli.answers import answer_facts, answer_line, answer_rows, console, say, text_of
 from redrive.cli.options import Database, Format, Limit, OfPipeline, Output, existing
 from redrive.cli.targets import say_if_unknown
-from redrive.client import Redrive
+from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.jobs import inspect

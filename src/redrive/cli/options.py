@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from redrive.cli.screen import shown
-from redrive.client import Redrive, connect
+from redrive.client.connection import Redrive, connect
 from redrive.errors import RedriveError
 from redrive.ops.audit import By, present_user
 from redrive.ops.breakers import breakers

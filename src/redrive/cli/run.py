@@ -29,7 +29,7 @@ from redrive.cli.items import STANDARD_INPUT, is_read_once, items_in
 from redrive.cli.options import Database, Format, Limit, Output, Target, existing
 from redrive.cli.refusals import DONE, FAILED, HELD, explain
 from redrive.cli.targets import pipeline_named
-from redrive.client import Redrive, connect, run_options, work_options
+from redrive.client.connection import Redrive, connect, run_options, work_options
 from redrive.core.budget import FailureBudget
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size

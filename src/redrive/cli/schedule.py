@@ -12,7 +12,7 @@ from redrive.cli.answers import answer_rows
 from redrive.cli.items import decoded
 from redrive.cli.options import Database, Output, Target, existing
 from redrive.cli.targets import pipeline_named
-from redrive.client import connect
+from redrive.client.connection import connect
 from redrive.ops.suggest import unknown
 
 app = typer.Typer(help="Submit jobs again and again by the clock.", no_args_is_help=True)

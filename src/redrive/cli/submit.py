@@ -17,7 +17,7 @@ from redrive.cli.answers import answer_facts
 from redrive.cli.items import decoded, is_read_once, items_in, point_in_time
 from redrive.cli.options import Database, Output, Target
 from redrive.cli.targets import pipeline_named
-from redrive.client import connect
+from redrive.client.connection import connect
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import encoded_payload
 from redrive.errors import ConfigurationError, SerializationError

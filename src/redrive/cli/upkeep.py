@@ -20,7 +20,7 @@ from redrive.cli.options import Actor, Database, Output, Reason, as_it_is, by
 from redrive.cli.refusals import DONE, FAILED
 from redrive.cli.screen import shown
 from redrive.cli.targets import pipelines_named
-from redrive.client import connect
+from redrive.client.connection import connect
 from redrive.core.checks import number
 from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine, has_problems, unopened

@@ -22,7 +22,7 @@ from redrive.cli.refusals import DONE, HELD
 from redrive.cli.screen import LineFormatter
 from redrive.cli.supervisor import Supervisor
 from redrive.cli.targets import pipelines_named
-from redrive.client import Redrive, connect
+from redrive.client.connection import Redrive, connect
 from redrive.core.checks import whole
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.health import check_port

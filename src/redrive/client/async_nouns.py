@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from itertools import islice
 from typing import Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack
 
+from redrive.client.async_job import AsyncJob
+from redrive.client.letters import DeadLetters, Doing, Replays, Which
+from redrive.client.reports import Reports
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runs.runs import RunBook
 from redrive.engine.schedules import ScheduleBook
-from redrive.ops.async_job import AsyncJob
-from redrive.ops.desk import DeadLetters, Doing, Replays, Which
-from redrive.ops.report_desk import Reports
 
 STEP: Final = 200
 """Lines of an export that are fetched at once."""

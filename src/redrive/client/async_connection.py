@@ -12,15 +12,15 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redrive.client import Redrive, check_run, run_options, work_options
+from redrive.client.async_job import AsyncJob
+from redrive.client.async_nouns import AsyncDeadLetters, AsyncReplays, AsyncReports, AsyncRuns, AsyncSchedules
+from redrive.client.connection import Redrive, check_run, run_options, work_options
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipelines
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunReport
 from redrive.engine.worker.service import serve
 from redrive.engine.worker.worker import Ending
-from redrive.ops.async_desk import AsyncDeadLetters, AsyncReplays, AsyncReports, AsyncRuns, AsyncSchedules
-from redrive.ops.async_job import AsyncJob
 
 
 class AsyncRedrive:

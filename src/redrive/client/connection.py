@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from redrive.client.letters import DeadLetters, Replays
+from redrive.client.reports import Reports
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.core.checks import seconds, whole
 from redrive.engine.job import ENDED, Job
@@ -29,15 +31,13 @@ from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import By
-from redrive.ops.desk import DeadLetters, Replays
 from redrive.ops.letters.own_values import values_of_job
-from redrive.ops.report_desk import Reports
 from redrive.ops.upkeep.location import path_of
 from redrive.store.protocol import LaneId, Step, Store
 from redrive.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from redrive.async_client import AsyncRedrive
+    from redrive.client.async_connection import AsyncRedrive
 
 BATCH: Final = 1_000
 """Jobs per transaction when many are submitted."""
@@ -88,7 +88,7 @@ class Redrive:
 
     async def __aenter__(self) -> AsyncRedrive:
         """Return the connection with methods to await."""
-        from redrive.async_client import AsyncRedrive
+        from redrive.client.async_connection import AsyncRedrive
 
         return AsyncRedrive(self)
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program holds: the connection, job handles, and one face per noun."""
