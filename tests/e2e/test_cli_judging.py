@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redrive.cli import dlq_edit, dlq_judge, dlq_keep
+from redrive.cli.commands import dlq_edit
 from tests.e2e.test_cli import Shell, shell
 
 __all__ = ["dlq_edit", "dlq_judge", "dlq_keep", "shell"]

@@ -9,8 +9,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from redrive import connect
-from redrive.cli import letter_options
-from redrive.cli.instants import instant_from
+from redrive.cli.input import letter_options
+from redrive.cli.input.instants import instant_from
 from redrive.errors import ConfigurationError
 from redrive.testing import virtual_time
 from tests.e2e.test_cli import Shell, shell

@@ -85,8 +85,8 @@ def test_a_replay_in_progress_is_told_with_the_time_that_is_left(
         reports = [rd.replays.report(1)]
         rd.replays.pause(1)
         reports.append(rd.replays.report(1))
-    monkeypatch.setattr("redrive.cli.replay_view.LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("redrive.cli.replay_view.report_of", lambda *_: reports.pop(0))
+    monkeypatch.setattr("redrive.cli.output.replay.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("redrive.cli.output.replay.report_of", lambda *_: reports.pop(0))
 
     watched = shell("replay", "status", "1", "--follow")
 

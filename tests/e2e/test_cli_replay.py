@@ -332,7 +332,7 @@ def test_what_is_not_listed_of_a_report_or_a_dry_run_is_counted(
     short("job", "erase", "3", "--yes")
     monkeypatch.setattr("redrive.ops.replay.validation.SHOWN", 1)
     monkeypatch.setattr("redrive.ops.replay.progress.FIRST_MAX", 1)
-    monkeypatch.setattr("redrive.cli.replay_view.REASONS_MAX", 1)
+    monkeypatch.setattr("redrive.cli.output.replay.REASONS_MAX", 1)
     dry = short("dlq", "validate", "--pipeline", "samples")
     short("replay", "start", "--pipeline", "samples", "--canary", "", "--yes")
     work(short, "samples")

@@ -207,7 +207,7 @@ def test_a_run_that_was_read_to_its_end_is_not_resumed_with_another_file(shell: 
 
 
 def test_somebody_who_watches_sees_how_far_a_run_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.cli.run.is_interactive", lambda: True)
+    monkeypatch.setattr("redrive.cli.commands.run.is_interactive", lambda: True)
     shell.write("items.jsonl", 1, 2)
 
     assert shell("run", "start", "flows:orders", "--items", "items.jsonl").code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.cli.targets import pipeline_named
+from redrive.cli.input.targets import pipeline_named
 from redrive.errors import ConfigurationError
 from tests.e2e.test_cli import Shell, shell
 

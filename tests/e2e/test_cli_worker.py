@@ -134,7 +134,7 @@ def test_a_port_or_address_that_is_none_is_refused(shell: Shell, options: list[s
 
 
 def test_somebody_who_watches_is_told_what_is_served(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.cli.worker.is_interactive", lambda: True)
+    monkeypatch.setattr("redrive.cli.commands.worker.is_interactive", lambda: True)
 
     assert "serving orders; Ctrl-C ends it" in shell("worker", "flows:orders", "--until-idle").err
 

@@ -18,14 +18,15 @@ import typer
 from rich.console import Console
 
 from redrive import Redrive, connect
-from redrive.cli import demo, demo_back, demo_crew, demo_shell
-from redrive.cli.demo_account import Account, account_of, compare, named, show
-from redrive.cli.demo_back import WayBack
-from redrive.cli.demo_crew import Crew
-from redrive.cli.demo_flow import Article, flow
-from redrive.cli.demo_shell import OffScriptError, Shell
-from redrive.cli.demo_view import View
-from redrive.cli.flaky import GOOD_KEY, RESET, WRONG_KEY, Answer, FlakyUpstream, Outage, trouble_of
+from redrive.cli.demo import command, replay, workers
+from redrive.cli.demo import shell as demo_shell
+from redrive.cli.demo.account import Account, account_of, compare, named, show
+from redrive.cli.demo.flow import Article, flow
+from redrive.cli.demo.replay import WayBack
+from redrive.cli.demo.shell import OffScriptError, Shell
+from redrive.cli.demo.upstream import GOOD_KEY, RESET, WRONG_KEY, Answer, FlakyUpstream, Outage, trouble_of
+from redrive.cli.demo.view import View
+from redrive.cli.demo.workers import Crew
 from redrive.errors import ConfigurationError
 
 JOBS = 200
@@ -108,7 +109,7 @@ def typed(shown: str, database: Path) -> list[str]:
         f"$ redrive replay start --group {group} --yes",
         f"$ redrive dlq triage --group {group} --diagnosis auth_config --yes",
         f"$ redrive dlq remediate --group {group} {evidence.format('was asked to restore')}",
-        f"$ redrive dlq validate --group {group} --target redrive.cli.demo_flow:flow",
+        f"$ redrive dlq validate --group {group} --target redrive.cli.demo.flow:flow",
         f"$ redrive replay start --group {group} --canary 1,5,20 --follow --yes",
         "$ redrive replay resume 1 --reason 'the key works again'",
         "$ redrive replay status 1 --follow",
@@ -135,7 +136,7 @@ def test_a_cause_that_is_not_cured_ends_the_demo_with_exit_code_1(
     refused = [number for number in range(jobs) if trouble_of(number, seed) == "wrong key"]
 
     with pytest.raises(typer.Exit) as ended:
-        demo.demo(jobs=jobs, seed=seed, fast=True)
+        command.demo(jobs=jobs, seed=seed, fast=True)
 
     shown = capsys.readouterr().out
     assert len(refused) == (1 if jobs == 1 else 2)
@@ -171,7 +172,7 @@ def test_the_way_back_needs_the_letters_it_is_about_and_a_worker(tmp_path: Path)
             alone = back.play()
 
         with pytest.raises(ConfigurationError, match="none whose key was refused"):
-            demo.play(console(), demo.Script(jobs=1, database=str(tmp_path / "demo.db")))
+            command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")))
     assert more == "1 letters say AUTH_INVALID, but 2 keys were refused"
     assert alone is not None
     assert alone.startswith("the worker ended by itself")
@@ -212,7 +213,7 @@ def test_a_command_or_a_job_that_does_not_end_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_shell, "PATIENCE_SECONDS", -1.0)
-    monkeypatch.setattr(demo_back, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(replay, "PATIENCE_SECONDS", -1.0)
 
     with pytest.raises(OffScriptError, match="redrive stats has not ended after -1 s"):
         Shell(console(), "nowhere.db").run("stats")
@@ -232,7 +233,7 @@ def letters(database: Path) -> list[tuple[str]]:
 def test_a_terminal_gets_a_live_picture() -> None:
     screen = console()
 
-    account = demo.play(screen, demo.Script(jobs=60, outage_seconds=0.2))
+    account = command.play(screen, command.Script(jobs=60, outage_seconds=0.2))
 
     shown = text_of(screen)
     assert account.complaints == []
@@ -252,23 +253,23 @@ def test_open_jobs_of_an_earlier_demo_are_refused(tmp_path: Path) -> None:
         rd.submit(flow, Article(1, "http://127.0.0.1:1", GOOD_KEY))
 
     with pytest.raises(ConfigurationError, match="must hold no open jobs"):
-        demo.play(console(), demo.Script(jobs=1, database=str(tmp_path / "demo.db")))
+        command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")))
 
 
 def test_a_worker_that_ends_by_itself_ends_the_demo_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_crew, "COMMAND", ("worker", "nowhere:flow"))
+    monkeypatch.setattr(workers, "COMMAND", ("worker", "nowhere:flow"))
 
     with pytest.raises(typer.Exit) as ended:
-        demo.demo(jobs=3, plain=True)
+        command.demo(jobs=3, plain=True)
 
     assert ended.value.exit_code == 1
 
 
 def test_a_demo_that_stalls_says_so_and_kills_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_crew, "STALL_SECONDS", -1.0)
+    monkeypatch.setattr(workers, "STALL_SECONDS", -1.0)
     screen = console()
 
-    account = demo.play(screen, demo.Script(jobs=3))
+    account = command.play(screen, command.Script(jobs=3))
 
     assert account.complaints == ["nothing has moved for -1 s", "3 jobs have not ended"]
     assert "The account does not close: 3 jobs have not ended." in text_of(screen)

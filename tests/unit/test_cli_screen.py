@@ -14,8 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.cli import answers, options
-from redrive.cli.screen import Screen, harmless, shown
+from redrive.cli.input import options
+from redrive.cli.output import tables
+from redrive.cli.output.terminal import Screen, harmless, shown
 
 HOSTILE = "a\x00\x07\x08\r\x1b[31m\x1b]0;title\x07\x7f\x9b31m\u2028\u202e\u2066\ud800z"
 VISIBLE = r"a\x00\x07\x08\x0d\x1b[31m\x1b]0;title\x07\x7f\x9b31m\u2028\u202e\u2066\ud800z"
@@ -63,8 +64,8 @@ def test_a_screen_shows_them_wherever_a_text_comes_from() -> None:
     console, file = screen()
     table = Table(HOSTILE)
     table.add_row(HOSTILE)
-    table.add_row(answers.text_of([HOSTILE]))
-    table.add_row(answers.text_of({HOSTILE: HOSTILE}))
+    table.add_row(tables.text_of([HOSTILE]))
+    table.add_row(tables.text_of({HOSTILE: HOSTILE}))
 
     console.print(HOSTILE)
     console.print(table)
@@ -99,9 +100,9 @@ def test_markup_links_and_names_of_pictures_are_shown_as_they_are(
     monkeypatch.setenv("COLUMNS", "200")
     text = "[red]x[/red] [link=http://evil.example]y[/link] :smile: [/]"
 
-    answers.console().print(text)
-    answers.answer_facts({"said": text, text: 1}, "table")
-    answers.say(text)
+    tables.console().print(text)
+    tables.answer_facts({"said": text, text: 1}, "table")
+    tables.say(text)
 
     out, err = capsys.readouterr()
     assert out.count(text) == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, connect, stage
-from redrive.cli.options import as_it_is
+from redrive.cli.input.options import as_it_is
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import By
 from redrive.ops.upkeep.backup import backup

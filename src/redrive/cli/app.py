@@ -11,13 +11,12 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import (
+from redrive.cli.commands import (
     breaker,
-    demo,
     dlq,
     dlq_edit,
-    dlq_judge,
-    dlq_keep,
+    dlq_transfer,
+    dlq_triage,
     dlq_validate,
     events,
     job,
@@ -30,7 +29,8 @@ from redrive.cli import (
     upkeep,
     worker,
 )
-from redrive.cli.refusals import explain
+from redrive.cli.demo import command as demo
+from redrive.cli.output.errors import explain
 from redrive.errors import RedriveError
 
 app = typer.Typer(
@@ -61,7 +61,7 @@ def root(
 
 
 # These add their commands to those of `dlq` and `job`.
-ADDED = (dlq_edit, dlq_judge, dlq_keep, dlq_validate)
+ADDED = (dlq_edit, dlq_triage, dlq_transfer, dlq_validate)
 
 WORK = "Work"
 LOOK = "Look"

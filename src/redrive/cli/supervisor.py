@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from redrive.cli.refusals import DONE, FAILED, HELD, WRONG
+from redrive.cli.output.errors import DONE, FAILED, HELD, WRONG
 from redrive.engine.runtime import CURRENT
 
 logger = logging.getLogger("redrive.supervisor")

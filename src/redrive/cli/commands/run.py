@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`redrive run`: send every item of a file through a pipeline, in this process, within a failure budget; resume it later.
+
+A run remembers its pipeline and file, so that resuming it needs its number alone. Exit codes: 0 completed; 1 failed, aborted or a
+partial success; 2 called wrongly; 3 held, paused or interrupted: it can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from redrive.cli.input.items import STANDARD_INPUT, is_read_once, items_in
+from redrive.cli.input.options import Database, Format, Limit, Output, Target, existing
+from redrive.cli.input.targets import pipeline_named
+from redrive.cli.output.errors import DONE, FAILED, HELD, explain
+from redrive.cli.output.tables import answer_facts, answer_rows, console, is_interactive, say
+from redrive.client.connection import Redrive, connect, run_options, work_options
+from redrive.core.budget import FailureBudget
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.submission import check_size
+from redrive.engine.runs.driver import drive_run
+from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
+from redrive.errors import (
+    ConfigurationError,
+    FailureBudgetExceededError,
+    RedriveError,
+    SerializationError,
+)
+
+app = typer.Typer(help="Send many items through a pipeline and account for each.", no_args_is_help=True)
+
+RunId = Annotated[int, typer.Argument(metavar="ID", help="The run's number.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", help="How many stages run at once.")]
+
+_ENDS: Final = {
+    "completed": DONE,
+    "partial_success": FAILED,
+    "failed": FAILED,
+    "aborted": FAILED,
+    "paused": HELD,
+    "running": HELD,
+}
+
+
+@app.command()
+def start(
+    target: Target,
+    *,
+    items: Annotated[
+        str, typer.Option("--items", metavar="FILE", help="One JSON value per line; - reads standard input.")
+    ],
+    concurrency: Concurrency = 64,
+    failure_budget: Annotated[
+        float, typer.Option("--failure-budget", help="Stop when more than this share has failed.")
+    ] = 0.10,
+    check_every: Annotated[
+        int, typer.Option("--check-every", help="Look at the budget each time so many have ended.")
+    ] = 1_000,
+    min_finished: Annotated[
+        int | None,
+        typer.Option(
+            "--min-finished",
+            help="Do not judge before so many have ended; one --check-every unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    on_budget: Annotated[
+        Literal["abort", "pause"], typer.Option("--on-budget", help="What to do when the budget is spent.")
+    ] = "abort",
+    hold_max: Annotated[
+        float, typer.Option("--hold-max", help="Stop when the rest has been held for so many seconds.")
+    ] = 3_600.0,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Start a run and drive it to its end."""
+    pipeline = pipeline_named(target)
+    budget = FailureBudget(
+        max_rate=failure_budget, check_every=check_every, min_finished=min_finished, on_exceeded=on_budget
+    )
+    judged = run_options(budget, None, hold_max)
+    options = RunOptions(
+        budget=judged.budget,
+        thresholds=judged.thresholds,
+        hold_max=judged.hold_max,
+        target=target,
+        source=None if items == STANDARD_INPUT else str(Path(items).absolute()),
+    )
+    _look_through(pipeline, items)
+    with connect(database_url) as rd:
+        code = _drive(rd, pipeline, source=items, options=options, concurrency=concurrency, output=output)
+    raise typer.Exit(code)
+
+
+@app.command()
+def resume(
+    run: RunId,
+    *,
+    items: Annotated[
+        str | None,
+        typer.Option(
+            "--items",
+            metavar="FILE",
+            help="Its source, if it is elsewhere by now; what was read before is compared.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="MODULE:PIPELINE", help="Its pipeline, if it is elsewhere by now."),
+    ] = None,
+    concurrency: Concurrency = 64,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Let a run go on that was interrupted, paused or held."""
+    with existing(database_url) as rd:
+        options = rd.runs.options(run)
+        # A run that has read its source to the end needs it no more; one that is given is compared all the same.
+        is_fed = rd.runs.is_fed(run)
+        where, source = target or options.target, items or (None if is_fed else options.source)
+        for field, given in (("--target", where), ("--items", "" if is_fed else source)):
+            if given is None:
+                raise ConfigurationError(
+                    field=field,
+                    value=None,
+                    rule=f"is needed to resume run {run}",
+                    fix="The run was not started from a file with `redrive run start`.",
+                )
+        pipeline = pipeline_named(where or "")
+        if source is not None:
+            _look_through(pipeline, source)
+        code = _drive(
+            rd,
+            pipeline,
+            source=source,
+            options=options,
+            concurrency=concurrency,
+            output=output,
+            resume=run,
+        )
+    raise typer.Exit(code)
+
+
+@app.command("list")
+def list_(*, limit: Limit = 20, database_url: Database = None, output: Output = "table") -> None:
+    """List runs, newest first."""
+    with existing(database_url) as rd:
+        found = [_facts_of(report) for report in rd.runs.latest(limit)]
+    columns = ("id", "pipeline", "status", "total", "succeeded", "dead", "cancelled", "open", "reason")
+    answer_rows(found, columns, output, empty="there is no run yet")
+
+
+@app.command()
+def show(run: RunId, *, database_url: Database = None, output: Output = "table") -> None:
+    """Show one run: its account, what failed, and how it is judged."""
+    with existing(database_url) as rd:
+        report, options = rd.runs.report(run), rd.runs.options(run)
+        codes = {str(code): count for code, count in rd.store.query("run_codes", run)}
+        is_fed = rd.runs.is_fed(run)
+    facts: dict[str, object] = {**_facts_of(report), "is_fed": is_fed, "failures": codes}
+    facts |= {"target": options.target, "source": options.source, "hold_max": options.hold_max}
+    facts["failure_budget"] = None if options.budget is None else options.budget.max_rate
+    answer_facts(facts, output)
+
+
+def _drive(
+    rd: Redrive,
+    pipeline: Pipeline,
+    *,
+    source: str | None,
+    options: RunOptions,
+    concurrency: int,
+    output: Format,
+    resume: int | None = None,
+) -> int:
+    how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
+    code: int | None = None
+    with _progress(pipeline.name, is_shown=output == "table" and is_interactive()) as on_progress:
+        driving = drive_run(
+            rd.store,
+            pipeline,
+            items=None if source is None else _values(pipeline, source),
+            options=options,
+            how=how,
+            resume=resume,
+            on_progress=on_progress,
+        )
+        try:
+            report = asyncio.run(driving)
+        except FailureBudgetExceededError as error:
+            code, report = explain(error), cast("RunReport", error.report)
+        except RedriveError as error:
+            for note in getattr(error, "__notes__", ()):
+                say(str(note))
+            raise
+    answer_facts(_facts_of(report), output)
+    if report.status in {"running", "paused"}:
+        say(f"run {report.id} is not done: redrive run resume {report.id}")
+    return _ENDS[report.status] if code is None else code
+
+
+def _look_through(pipeline: Pipeline, source: str) -> None:
+    """Refuse a file with a line that cannot be an item, before anything of it is stored; what is read once is read later."""
+    if not is_read_once(source):
+        for _ in _values(pipeline, source):
+            pass
+
+
+def _values(pipeline: Pipeline, source: str) -> Iterator[object]:
+    """Yield the items of a file; one that cannot be stored is refused by its line. A wrong type fails by itself, later."""
+    for number, value in items_in(source, "--items"):
+        try:
+            check_size(pipeline.stages[0].name, pipeline.stages[0].input.encode(value))
+        except SerializationError as error:
+            told = SerializationError(
+                where=f"{source}, line {number}: {error.where}", kind=error.kind, problem=error.problem
+            )
+            told.hint = "Change this line, then start or resume the run."
+            raise told from error
+        yield value
+
+
+@contextmanager
+def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
+    """Show how far a run is, if somebody watches."""
+    if not is_shown:
+        yield None
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[dead]} dead[/]"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console(), transient=True) as progress:
+        task = progress.add_task(name, total=None, dead=0)
+
+        def look(report: RunReport) -> None:
+            progress.update(task, total=report.total, completed=report.total - report.open, dead=report.dead)
+
+        yield look
+
+
+def _facts_of(report: RunReport) -> dict[str, object]:
+    facts = asdict(report)
+    reason = facts.pop("reason")
+    return {**facts, "open": report.open, "reason": reason}
