@@ -13,7 +13,7 @@ import pytest
 from redrive.cli.commands import dlq_edit
 from tests.e2e.test_cli import Shell, shell
 
-__all__ = ["dlq_edit", "dlq_judge", "dlq_keep", "shell"]
+__all__ = ["dlq_edit", "dlq_triage", "dlq_transfer", "shell"]
 
 
 ORDERS = """

@@ -10,7 +10,7 @@ import pytest
 from redrive.engine.pipeline.codec import storable
 from redrive.errors import ConfigurationError
 from redrive.redaction.literals.search import Literals
-from redrive.redaction.process import process, redact, register_secret
+from redrive.redaction import process, redact, register_secret
 
 SECRET = "pä\udce9ss word99"
 

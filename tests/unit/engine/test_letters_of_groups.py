@@ -15,7 +15,7 @@ from redrive.engine.classifier import DEFAULT
 from redrive.engine.worker.dead_letter import Trouble, letter_of
 from redrive.engine.worker.processes import Order, Report, work_off
 from redrive.engine.worker.tracebacks import DEPTH_MAX, MEMBERS_MAX, stack_of
-from redrive.redaction.process import process
+from redrive.redaction import process
 from tests.unit.engine.letters_made import DECISION, KEY, claimed, shown_of
 
 VALUE = (

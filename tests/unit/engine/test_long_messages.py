@@ -29,7 +29,7 @@ from redrive.engine.worker.dead_letter import (
     safe_text,
 )
 from redrive.redaction.literals.search import Literals
-from redrive.redaction.process import process
+from redrive.redaction import process
 from redrive.redaction.text import redact_with
 from tests.unit.engine.letters_made import DECISION, KEY, claimed, letter_for, prose, shown_of
 

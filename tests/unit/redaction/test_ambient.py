@@ -10,7 +10,7 @@ import pytest
 
 from redrive.errors import ConfigurationError
 from redrive.redaction.environment import secret_environment
-from redrive.redaction.process import process, redact, redact_mapping, register_secret
+from redrive.redaction import process, redact, redact_mapping, register_secret
 
 VALUE = "quite" + "-unlikely-words"
 

@@ -12,7 +12,7 @@ import pytest
 from redrive.redaction import redact_text
 from redrive.redaction.passes import passed
 from redrive.redaction.placeholders import Marks
-from redrive.redaction.process import tracebacks
+from redrive.redaction import tracebacks
 from tests.unit.redaction.keep import KEPT
 from tests.unit.redaction.stranger import cases
 from tests.unit.redaction.stranger_keep import KEEP

@@ -167,7 +167,7 @@ def close(
         raise ConfigurationError(
             field="--note",
             value=note,
-            rule=f"must have at most {replay.NOTE_MAX:,} characters",
+            rule=f"must have at most {replays.NOTE_MAX:,} characters",
             fix="Say it shorter, or name the document that tells it all.",
         )
     with existing(database_url) as rd:
