@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from redrive.cli.commands import dlq_edit
+from redrive.cli.commands import dlq_edit, dlq_transfer, dlq_triage
 from tests.e2e.test_cli import Shell, shell
 
-__all__ = ["dlq_edit", "dlq_triage", "dlq_transfer", "shell"]
+__all__ = ["dlq_edit", "dlq_transfer", "dlq_triage", "shell"]
 
 
 ORDERS = """

@@ -1,36 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Factories for the values that tests of the core are about."""
+"""What the tests of the engine are built from: a store, a worker, a heartbeat that beats when it is told to.
+
+Every scene is bounded in real time, so that a job that gets stuck fails its test instead of hanging the suite.
+"""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
-from redrive.core import taxonomy
-from redrive.core.classify import Known, classify, lineage_of
-from redrive.core.failure import Code, Failure
-from redrive.core.verdict import Moment
+from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
+from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.threads import StageThreads
+from redrive.engine.worker.worker import Ending, Means, Worker
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.inline import InlineHands, NoProcesses, at_once, inline_means
+
+T = TypeVar("T")
+
+STUCK_SECONDS = 20.0
+STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
+ONCE = RetryPolicy(1)
 
 
-def failure(code: Code = taxonomy.NETWORK_TIMEOUT, /, **changes: object) -> Failure:
-    """Build a failure as the classifier would for this code."""
-    plain = Failure(
-        code=code.name,
-        category=code.category,
-        retryable=code.retryable.holds(idempotent=False),
-        severity=code.severity,
-        message="it broke",
-        error_class="builtins.OSError",
-        lineage=("OSError", "Exception", "BaseException"),
-        rule="a test",
-        canonical=code.name,
-        is_reachability=code.is_reachability,
-        max_attempts=code.max_attempts,
-        line=code.line,
-        hint=code.hint,
+def bounded(scene: Coroutine[object, object, T]) -> T:
+    """Run a scene; one that is stuck fails."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(STUCK_SECONDS):
+            return await scene
+
+    return asyncio.run(limited())
+
+
+def one_stage(function: Callable[..., object], pipeline: str = "shop", **options: Any) -> Pipeline:
+    return Pipeline(pipeline, [stage(**options)(function)])
+
+
+def worker_on(
+    store: SqliteStore, *pipelines: Pipeline, means: Means | None = None, **options: object
+) -> Worker:
+    """Build a worker; to be called on a loop."""
+    names = (f"w{n}" for n in itertools.count(1))
+    return Worker(store, pipelines, means or inline_means(), names=names, **options)  # type: ignore[arg-type]
+
+
+def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: Any) -> Ending:
+    """Work until nothing is left."""
+
+    async def scene() -> Ending:
+        return await worker_on(store, *pipelines, **options).run(until_idle=True, hold_max=hold_max)
+
+    return bounded(scene())
+
+
+def threaded_means(limit: int = 8, *, watch: float | None = None) -> Means:
+    """Build means whose sync stages run on real threads; the threads end with the process."""
+    return Means(ask_store=at_once, hands=StageThreads(limit), apart=NoProcesses(), watch=watch)
+
+
+def watching_means() -> Means:
+    """Build means that run everything on the loop, for a worker that sees at once what others change."""
+    return Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
+
+
+def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease: float = 30.0) -> Leases:
+    return Leases(
+        store,
+        clock,
+        lease=lease,
+        on_dead=worker.declared_dead,
+        on_cancel=worker.cancel,
+        progress=worker.progress,
     )
-    return replace(plain, **changes)
 
 
-def ruleless(exc: BaseException, *, now: float = 0.0) -> Failure:
-    """Classify with no rules at all."""
-    return classify(exc, lambda kind: Known((), lineage_of(kind)), Moment(now))
+@asynccontextmanager
+async def working(worker: Worker) -> AsyncGenerator[asyncio.Task[Ending]]:
+    """Let a worker run beside a scene, and stop it at the end."""
+    task = asyncio.ensure_future(worker.run())
+    try:
+        yield task
+    finally:
+        worker.stop()
+        worker.stop()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def reached(loop: asyncio.AbstractEventLoop) -> None:
+    """Wait, on a stage's thread, until the loop has done all that it was asked for so far."""
+    there = threading.Event()
+    loop.call_soon_threadsafe(there.set)
+    assert there.wait(STUCK_SECONDS)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the other tasks of the loop go on."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(is_true: Callable[[], object]) -> None:
+    """Let the other tasks go on until something is true."""
+    while not is_true():  # noqa: ASYNC110 - what is waited for is a row, and nobody signals those.
+        await asyncio.sleep(0)
+
+
+async def passing(clock: VirtualClock, is_true: Callable[[], object], *, step: float = 1.0) -> None:
+    """Let virtual time pass until something is true."""
+    while not is_true():
+        await clock.asleep(step)
+
+
+async def items_of(items: Iterable[object]) -> AsyncIterator[object]:
+    for item in items:
+        yield item
+
+
+def rows(store: SqliteStore, columns: str = "status", table: str = "jobs") -> list[tuple[object, ...]]:
+    return store.read(f"SELECT {columns} FROM {table} ORDER BY 1")
+
+
+def jobs(store: SqliteStore, columns: str = "status") -> list[tuple[object, ...]]:
+    return store.read(f"SELECT {columns} FROM jobs ORDER BY id")
+
+
+def attempts(store: SqliteStore, columns: str = "outcome") -> list[tuple[object, ...]]:
+    return store.read(f"SELECT {columns} FROM attempts ORDER BY seq")
+
+
+def letters(store: SqliteStore, columns: str = "code") -> list[tuple[object, ...]]:
+    return store.read(f"SELECT {columns} FROM letters ORDER BY id")

@@ -18,8 +18,7 @@ from redrive.store.protocol import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
-
-from .build import bounded, jobs, one_stage, passing
+from tests.unit.build import bounded, jobs, one_stage, passing
 
 
 @stage

@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from redrive.errors import ConfigurationError
+from redrive.redaction import process
 from redrive.redaction.environment import secret_environment
-from redrive.redaction import process, redact, redact_mapping, register_secret
+from redrive.redaction.process import redact, redact_mapping, register_secret
 
 VALUE = "quite" + "-unlikely-words"
 

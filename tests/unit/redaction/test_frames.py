@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from redrive.redaction import redact_text
+from redrive.redaction import redact_text, tracebacks
 from redrive.redaction.passes import passed
 from redrive.redaction.placeholders import Marks
-from redrive.redaction import tracebacks
 from tests.unit.redaction.keep import KEPT
 from tests.unit.redaction.stranger import cases
 from tests.unit.redaction.stranger_keep import KEEP

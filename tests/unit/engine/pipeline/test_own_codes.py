@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pipeline that names its failures by an application's own codes: in attempts, letters, limits, and from other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from redrive import Backoff, CodeSet, Fail, OwnCode, Pipeline, RetryPolicy, stage
+from redrive.errors import ConfigurationError
+from redrive.store.protocol import NewJob
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+from tests.unit.build import attempts, letters, work
+
+OTHER = OwnCode("GW_UNKNOWN", takes=(), line="Something went wrong.")
+CODES = CodeSet(
+    "gateway",
+    [
+        OwnCode("GW_5XX", takes=("network", "upstream"), line="The gateway failed.", max_attempts=2),
+        OwnCode("BAD_PAGE", takes=(), line="The page is bad."),
+    ],
+    otherwise=OTHER,
+)
+POLICY = RetryPolicy(5, Backoff.fixed(1))
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time(seed=1) as virtual:
+        yield virtual
+
+
+def failing(error: BaseException) -> Pipeline:
+    @stage(retry=POLICY)
+    async def convert(_page: int) -> int:
+        raise error
+
+    return Pipeline("pdf", [convert], codes=CODES)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "tries"),
+    [
+        (ConnectionResetError(104, "reset"), "GW_5XX", 2),
+        (Fail("BAD_PAGE", "page 3"), "BAD_PAGE", 1),
+        (KeyError("x"), "GW_UNKNOWN", 1),
+    ],
+)
+def test_failures_of_a_pipeline_carry_its_own_codes_and_limits(
+    clock: VirtualClock, error: BaseException, code: str, tries: int
+) -> None:
+    store = SqliteStore(":memory:")
+    pipeline = failing(error)
+    lane = store.lanes("pdf", ["convert"])[0]
+    store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0)], clock.wall())
+
+    work(store, pipeline)
+
+    assert attempts(store, "code") == [(code,)] * tries
+    assert letters(store) == [(code,)]
+
+
+def test_codes_that_are_no_set_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"Pipeline\(pdf\).codes"):
+        Pipeline("pdf", failing(KeyError()).stages, codes=["GW_5XX"])  # type: ignore[arg-type]

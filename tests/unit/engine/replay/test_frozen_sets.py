@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was shown is what is done: letters that come into a selection after it was counted are no part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from redrive.core.replay import ReplayRules, plan_of
+from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.filter import LetterFilter
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import Selection, freeze
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import CampaignReport, report_of
+from redrive.store.protocol import Step
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+from tests.inline import at_once
+from tests.unit.engine.replay.shop import BY, Shop
+
+SHOP = LetterFilter(pipeline="shop")
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time(seed=1) as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def shop(clock: VirtualClock) -> Shop:
+    made = Shop(SqliteStore(":memory:"), clock)
+    made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
+    made.fail(6)
+    made.fix()
+    return made
+
+
+def named(shop: Shop, *letters: int) -> Selection:
+    return freeze(shop.store, LetterFilter(ids=letters))
+
+
+def remedied(shop: Shop, *letters: int) -> None:
+    judging.remediate(
+        shop.store, named(shop, *letters), BY, evidence="fixed", is_safe=True, diagnosis="auth_config"
+    )
+
+
+def replayed(shop: Shop, begun: int) -> CampaignReport:
+    assert shop.work() == "idle"
+    return report_of(shop.store, begun)
+
+
+def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop) -> None:
+    remedied(shop, 1, 2)
+    which = LetterFilter(pipeline="shop", state="ready")
+
+    begun = replays.start(shop.store, which, BY, plan=plan_of())
+    remedied(shop, 3, 4, 5, 6)
+    report = replayed(shop, begun.id)
+
+    assert (begun.expected, report.letters, report.recovered) == (2, 2, 2)
+    assert shop.counts() == {"resolved": 2, "ready": 4}
+
+
+def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) -> None:
+    judging.discard(shop.store, named(shop, 4, 5, 6), BY)
+
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    judging.restore(shop.store, named(shop, 4, 5, 6), BY)
+    report = replayed(shop, begun.id)
+
+    assert (begun.expected, report.letters, report.recovered) == (3, 3, 3)
+    assert shop.counts() == {"resolved": 3, "open": 3}
+
+
+def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(shop: Shop) -> None:
+    held = replays.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    shop.store.stop_worker("w")
+    taken = shop.store.read("SELECT count(*) FROM dead_letters WHERE campaign_id = 1 AND state = 'open'")
+
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    replays.cancel(shop.store, held.id, BY)
+    report = replayed(shop, begun.id)
+
+    assert taken == [(3,)]
+    assert (begun.expected, report.letters, report.recovered) == (3, 3, 3)
+    assert shop.counts() == {"resolved": 3, "open": 3}
+
+
+def test_letters_that_are_triaged_after_the_start_stay_part_of_it(shop: Shop) -> None:
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    judging.triage(shop.store, named(shop, 1, 2), BY, diagnosis="data")
+
+    assert replayed(shop, begun.id).recovered == 6
+
+
+def test_letters_can_be_replayed_after_they_were_restored_or_let_go(shop: Shop) -> None:
+    judging.discard(shop.store, named(shop, 1, 2), BY)
+    judging.restore(shop.store, named(shop, 1, 2), BY)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    replays.cancel(shop.store, begun.id, BY)
+
+    again = replays.start(shop.store, LetterFilter(pipeline="shop", state="open"), BY, plan=plan_of())
+
+    assert replayed(shop, again.id).recovered == 6
+
+
+def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: Shop) -> None:
+    judging.discard(shop.store, named(shop, 3, 4, 5, 6), BY)
+    chosen = freeze(shop.store, LetterFilter(state="open"))
+    judging.restore(shop.store, named(shop, 3, 4, 5, 6), BY)
+
+    judged = judging.discard(shop.store, chosen, BY)
+
+    assert (chosen.count, judged.changed) == (2, 2)
+    assert judged.left == {"it became open only later": 4}
+
+
+@pytest.mark.parametrize(
+    ("which", "where"),
+    [
+        (LetterFilter(ids=(2,)), "triage 2 --diagnosis"),
+        (
+            LetterFilter(code="AUTH_DENIED", stage="pay it"),
+            "triage --stage 'pay it' --code AUTH_DENIED --diagnosis",
+        ),
+        (LetterFilter(since=0.0), "triage --since 1970-01-01T00:00:00Z --diagnosis"),
+        (LetterFilter(), "triage --pipeline shop --diagnosis"),
+    ],
+)
+def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: LetterFilter, where: str) -> None:
+    found = replays.Prospect(
+        pipeline="shop",
+        letters=1,
+        by_state={"open": 1},
+        taken=0,
+        lacking=1,
+        rules=ReplayRules(),
+        cutoff=1,
+        moves=0,
+    )
+
+    hint = str(replays._lacking(which, found).hint)
+    assert where in hint
+    assert ("--state ready" in hint) is (which.ids is None)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay starts with: edits, large values, and what must not come out when a value does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+from pydantic import BaseModel
+
+from redrive import Pipeline, RetryPolicy, stage
+from redrive.core.replay import plan_of
+from redrive.engine.pipeline.codec import codec_for
+from redrive.engine.replay.campaign import Campaigns, counts_of
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import batch_of, misfit, release_steps
+from redrive.engine.replay.rules import record_rules
+from redrive.errors import ReplayRefusedError
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters.edit import edit
+from redrive.ops.replay import replays
+from redrive.ops.replay.progress import report_of
+from redrive.store.protocol import NewJob, Row
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+from tests.unit.build import work
+from tests.unit.engine.replay.shop import BY, LOOSE, Shop
+
+SHOP = LetterFilter(pipeline="shop")
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time(seed=1) as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def shop(clock: VirtualClock) -> Shop:
+    made = Shop(SqliteStore(":memory:"), clock)
+    record_rules(made.store, [made.pipeline])
+    return made
+
+
+def seen_by_first_stage(clock: VirtualClock) -> tuple[SqliteStore, Pipeline, list[str]]:
+    store, seen = SqliteStore(":memory:"), list[str]()
+
+    @stage(retry=RetryPolicy(1))
+    async def first(text: str) -> str:
+        seen.append(text)
+        raise PermissionError("never")
+
+    pipeline = Pipeline("one", [first], replay=LOOSE)
+    record_rules(store, [pipeline])
+    lane = store.lanes("one", ["first"])[0]
+    store.submit([NewJob(lane=lane, payload=b'"as it was"', run_at=0.0)], clock.wall())
+    work(store, pipeline)
+    return store, pipeline, seen
+
+
+def test_an_edited_payload_counts_where_the_payload_is_the_input(clock: VirtualClock) -> None:
+    store, pipeline, seen = seen_by_first_stage(clock)
+
+    edit(store, 1, BY, part="payload", value=b'"as it should be"')
+    retry_job(store, 1, BY)
+    work(store, pipeline)
+
+    assert seen == ["as it was", "as it should be"]
+
+
+def test_an_edited_payload_stays_edited_for_every_later_restart(clock: VirtualClock) -> None:
+    store, pipeline, seen = seen_by_first_stage(clock)
+    edit(store, 1, BY, part="payload", value=b'"as it should be"')
+
+    for _ in range(2):
+        retry_job(store, 1, BY, from_start=True)
+        work(store, pipeline)
+
+    assert seen == ["as it was", "as it should be", "as it should be"]
+
+
+def test_a_letter_that_was_edited_since_it_was_read_is_not_released_with_the_old_value(shop: Shop) -> None:
+    shop.fail(1)
+    batch = batch_of(shop.store.query("replay_candidates", "[1]", 0))
+    edit(shop.store, 1, BY, value=b"5")
+
+    steps = release_steps(shop.store, batch, campaign=None, first_lane=None, now=shop.clock.wall())
+
+    assert shop.store.apply(*steps) is None
+
+
+def test_large_values_and_large_edits_are_replayed_in_a_campaign(clock: VirtualClock) -> None:
+    store, pipeline, seen = seen_by_first_stage(clock)
+    long = "x" * 50_000
+    lane = store.lanes("one", ["first"])[0]
+    store.submit([NewJob(lane=lane, payload=f'"{long}"'.encode(), run_at=0.0)], clock.wall())
+    work(store, pipeline)
+    edit(store, 1, BY, value=f'"{long}!"'.encode())
+    seen.clear()
+
+    driver = Campaigns(store, [pipeline], clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    store.start_worker("w", clock.wall(), 60)
+    begun = replays.start(store, LetterFilter(pipeline="one"), BY, plan=plan_of(()))
+    for _ in range(3):
+        driver.drive()
+    store.stop_worker("w")
+    # Nobody drives it any more; what was released goes on.
+    replays.cancel(store, begun.id, BY)
+    work(store, pipeline)
+
+    assert sorted(map(len, seen)) == [50_000, 50_001]
+
+
+def test_without_the_code_a_full_restart_of_a_pipeline_whose_first_stage_was_renamed_is_refused(
+    shop: Shop,
+) -> None:
+    shop.fail(1)
+    shop.store.lanes("shop", ["get", "pay"])
+
+    with pytest.raises(ReplayRefusedError, match="several stages of shop were the first one"):
+        retry_job(shop.store, 1, BY, from_start=True)
+    retry_job(shop.store, 1, BY, from_start=True, pipelines={"shop": shop.pipeline})
+
+
+@pytest.mark.parametrize("kind", [Person, dict[str, int], list[int]])
+def test_nothing_of_a_value_that_does_not_fit_is_told(kind: object) -> None:
+    value = b'{"name": "hunter2", "age": "zq7"}'
+
+    told = misfit(codec_for("x", kind), value)
+
+    assert told is not None
+    assert "hunter2" not in told
+    assert "zq7" not in told
+    assert misfit(codec_for("x", object), value) is None
+
+
+def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
+    shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.fail(2)
+    shop.fix()
+    first = replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
+    plain = Campaigns._turn
+
+    def broken(self: Campaigns, campaign: object, row: Row) -> float:
+        if campaign.id == first.id:  # type: ignore[attr-defined]
+            raise RuntimeError("no way")
+        return plain(self, campaign, row)  # type: ignore[arg-type]
+
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    driver.drive()
+    second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
+    monkeypatch.setattr(Campaigns, "_turn", broken)
+    for _ in range(3):
+        driver.drive()
+
+    assert "takes its turn again" in caplog.text
+    assert report_of(shop.store, second.id).replaying == 1
+
+
+def test_a_campaign_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Shop) -> None:
+    shop.fail(2)
+    shop.fix()
+    replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
+    shop.store._db.execute("UPDATE campaigns SET options = X'7B' WHERE id = 1")
+    for _ in range(3):
+        driver.drive()
+
+    assert counts_of(shop.store, second.id).released == 1
+
+
+def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: VirtualClock) -> None:
+    store = SqliteStore(":memory:")
+
+    @stage(retry=RetryPolicy(1))
+    async def read(person: dict[str, str]) -> str:
+        return Person.model_validate(person).name
+
+    pipeline = Pipeline("one", [read])
+    lane = store.lanes("one", ["read"])[0]
+    secret = "Johanna Maria Sophia of Nowhere in Particular " * 3
+    payload = f'{{"name": "x", "age": "{secret}"}}'.encode()
+    store.submit([NewJob(lane=lane, payload=payload, run_at=0.0)], clock.wall())
+    work(store, pipeline)
+
+    kept = str(store.read("SELECT * FROM letters"))
+    kept += str(store.read("SELECT * FROM attempts")) + str(store.read("SELECT error_message FROM jobs"))
+    assert "SCHEMA_INVALID" in kept
+    assert "Johanna" not in kept
+    assert "Particular" not in kept
+
+
+def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) -> None:
+    shop.fail(10)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    driver.drive()
+    shop.store.stop_worker("w")
+    replays.pause(shop.store, begun.id, BY)
+    shop.work()
+
+    replays.resume(shop.store, begun.id, BY)
+    shop.work()
+
+    report = report_of(shop.store, begun.id)
+    assert (report.status, report.failed_again_same, report.waiting) == ("stopped", 1, 9)
+
+
+def test_letters_that_came_while_somebody_thought_about_the_count_are_not_part_of_it(shop: Shop) -> None:
+    shop.fail(2)
+    seen = replays.prospect(shop.store, SHOP)
+    shop.fail(3)
+    shop.fix()
+
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()), seen=seen)
+    shop.work()
+
+    report = report_of(shop.store, begun.id)
+    assert (report.letters, report.recovered) == (2, 2)

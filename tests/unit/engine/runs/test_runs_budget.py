@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The failure budget of a run: counted outcome by outcome as they are committed, and looked at once more at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
+from redrive.core.budget import Tally
+from redrive.core.lifecycle import JobState
+from redrive.engine.runs.budget import Spending
+from redrive.errors import FailureBudgetExceededError
+from redrive.store.protocol import JobId, LaneId, Settlement
+from tests.unit.engine.worker.letters_made import claimed
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+GOOD, BAD, GONE, LATER = JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED, JobState.QUEUED
+
+
+@stage
+async def judge(number: int) -> int:
+    if number < 0:
+        raise Fail("DENIED", "denied")
+    return number
+
+
+COURT = Pipeline("court", [judge])
+
+
+def outcome(job: int, status: JobState) -> Settlement:
+    return Settlement(
+        job=msgspec.structs.replace(claimed(), id=JobId(job)),
+        status=status,
+        lane=LaneId(1),
+        run_at=0.0,
+        value=None,
+        attempt=1,
+        snoozes=0,
+        codes=None,
+        outcome="ok",
+        burned=True,
+        started_at=0.0,
+        ended_at=0.0,
+    )
+
+
+def spending(budget: FailureBudget | None, jobs: int = 1_000, base: Tally | None = None) -> Spending:
+    made = Spending(budget, base or Tally())
+    made.expect([JobId(job) for job in range(jobs)])
+    return made
+
+
+def commit(told: Spending, *statuses: JobState, first: int = 0) -> None:
+    told.committed([outcome(first + place, status) for place, status in enumerate(statuses)])
+
+
+@pytest.mark.req("FG-6.1")
+def test_a_commit_of_many_outcomes_is_looked_at_at_each_interval_within_it() -> None:
+    told = spending(FailureBudget(max_rate=0.2, check_every=50))
+
+    commit(told, *[BAD] * 11, *[GOOD] * 489)
+
+    assert told.exceeded is not None
+    assert (told.exceeded.dead, told.exceeded.finished) == (11, 50)
+    assert told.news.is_set()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "is_exceeded"),
+    [
+        ([BAD] * 9, False),
+        ([BAD] * 10, True),
+        ([BAD] * 2 + [GOOD] * 8, False),
+        ([BAD] * 3 + [GOOD] * 8, True),
+        ([BAD] * 2 + [GOOD] * 8 + [BAD] * 9, False),
+        ([BAD] * 2 + [GOOD] * 8 + [BAD] * 10, True),
+        ([BAD] * 3 + [GONE] * 7, True),
+        ([BAD, LATER] * 9, False),
+    ],
+)
+def test_nothing_is_judged_between_two_intervals(statuses: Sequence[JobState], *, is_exceeded: bool) -> None:
+    told = spending(FailureBudget(max_rate=0.2, check_every=10))
+
+    commit(told, *statuses)
+
+    assert (told.exceeded is not None) is is_exceeded
+
+
+def test_the_minimum_sample_counts_before_the_interval() -> None:
+    told = spending(FailureBudget(max_rate=0.2, check_every=10, min_finished=25))
+
+    commit(told, *[BAD] * 29)
+    assert told.exceeded is None
+    commit(told, BAD, first=29)
+    assert told.exceeded is not None
+    assert told.exceeded.finished == 30
+
+
+def test_the_last_look_needs_the_minimum_sample_and_no_full_interval() -> None:
+    budget = FailureBudget(max_rate=0.2, check_every=50, min_finished=20)
+
+    assert spending(budget).look(Tally(total=19, dead=19), is_last=True) is None
+    assert spending(budget).look(Tally(total=20, dead=20), is_last=False) is None
+    assert spending(budget).look(Tally(total=20, dead=20), is_last=True) is not None
+    assert spending(None).look(Tally(total=20, dead=20), is_last=True) is None
+
+
+def test_what_other_workers_did_is_learned_by_looking_and_counts_with_ones_own() -> None:
+    told = spending(FailureBudget(max_rate=0.5, check_every=10))
+
+    commit(told, *[BAD] * 5)
+    assert told.look(Tally(total=100, dead=5, succeeded=3), is_last=False) is None
+    commit(told, GOOD, first=5)
+    assert told.exceeded is None
+    commit(told, BAD, first=6)
+
+    assert told.exceeded is not None
+    assert (told.exceeded.dead, told.exceeded.finished) == (6, 10)
+
+
+def test_outcomes_of_items_it_does_not_know_ask_for_a_look_after_an_interval() -> None:
+    told = spending(FailureBudget(check_every=10), jobs=0)
+
+    commit(told, *[BAD] * 9)
+    assert not told.news.is_set()
+    commit(told, BAD, first=9)
+    assert told.news.is_set()
+    assert told.exceeded is None
+    assert told.look(Tally(total=10, dead=10), is_last=False) is not None
+
+
+def test_what_happened_before_a_run_was_resumed_does_not_count() -> None:
+    base = Tally(total=100, dead=40, succeeded=10)
+    told = spending(FailureBudget(max_rate=0.5, check_every=10), base=base)
+
+    commit(told, *[GOOD] * 10)
+
+    assert told.look(Tally(total=100, dead=40, succeeded=20), is_last=True) is None
+    # A replay took two of the old failures away.
+    assert told.look(Tally(total=100, dead=38, succeeded=20), is_last=True) is None
+
+
+@pytest.mark.req("FG-6.1")
+def test_failures_at_the_start_stop_a_run_whose_rest_would_succeed(filed: Redrive) -> None:
+    budget = FailureBudget(max_rate=0.2, check_every=50)
+
+    with pytest.raises(FailureBudgetExceededError) as stopped:
+        filed.run(COURT, [-1] * 50 + [1] * 5_000, failure_budget=budget, concurrency=256)
+
+    report = stopped.value.report
+    assert isinstance(report, RunReport)
+    assert (report.status, report.open) == ("aborted", 0)
+    assert stopped.value.rate > 0.2
+
+
+@pytest.mark.req("FG-6.1")
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_a_run_that_is_over_before_anybody_looked_is_judged_by_its_budget(
+    filed: Redrive, concurrency: int
+) -> None:
+    budget = FailureBudget(max_rate=0.2, check_every=50)
+
+    with pytest.raises(FailureBudgetExceededError, match=r"the budget is 20\.0%") as stopped:
+        filed.run(COURT, [1, -1] * 60, failure_budget=budget, concurrency=concurrency)
+
+    report = stopped.value.report
+    assert isinstance(report, RunReport)
+    assert report.total == report.succeeded + report.dead + report.cancelled
+    assert stopped.value.rate == pytest.approx(0.5, abs=0.2)
+
+
+@pytest.mark.req("FG-6.1")
+def test_a_budget_that_is_spent_with_the_last_items_decides_and_not_the_thresholds(filed: Redrive) -> None:
+    late = [1] * 50 + [-1] * 30
+    budget = FailureBudget(max_rate=0.2, check_every=50)
+
+    with pytest.raises(FailureBudgetExceededError, match="30 of 80 finished jobs failed"):
+        filed.run(COURT, late, failure_budget=budget, concurrency=1)
+
+    assert filed.runs.latest()[0].status == "aborted"
+
+
+def test_a_budget_that_is_spent_with_the_last_items_may_pause_and_resuming_judges_by_thresholds(
+    filed: Redrive,
+) -> None:
+    late = [1] * 50 + [-1] * 30
+    budget = FailureBudget(max_rate=0.2, check_every=50, on_exceeded="pause")
+
+    paused = filed.run(COURT, late, failure_budget=budget, concurrency=1)
+    assert (paused.status, paused.open) == ("paused", 0)
+    assert "30 of 80 finished jobs failed" in str(paused.reason)
+
+    assert filed.run(COURT, late, resume=paused.id).status == "partial_success"

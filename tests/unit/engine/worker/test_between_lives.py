@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between two lives, and before the first: nobody beats under a name that the store has not heard."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from redrive import Redrive
+from redrive.engine.worker.leases import Heart
+from redrive.engine.worker.worker import Worker
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.unit.build import attempts, bounded, leases_of, one_stage, turns, until, worker_on, working
+
+
+class Scene:
+    """A worker whose heart beats once just before the store hears each new name."""
+
+    def __init__(self, store: SqliteStore, clock: VirtualClock, patch: pytest.MonkeyPatch) -> None:
+        self.begun: list[str] = []
+        self.go_on = asyncio.Event()
+        self.pipeline = one_stage(self.wait, name="wait")
+        self.worker = worker_on(store, self.pipeline)
+        self.heart = Heart(leases_of(store, clock, self.worker), self.name_of, lease=30.0)
+        plain = store.start_worker
+
+        def beaten(*args: object) -> None:
+            self.heart.beat()
+            plain(*args)  # type: ignore[arg-type]
+
+        patch.setattr(store, "start_worker", beaten)
+
+    def name_of(self) -> str | None:
+        return self.worker.known_as
+
+    async def wait(self, number: int) -> int:
+        self.begun.append(self.worker.name)
+        await self.go_on.wait()
+        return number
+
+
+def test_a_heartbeat_before_the_first_life_does_not_end_it(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        told = Scene(store, clock, monkeypatch)
+        rd.submit(told.pipeline, 1)
+        assert told.worker.known_as is None
+        async with working(told.worker):
+            await until(lambda: told.begun)
+            await turns(50)
+            assert told.worker.known_as == told.worker.name == "w1"
+            told.go_on.set()
+            await until(lambda: rd.counts().get("complete"))
+
+    bounded(scene())
+    assert attempts(store) == [("ok",)]
+
+
+def test_a_heartbeat_between_two_lives_does_not_end_the_second(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> list[str]:
+        told = Scene(store, clock, monkeypatch)
+        rd.submit(told.pipeline, 1)
+        async with working(told.worker):
+            await until(lambda: told.begun)
+            store.reap(clock.wall() + 1_000)
+            told.heart.beat()
+            await until(lambda: len(told.begun) == 2)
+            await turns(50)
+            assert told.worker.known_as == told.worker.name
+            told.go_on.set()
+            await until(lambda: rd.counts().get("complete"))
+        return told.begun
+
+    assert bounded(scene()) == ["w1", "w2"]
+    assert attempts(store) == [("crashed",), ("ok",)]
+
+
+def test_a_worker_at_rest_between_two_lives_is_not_known(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may be renewed under the old name either: the store has forgotten it, and would say so again."""
+    seen: list[str | None] = []
+    plain = store.start_worker
+
+    async def scene() -> None:
+        worker: Worker = worker_on(store, one_stage(lambda number: number, name="plain"))
+
+        def looked(*args: object) -> None:
+            seen.append(worker.known_as)
+            plain(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store, "start_worker", looked)
+        async with working(worker):
+            await until(lambda: worker.known_as)
+            worker.declared_dead("w1")
+            await until(lambda: worker.known_as == "w2")
+
+    bounded(scene())
+    assert seen == [None, None]

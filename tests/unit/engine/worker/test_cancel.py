@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cancelling: at once while a job is queued, as its stage allows while it runs, and never a job that is stuck."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
+from redrive.engine.pipeline.stage import Stage
+from redrive.engine.worker.worker import Means
+from redrive.errors import JobNotFoundError
+from redrive.store.protocol import Step
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.inline import InlineHands, NoProcesses
+from tests.unit.build import (
+    attempts,
+    bounded,
+    jobs,
+    leases_of,
+    one_stage,
+    reached,
+    threaded_means,
+    until,
+    work,
+    worker_on,
+    working,
+)
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+@stage
+def plain(number: int) -> int:
+    return number
+
+
+SHOP = Pipeline("shop", [plain])
+
+
+def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd: Redrive) -> None:
+    job = rd.submit(SHOP, 1)
+
+    assert rd.cancel(job.id, reason="typo", actor="ann") == "cancelled"
+    work(store, SHOP)
+
+    assert attempts(store) == []
+    assert job.status == "cancelled"
+    ((_, _, actor, verb, subject, reason, *_),) = store.query("operations", 10)
+    assert (actor, verb, subject, reason) == ("ann", "cancel", f"job {job.id}", "typo")
+
+
+def test_an_unknown_job_cannot_be_cancelled_and_nothing_is_logged(store: SqliteStore, rd: Redrive) -> None:
+    with pytest.raises(JobNotFoundError):
+        rd.cancel(99)
+
+    assert store.query("operations", 10) == []
+
+
+@pytest.mark.parametrize("end", ["complete", "failed", "cancelled"])
+def test_a_job_that_has_ended_stays_as_it_is(store: SqliteStore, rd: Redrive, end: str) -> None:
+    def work_or_fail(number: int) -> float:
+        return 1 / number
+
+    pipeline = one_stage(work_or_fail)
+    job = rd.submit(pipeline, 0 if end == "failed" else 1)
+    if end == "cancelled":
+        rd.cancel(job.id)
+    work(store, pipeline)
+    before = len(store.query("operations", 10))
+
+    assert rd.cancel(job.id) == end
+    assert len(store.query("operations", 10)) == before
+
+
+def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    cleaned: list[int] = []
+
+    async def scene() -> None:
+        going = asyncio.Event()
+
+        async def endless(number: int) -> None:
+            going.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaned.append(number)
+
+        pipeline = one_stage(endless)
+        job = rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        async with working(worker):
+            await going.wait()
+            assert rd.cancel(job.id) == "processing"
+            assert rd.job(job.id).facts.is_cancel_asked
+            leases_of(store, clock, worker).beat(worker.name)
+            leases_of(store, clock, worker).beat(worker.name)
+            await until(lambda: job.status == "cancelled")
+
+    bounded(scene())
+    assert cleaned == [1]
+    assert attempts(store, "outcome, burned, reason") == [("cancelled", 0, "cancelled on request")]
+    assert [row[3] for row in store.query("operations", 10)] == ["cancel"]
+
+
+@pytest.mark.parametrize(("stages", "ended"), [(1, "complete"), (2, "cancelled")])
+def test_a_running_sync_stage_ends_first_and_the_next_one_never_starts(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, stages: int, ended: str
+) -> None:
+    ran: list[str] = []
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+
+        def deaf(number: int, ctx: Context) -> int:
+            ran.append(ctx.stage)
+            rd.cancel(ctx.job_id)
+            leases.beat(worker.name)
+            reached(loop)
+            return number
+
+        pipeline = Pipeline("shop", [stage(name=f"s{place}")(deaf) for place in range(stages)])
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, means=threaded_means())
+        leases = leases_of(store, clock, worker)
+        await worker.run(until_idle=True)
+
+    bounded(scene())
+    assert ran == ["s0"]
+    assert jobs(store) == [(ended,)]
+    assert attempts(store) == [("ok",)]
+
+
+def test_a_failure_of_a_cancelled_job_is_not_tried_again(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+
+        def flaky(_number: int, ctx: Context) -> None:
+            rd.cancel(ctx.job_id)
+            leases.beat(worker.name)
+            reached(loop)
+            raise ConnectionResetError(104, "reset")
+
+        pipeline = one_stage(flaky)
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, means=threaded_means())
+        leases = leases_of(store, clock, worker)
+        await worker.run(until_idle=True)
+
+    bounded(scene())
+    assert jobs(store) == [("cancelled",)]
+    assert attempts(store, "outcome, code") == [("cancelled", "NETWORK_RESET")]
+
+
+@pytest.mark.parametrize("gives_back", ["stop", "reap"])
+def test_a_cancel_that_its_worker_never_heard_of_holds_for_the_next_one(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, gives_back: str
+) -> None:
+    async def scene() -> None:
+        going = asyncio.Event()
+
+        async def endless(_number: int) -> None:
+            going.set()
+            await asyncio.Event().wait()
+
+        pipeline = one_stage(endless)
+        job = rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        async with working(worker):
+            await going.wait()
+            rd.cancel(job.id)
+            if gives_back == "reap":
+                store.reap(clock.wall() + 1_000)
+        await worker_on(store, pipeline).run(until_idle=True)
+
+    bounded(scene())
+    assert jobs(store) == [("cancelled",)]
+
+
+def test_a_job_that_waits_for_a_place_when_it_is_cancelled_never_runs(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    """It was claimed ahead, as after a commit during which many ended."""
+    ran: list[int] = []
+
+    async def scene() -> None:
+        going, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(number: int) -> int:
+            ran.append(number)
+            going.set()
+            await go_on.wait()
+            return number
+
+        pipeline = one_stage(slow)
+        first, second = rd.submit(pipeline, 1), rd.submit(pipeline, 2)
+        worker = worker_on(store, pipeline, concurrency=1)
+        worker._ahead.count = 1
+        async with working(worker):
+            await going.wait()
+            assert rd.cancel(second.id) == "processing"
+            leases_of(store, clock, worker).beat(worker.name)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            go_on.set()
+            await until(lambda: first.status == "complete" and second.status != "processing")
+
+    bounded(scene())
+    assert ran == [1]
+    assert jobs(store) == [("complete",), ("cancelled",)]
+
+
+def test_a_job_that_goes_back_to_the_queue_while_it_is_cancelled_is_cancelled(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the queue and the word to its worker, the worker may have put it back."""
+    job = rd.submit(SHOP, 1)
+    apply, asked = store.apply, []
+
+    def just_too_late(*steps: Step) -> object:
+        asked.append(steps[0].name)
+        return None if len(asked) <= 2 else apply(*steps)
+
+    monkeypatch.setattr(store, "apply", just_too_late)
+
+    assert rd.cancel(job.id) == "cancelled"
+
+
+class Gate:
+    """A store that answers a question only when the gate is opened."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.waiting = 0
+
+    async def ask(self, question: Callable[[], object]) -> object:
+        self.waiting += 1
+        await self.is_open.wait()
+        self.waiting -= 1
+        return question()
+
+    def means(self) -> Means:
+        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("is_failing", [True, False])
+def test_a_cancel_while_its_outcome_is_being_settled_leaves_no_job_behind(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, is_async: bool, is_failing: bool
+) -> None:
+    async def scene() -> None:
+        gate = Gate()
+
+        def ended(number: int) -> int:
+            gate.is_open.clear()
+            if is_failing:
+                raise ConnectionResetError(104, "reset")
+            return number
+
+        async def ended_async(number: int) -> int:
+            return ended(number)
+
+        retry = RetryPolicy(2, Backoff.fixed(1))
+        breaker = Breaker("api", consecutive=1, probe_timeout=5)
+        submitting = stage(name="call", breaker=breaker, retry=retry)(ended_async if is_async else ended)
+        pipeline = Pipeline("shop", [_with_child(submitting) if not is_failing else submitting, plain])
+        job = rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, means=gate.means())
+        async with working(worker):
+            await until(lambda: not gate.is_open.is_set() and gate.waiting)
+            rd.cancel(job.id)
+            leases_of(store, clock, worker).beat(worker.name)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            gate.is_open.set()
+            await until(lambda: job.status != "processing")
+            assert job.status == "cancelled"
+
+    bounded(scene())
+
+
+def _with_child(declared: Stage[..., Any]) -> Stage[..., Any]:
+    """Return the stage with a child, so that its success needs a question to the store."""
+    inner = declared.fn
+
+    if declared.is_async:
+
+        async def calling(number: int, ctx: Context) -> int:
+            ctx.submit(SHIPPING, number)
+            return int(await inner(number))
+
+        return stage(name="call")(calling)
+
+    def call(number: int, ctx: Context) -> int:
+        ctx.submit(SHIPPING, number)
+        return int(inner(number))
+
+    return stage(name="call")(call)
+
+
+SHIPPING = Pipeline("shipping", [stage(name="ship")(lambda number: number)])  # type: ignore[misc]  # a lambda has no types to infer

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stage notes under names that are no longer apart once they are redacted or cut: each note is kept."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+
+from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
+from redrive.engine.worker.dead_letter import safe_notes
+from tests.unit.engine.worker.letters_made import KEY, claimed, prose, shown_of
+
+VALUE = "Jane Roe lives in ward seven"
+
+
+def kept(notes: dict[str, str], *values: str) -> dict[str, str]:
+    return msgspec.json.decode(safe_notes(notes, claimed(*values)) or "{}", type=dict[str, str])
+
+
+def test_names_that_are_redacted_alike_are_numbered() -> None:
+    encoded = base64.b64encode(VALUE.encode()).decode()
+
+    assert kept({VALUE: "1", encoded: "2", VALUE.replace(" ", "%20"): "3"}, VALUE) == {
+        "<payload:$[0]>": "1",
+        "<payload:$[0]> (2)": "2",
+        "<payload:$[0]> (3)": "3",
+    }
+
+
+def test_names_that_are_cut_alike_are_numbered() -> None:
+    notes = {f"{'x ' * NOTE_MAX}{number}": str(number) for number in range(12)}
+    told = kept(notes, "plain enough")
+
+    assert list(told.values()) == list(notes.values())
+    assert max(map(len, told)) == NOTE_MAX
+    assert list(told)[1].endswith(" (2)")
+
+
+def test_a_name_that_is_already_numbered_is_left_to_its_note() -> None:
+    assert kept({VALUE: "1", "<payload:$[0]> (2)": "2", f"{VALUE}": "1", VALUE.upper(): "3"}, VALUE) == {
+        "<payload:$[0]>": "1",
+        "<payload:$[0]> (2)": "2",
+        VALUE.upper(): "3",
+    }
+
+
+def test_no_more_is_read_of_a_name_than_of_what_is_noted() -> None:
+    """Half a secret where it is cut shows neither."""
+    value = prose(1, SAID_MAX - 100)
+    for before in range(40, 100, 6):
+        told = kept({f"{value}{' ' * before}ghp_{KEY[:36]}{' y' * 500_000}": "seen"}, value)
+
+        assert list(told.values()) == ["seen"]
+        assert shown_of(KEY, "".join(told)) + shown_of(value, "".join(told)) == []

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Halves of pairs, as file names hold them: a stage in a process keeps its outcome, as it does on a thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from redrive import Redrive
+from redrive.core.fingerprint import Frame
+from redrive.engine.classifier import DEFAULT
+from redrive.engine.worker.dead_letter import Trouble
+from redrive.engine.worker.processes import Report, _order_of, _taken, packed, work_off
+from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.worker import Means
+from redrive.store.sqlite.store import SqliteStore
+from tests.inline import InlineHands, at_once
+from tests.unit.build import attempts, jobs, letters, work
+
+from .process_stages import NAMING
+
+
+class Here:
+    """Does in this process, and on the way there and back, what would be done in another one."""
+
+    places = 1
+
+    def can_run(self, _lane: Lane) -> bool:
+        return True
+
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Trouble:
+        order = msgspec.msgpack.encode(_order_of(dispatch))
+        return _taken(dispatch, await asyncio.get_running_loop().run_in_executor(None, work_off, order))
+
+
+def work_off_here(store: SqliteStore) -> None:
+    work(store, NAMING, means=Means(ask_store=at_once, hands=InlineHands(), apart=Here()))
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_retryable_failure_that_names_such_a_file_is_retried(store: SqliteStore, rd: Redrive) -> None:
+    rd.submit(NAMING, "reset")
+    work_off_here(store)
+
+    assert attempts(store, "outcome, code") == [("retry", "NETWORK_RESET"), ("dead", "NETWORK_RESET")]
+    assert letters(store, "message") == [(r"gone: na\udce9f.txt",)]
+    ((stack,),) = letters(store, "stack")
+    assert r"gone: na\udce9f.txt" in str(stack)
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_stage_that_noted_such_a_name_is_done(store: SqliteStore, rd: Redrive) -> None:
+    rd.submit(NAMING, "note")
+    work_off_here(store)
+
+    assert jobs(store) == [("complete",)]
+    ((notes,),) = attempts(store, "notes")
+    assert msgspec.json.decode(str(notes)) == {r"file \udce9": r"na\udce9f.txt"}
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_stage_that_gives_up_over_such_a_name_is_told_as_it_meant(store: SqliteStore, rd: Redrive) -> None:
+    rd.submit(NAMING, "fail")
+    work_off_here(store)
+
+    assert letters(store, "code, message") == [("NOT_FOUND", r"na\udce9f.txt")]
+
+
+def test_every_text_of_a_failure_comes_across() -> None:
+    plain = DEFAULT.classify(ConnectionResetError("gone"))
+    texts = ("message", "error_class", "rule", "provider_code", "request_id", "line", "hint")
+    halves = msgspec.structs.replace(plain, lineage=("a\udce9",), **dict.fromkeys(texts, "a\udce9"))
+
+    told = told_apart(Report(failure=halves, stack="a\udce9", frames=(Frame("a\udce9", "a\udce9", 1, True),)))
+
+    assert told.failure is not None
+    assert {getattr(told.failure, name) for name in texts} == {told.stack} == {r"a\udce9"}
+    assert (told.failure.lineage, told.frames) == ((r"a\udce9",), (Frame(r"a\udce9", r"a\udce9", 1, True),))
+    assert told.failure.category is plain.category
+
+
+def told_apart(report: Report) -> Report:
+    return msgspec.msgpack.decode(packed(report), type=Report)

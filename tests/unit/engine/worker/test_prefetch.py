@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that were claimed ahead wait for a place in their worker; when none comes free, they go back to where others find them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+from redrive import Pipeline, Redrive
+from redrive.engine.worker.prefetch import AHEAD_SECONDS
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from redrive.testing.loop import VirtualLoop
+from tests.unit.build import STUCK_SECONDS, attempts, jobs, one_stage, until, worker_on, working
+
+PLACES = 2
+
+
+class Crossing:
+    """A stage whose first jobs block until they may go on."""
+
+    def __init__(self, rd: Redrive) -> None:
+        self.begun: list[int] = []
+        self.go_on = asyncio.Event()
+        self.pipeline: Pipeline = one_stage(self.cross)
+        rd.submit_many(self.pipeline, range(PLACES + 3))
+
+    async def cross(self, number: int) -> int:
+        self.begun.append(number)
+        if number < PLACES:
+            await self.go_on.wait()
+        return number
+
+
+async def passed(seconds: float) -> None:
+    """Let so much time of the loop pass."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, over.set)
+    await over.wait()
+
+
+def on_virtual_time(clock: VirtualClock, scene: Coroutine[object, object, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(1_000 * STUCK_SECONDS):
+            await scene
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        runner.run(limited())
+
+
+def test_jobs_that_wait_where_all_places_block_are_run_by_a_worker_that_has_room(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        crossing = Crossing(rd)
+        blocked = worker_on(store, crossing.pipeline, concurrency=PLACES)
+        blocked._ahead.count = 3
+        other = worker_on(store, crossing.pipeline, concurrency=PLACES)
+        other._name = "other"
+        async with working(blocked):
+            await until(lambda: blocked.slots.running == PLACES)
+            assert jobs(store) == [("processing",)] * 5
+            async with working(other):
+                await passed(5 * AHEAD_SECONDS)
+                assert rd.counts() == {"processing": PLACES, "complete": 3}
+            crossing.go_on.set()
+            await until(lambda: rd.counts() == {"complete": 5})
+
+    on_virtual_time(clock, scene())
+    assert attempts(store) == [("ok",)] * 5
+
+
+def test_what_went_back_is_not_claimed_ahead_again_until_a_place_comes_free(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        crossing = Crossing(rd)
+        worker = worker_on(store, crossing.pipeline, concurrency=PLACES)
+        worker._ahead.count = 3
+        async with working(worker):
+            await until(lambda: worker.slots.running == PLACES)
+            # Whoever asks it to look again does not make them wait longer.
+            for _ in range(20):
+                await passed(AHEAD_SECONDS / 4)
+                worker.look()
+            assert jobs(store, "status, dispatch") == [("processing", 1)] * PLACES + [("queued", 1)] * 3
+            crossing.go_on.set()
+            await until(lambda: rd.counts() == {"complete": 5})
+
+    on_virtual_time(clock, scene())
+    assert attempts(store) == [("ok",)] * 5
+
+
+def test_jobs_that_wait_only_a_moment_stay(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+    async def scene() -> None:
+        crossing = Crossing(rd)
+        worker = worker_on(store, crossing.pipeline, concurrency=PLACES)
+        worker._ahead.count = 3
+        async with working(worker):
+            await until(lambda: worker.slots.running == PLACES)
+            await passed(AHEAD_SECONDS / 2)
+            assert jobs(store) == [("processing",)] * 5
+            crossing.go_on.set()
+            await until(lambda: rd.counts() == {"complete": 5})
+
+    on_virtual_time(clock, scene())
+    assert jobs(store, "dispatch") == [(1,)] * 5

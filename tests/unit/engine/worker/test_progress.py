@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stages say about how far they are: written beside the heartbeat, never before it, and only what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from redrive import Context, Redrive
+from redrive.engine.worker import progress as module
+from redrive.engine.worker.dead_letter import literals_of, safe_text
+from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.progress import Teller
+from redrive.engine.worker.worker import Worker
+from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import Claimed
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.unit.build import STUCK_SECONDS, bounded, jobs, leases_of, one_stage, until, worker_on, working
+
+LEASE = 30.0
+
+
+class Scene:
+    """Jobs that run until they are let go, whose stages say what they are told to say."""
+
+    def __init__(self, store: SqliteStore, rd: Redrive, count: int) -> None:
+        self.store = store
+        self.contexts: dict[int, Context] = {}
+        self.pipeline = one_stage(self.wait, name="wait")
+        rd.submit_many(self.pipeline, [{"customer": f"customer number {n}"} for n in range(count)])
+        self.worker = worker_on(store, self.pipeline, lease=LEASE)
+        self.count = count
+
+    async def wait(self, _order: dict[str, str], ctx: Context) -> None:
+        self.contexts[ctx.job_id] = ctx
+        await asyncio.Event().wait()
+
+    def say(self, text: str, *which: int) -> None:
+        for number in which or self.contexts:
+            self.contexts[number].progress(1, 2, text)
+
+    def tell(self) -> None:
+        self.worker.progress(self.worker.name)
+
+    @property
+    def written(self) -> list[object]:
+        return [text for (text,) in jobs(self.store, "progress")]
+
+
+def played(store: SqliteStore, rd: Redrive, play: Callable[[Scene], None], *, count: int = 1) -> None:
+    """Play something while all jobs of a scene run."""
+
+    async def scene() -> None:
+        made = Scene(store, rd, count)
+        async with working(made.worker):
+            await until(lambda: len(made.contexts) == count)
+            play(made)
+
+    bounded(scene())
+
+
+def test_the_lease_is_renewed_before_progress_is_told(store: SqliteStore, clock: VirtualClock) -> None:
+    held_for: list[float] = []
+
+    def tell(worker: str) -> None:
+        ((ends_at,),) = store.read("SELECT expires_at FROM workers WHERE id = ?", (worker,))
+        held_for.append(float(str(ends_at)) - clock.wall())
+
+    store.start_worker("w1", clock.wall(), LEASE)
+    leases = Leases(store, clock, lease=LEASE, on_dead=lambda _name: None, progress=tell)
+    clock.advance(LEASE / 3)
+    leases.beat("w1")
+
+    assert held_for == [pytest.approx(LEASE)]
+
+
+def test_nothing_is_told_under_a_name_that_the_store_does_not_know(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    told: list[str] = []
+    leases = Leases(store, clock, lease=LEASE, on_dead=lambda _name: None, progress=told.append)
+    leases.beat("nobody")
+
+    assert told == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_has_not_changed_is_neither_redacted_nor_written_again(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redacted: list[str] = []
+
+    def counted(text: str, literals: dict[str, str]) -> str:
+        redacted.append(text)
+        return safe_text(text, literals)
+
+    monkeypatch.setattr(module, "safe_text", counted)
+
+    def play(scene: Scene) -> None:
+        scene.say("pages")
+        scene.tell()
+        stamp = store.stamp()
+        scene.tell()
+        assert store.stamp() == stamp
+        scene.say("leaves", 1)
+        scene.tell()
+        assert scene.written == ["1 of 2 leaves", "1 of 2 pages"]
+
+    played(store, rd, play, count=2)
+    assert redacted == ["1 of 2 pages", "1 of 2 pages", "1 of 2 leaves"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_values_of_a_job_are_looked_up_once_for_each_run(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(job: Claimed) -> dict[str, str]:
+        asked.append(job.id)
+        return literals_of(job)
+
+    monkeypatch.setattr(module, "literals_of", counted)
+
+    def play(scene: Scene) -> None:
+        for text in ("a", "b", "for customer number 0"):
+            scene.say(text)
+            scene.tell()
+        assert str(scene.written[0]).startswith("1 of 2 for <payload:")
+
+    played(store, rd, play)
+    assert asked == [1]
+
+
+def test_what_there_was_no_time_for_comes_first_the_next_time(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a stage that always has something new to say does not keep the others from being told."""
+
+    def slow(text: str, literals: dict[str, str]) -> str:
+        clock.advance(LEASE / 12)
+        return safe_text(text, literals)
+
+    monkeypatch.setattr(module, "safe_text", slow)
+
+    def play(scene: Scene) -> None:
+        scene.say("one")
+        for told in (2, 4, 5):
+            began = clock.monotonic()
+            scene.say(f"before {told}", 1, 2)
+            scene.tell()
+            assert clock.monotonic() - began <= LEASE / 6 + 0.001
+            assert sum(text is not None for text in scene.written) == told
+
+    played(store, rd, play, count=5)
+
+
+@pytest.mark.usefixtures("clock")
+def test_progress_the_store_did_not_take_is_written_the_next_time_and_the_lease_is_renewed_all_the_same(
+    store: SqliteStore,
+    rd: Redrive,
+    clock: VirtualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def gone(*_steps: object) -> None:
+        raise StoreUnavailableError(database="x", cause="gone")
+
+    def play(scene: Scene) -> None:
+        leases = leases_of(store, clock, scene.worker, lease=LEASE)
+        scene.say("pages")
+        clock.advance(LEASE / 3)
+        with monkeypatch.context() as down:
+            down.setattr(store, "apply", gone)
+            leases.beat(scene.worker.name)
+        assert (scene.written, leases.silent_for()) == ([None], 0.0)
+        leases.beat(scene.worker.name)
+        assert scene.written == ["1 of 2 pages"]
+
+    played(store, rd, play)
+    assert "its progress is written later" in caplog.text
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_text_that_cannot_be_redacted_is_left_out_once_and_keeps_nobody_waiting(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def choosy(text: str, literals: dict[str, str]) -> str:
+        if "bad" in text:
+            raise ValueError(text)
+        return safe_text(text, literals)
+
+    monkeypatch.setattr(module, "safe_text", choosy)
+
+    def play(scene: Scene) -> None:
+        scene.say("bad", 1)
+        scene.say("good", 2)
+        scene.tell()
+        scene.tell()
+        assert scene.written == [None, "1 of 2 good"]
+
+    with caplog.at_level(logging.WARNING):
+        played(store, rd, play, count=2)
+    assert caplog.text.count("job 1: its progress could not be told, because of ValueError") == 1
+    assert "bad" not in caplog.text
+
+
+def test_a_worker_whose_progress_takes_for_ever_to_tell_is_not_reaped(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    """However often its heart beats meanwhile, what came up is told once more, and not each time."""
+    told: list[str] = []
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def tell(worker: str) -> None:
+        told.append(worker)
+        begun.set()
+        assert go_on.wait(STUCK_SECONDS)
+        if len(told) == 2:
+            ended.set()
+
+    dead: list[str] = []
+    for name in ("w1", "reaper"):
+        store.start_worker(name, clock.wall(), LEASE)
+    teller = Teller(tell)
+    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=teller.ask)
+    heart = Heart(mine, lambda: "w1", lease=LEASE)
+    reaper = Leases(store, clock, lease=LEASE, on_dead=dead.append)
+    teller.start()
+    heart.beat()
+    assert begun.wait(STUCK_SECONDS)
+    for _ in range(12):
+        clock.advance(LEASE / 3)
+        reaper.beat("reaper")
+        heart.beat()
+
+    assert dead == []
+    go_on.set()
+    assert ended.wait(STUCK_SECONDS)
+    teller.stop()
+    assert told == ["w1", "w1"]
+
+
+def test_a_teller_goes_on_after_what_broke_and_does_not_show_it(caplog: pytest.LogCaptureFixture) -> None:
+    again = threading.Event()
+
+    def tell(worker: str) -> None:
+        if worker == "w1":
+            teller.ask("w2")
+            raise RuntimeError("signing in with Bearer ghp_0123456789abcdef0123456789abcdef0123")
+        again.set()
+
+    teller = Teller(tell)
+    teller.start()
+    teller.ask("w1")
+
+    assert again.wait(STUCK_SECONDS)
+    teller.stop()
+    assert "progress could not be told: RuntimeError: signing in" in caplog.text
+    assert "ghp_" not in caplog.text
+
+
+def test_a_worker_tells_progress_on_a_thread_of_its_own(
+    filed: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told_on: list[str] = []
+    told = threading.Event()
+    plain = Worker.progress
+
+    def seen(self: Worker, worker: str) -> None:
+        plain(self, worker)
+        told_on.append(threading.current_thread().name)
+        told.set()
+
+    monkeypatch.setattr(Worker, "progress", seen)
+
+    def wait(number: int) -> int:
+        assert told.wait(STUCK_SECONDS)
+        return number
+
+    pipeline = one_stage(wait)
+    filed.submit(pipeline, 1)
+    filed.work([pipeline], until_idle=True, lease=600.0)
+
+    assert told_on[0] == "redrive-progress"

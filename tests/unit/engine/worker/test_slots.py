@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filling places: what goes wrong while the next job is started takes nothing from the one that has just ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from redrive import Redrive
+from redrive.engine.worker.worker import Means
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.inline import A, InlineHands, NoProcesses, T, at_once
+from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_on
+
+
+class BrokenHands(InlineHands):
+    """Cannot start what it is given for so many times, from the second run on."""
+
+    def __init__(self, failures: float) -> None:
+        self.started = 0
+        self.failures = failures
+
+    def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
+        if self.started and self.failures:
+            self.failures -= 1
+            raise OSError("nothing can be started")
+        self.started += 1
+        super().start(work, of, done)
+
+
+def means_with(hands: BrokenHands) -> Means:
+    return Means(ask_store=at_once, hands=hands, apart=NoProcesses())
+
+
+def test_an_outcome_is_not_lost_when_the_next_job_cannot_be_started(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    """The place is filled on the way of the outcome, and by the worker again."""
+    pipeline = one_stage(lambda number: number, name="plain")
+    hands = BrokenHands(failures=1)
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, means=means_with(hands), concurrency=1)
+        worker._ahead.count = 1
+        rd.submit_many(pipeline, [1, 2])
+        await worker.run(until_idle=True)
+
+    bounded(scene())
+    assert hands.failures == 0
+    assert jobs(store) == [("complete",)] * 2
+    assert attempts(store) == [("ok",)] * 2
+
+
+def test_a_worker_that_can_start_nothing_any_more_ends_and_gives_everything_back(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipeline = one_stage(lambda number: number, name="plain")
+    hands = BrokenHands(failures=float("inf"))
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, means=means_with(hands), concurrency=1)
+        worker._ahead.count = 1
+        rd.submit_many(pipeline, [1, 2])
+        with pytest.raises(OSError, match="nothing can be started"):
+            await worker.run(until_idle=True)
+
+    bounded(scene())
+    assert jobs(store, "status, attempt") == [("complete", 1), ("queued", 1)]
+    assert attempts(store) == [("ok",)]
+
+
+def test_an_async_stage_whose_task_could_not_be_made_runs_when_it_can(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    made: list[str] = []
+
+    async def plain(number: int) -> int:
+        return number
+
+    def factory(loop: asyncio.AbstractEventLoop, body: Any, **options: Any) -> asyncio.Task[Any]:
+        name = getattr(body, "__qualname__", "")
+        if name == "Slots._run":
+            made.append(name)
+            if len(made) == 2:
+                raise MemoryError
+        return asyncio.Task(body, loop=loop, **options)
+
+    async def scene() -> None:
+        pipeline = one_stage(plain)
+        worker = worker_on(store, pipeline, concurrency=1)
+        worker._ahead.count = 1
+        rd.submit_many(pipeline, [1, 2])
+        asyncio.get_running_loop().set_task_factory(factory)
+        task = asyncio.ensure_future(worker.run(until_idle=True))
+        await until(task.done)
+        assert task.result() == "idle"
+
+    bounded(scene())
+    assert len(made) == 3
+    assert jobs(store) == [("complete",)] * 2
+
+
+def test_a_stage_that_an_eager_factory_has_run_already_keeps_no_worker_from_ending(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def plain(number: int) -> int:
+        return number
+
+    def eager(
+        loop: asyncio.AbstractEventLoop, body: Coroutine[object, None, None], **options: object
+    ) -> asyncio.Future[None]:
+        if getattr(body, "__qualname__", "") != "Slots._run":
+            return asyncio.Task(body, loop=loop, **options)  # type: ignore[arg-type]
+        with pytest.raises(StopIteration):
+            body.send(None)
+        over: asyncio.Future[None] = loop.create_future()
+        over.set_result(None)
+        return over
+
+    async def scene() -> str:
+        pipeline = one_stage(plain)
+        rd.submit_many(pipeline, [1, 2])
+        asyncio.get_running_loop().set_task_factory(eager)  # type: ignore[arg-type]
+        return await worker_on(store, pipeline).run(until_idle=True)
+
+    assert bounded(scene()) == "idle"
+    assert jobs(store) == [("complete",)] * 2

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Retrying one job, by its owner or an operator; and the dry run of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from redrive import Breaker, Pipeline, RetryPolicy, stage
+from redrive.core.replay import ReplayRules
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import by_name, release_steps
+from redrive.errors import (
+    ConfigurationError,
+    EvidenceMissingError,
+    JobNotFoundError,
+    NotOwnerError,
+    ReplayRefusedError,
+)
+from redrive.ops.breakers import move
+from redrive.ops.jobs import retry as retrying
+from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters import triage as judging
+from redrive.ops.letters.freeze import freeze
+from redrive.ops.replay.validation import validate
+from redrive.store.protocol import NewJob, Step
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
+from tests.unit.build import work
+from tests.unit.engine.replay.shop import BY, Shop
+
+SHOP = LetterFilter(pipeline="shop")
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    with virtual_time(seed=1) as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def shop(clock: VirtualClock) -> Shop:
+    return Shop(SqliteStore(":memory:"), clock)
+
+
+@pytest.fixture
+def strict(clock: VirtualClock) -> Shop:
+    return Shop(SqliteStore(":memory:"), clock, rules=ReplayRules(owner_retry=True))
+
+
+def rule(shop: Shop) -> None:
+    """Write down the rules, as a worker does when it starts."""
+    from redrive.engine.replay.rules import record_rules
+
+    record_rules(shop.store, [shop.pipeline])
+
+
+def ready(shop: Shop) -> None:
+    with shop.store._writing() as db:
+        db.execute(
+            "UPDATE dead_letters SET state = 'ready', evidence = 'fixed', is_safe = 1 WHERE state = 'open'"
+        )
+
+
+def test_the_owner_of_a_job_may_retry_it_where_the_rules_say_so(strict: Shop) -> None:
+    rule(strict)
+    strict.fail(1, owner="session-1")
+    strict.fix()
+
+    with pytest.raises(NotOwnerError, match="belongs to somebody else"):
+        retry_job(strict.store, 1, BY, owner="session-2")
+    with pytest.raises(EvidenceMissingError):
+        retry_job(strict.store, 1, BY)
+    job = retry_job(strict.store, 1, BY, owner="session-1")
+
+    assert (job.status, job.facts.round, job.facts.waiting) == ("queued", 2, "replay")
+    strict.work()
+    assert job.status == "complete"
+
+
+def test_evidence_opens_the_way_for_operators(strict: Shop) -> None:
+    rule(strict)
+    strict.fail(1)
+    strict.fix()
+    ready(strict)
+
+    retry_job(strict.store, 1, BY)
+    strict.work()
+
+    assert strict.counts() == {"resolved": 1}
+    log = strict.store.read("SELECT actor, verb, subject, reason FROM operations ORDER BY id")
+    assert log == [("ann", "retry", "letter 1", BY.reason)]
+
+
+def test_a_retry_of_what_does_not_exist_or_does_not_fit_is_refused(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(1)
+    with pytest.raises(JobNotFoundError):
+        retry_job(shop.store, 99, BY)
+    with shop.store._writing() as db:
+        db.execute("UPDATE jobs SET input = ?", (b'"no number"',))
+    code = by_name([shop.pipeline])
+
+    with pytest.raises(ReplayRefusedError, match="does not fit the stage pay"):
+        retry_job(shop.store, 1, BY, pipelines=code)
+    retry_job(shop.store, 1, BY, pipelines=code, from_start=True)
+
+
+def test_an_edited_value_is_what_the_retry_starts_with_and_the_original_stays_on_record(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(1)
+    shop.fix(0)
+    edit = "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 1, 'input', ?, ?, 0, 'ann')"
+    large = b"1" + b"0" * 5_000
+    with shop.store._writing() as db:
+        db.execute(edit, (b"0", b"41"))
+        db.execute(edit, (b"41", large))
+    retry_job(shop.store, 1, BY)
+    with shop.store._writing() as db:
+        assert db.execute("SELECT input, input_from FROM jobs").fetchone() == (None, 2)
+        assert db.execute("SELECT value FROM job_values").fetchone() == (large,)
+
+
+def test_an_erased_job_comes_back_only_with_a_new_value(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(1)
+    shop.fix()
+    with shop.store._writing() as db:
+        db.execute("UPDATE jobs SET payload = NULL, input = NULL, erased_at = 1.0")
+    with pytest.raises(ReplayRefusedError, match="were erased"):
+        retry_job(shop.store, 1, BY)
+    with shop.store._writing() as db:
+        db.execute(
+            "INSERT INTO edits (letter_id, job_id, part, after, at, actor) VALUES (1, 1, 'input', ?, 0, 'ann')",
+            (b"5",),
+        )
+
+    retry_job(shop.store, 1, BY)
+    shop.work()
+
+    assert shop.seen == [("pay", 5)]
+
+
+def test_an_erased_job_is_refused_before_anybody_is_asked_for_evidence(strict: Shop) -> None:
+    rule(strict)
+    strict.fail(1)
+    erase(strict.store, 1, BY)
+
+    with pytest.raises(ReplayRefusedError, match=r"were erased at .* and cannot be brought back") as refused:
+        retry_job(strict.store, 1, BY)
+
+    assert "redrive dlq discard 1" in refused.value.hint
+    assert "triage" not in refused.value.hint
+
+
+def test_the_code_of_another_pipeline_alone_is_a_slip(shop: Shop, clock: VirtualClock) -> None:
+    rule(shop)
+    shop.fail(1)
+    other = Pipeline("mall", shop.pipeline.stages)
+
+    with pytest.raises(ConfigurationError, match="is not the one of job 1, shop"):
+        retry_job(shop.store, 1, BY, pipelines=by_name([other]))
+
+    assert retry_job(shop.store, 1, BY, pipelines=by_name([other, shop.pipeline])).status == "queued"
+
+
+def test_a_letter_whose_evidence_is_taken_back_meanwhile_is_not_retried(
+    strict: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(strict)
+    strict.fail(1)
+    ready(strict)
+
+    def meanwhile(*given: object, **more: object) -> list[Step]:
+        selection = freeze(strict.store, LetterFilter(ids=(1,)))
+        judging.triage(strict.store, selection, BY, diagnosis="data")
+        return release_steps(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(retrying, "release_steps", meanwhile)
+
+    with pytest.raises(ReplayRefusedError, match="somebody else has moved it just now"):
+        retry_job(strict.store, 1, BY)
+
+    assert strict.counts() == {"triaged": 1}
+    assert strict.store.read("SELECT verb FROM operations") == [("triage",)]
+
+
+def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(clock: VirtualClock) -> None:
+    shop = Shop(SqliteStore(":memory:"), clock, rules=ReplayRules())
+    rule(shop)
+    shop.fail(3)
+    with shop.store._writing() as db:
+        db.execute("UPDATE jobs SET input = ? WHERE id = 2", (b'"no number"',))
+    before = shop.store.read("SELECT * FROM dead_letters")
+
+    blind = validate(shop.store, SHOP, pipelines={})
+    found = validate(shop.store, SHOP, pipelines=by_name([shop.pipeline]))
+
+    assert (blind.letters, blind.able, blind.obstacles) == (3, 0, {"evidence": 3})
+    assert blind.unchecked == ["shop"]
+    assert (found.obstacles, found.unchecked, found.is_fine) == ({"evidence": 3, "type": 1}, [], False)
+    assert {each.letter for each in found.remarks if each.kind == "type"} == {2}
+    ready(shop)
+    assert validate(shop.store, SHOP, pipelines={}).is_fine
+    with shop.store._writing() as db:
+        db.execute("UPDATE dead_letters SET state = 'open', evidence = NULL, is_safe = 0")
+    assert shop.store.read("SELECT * FROM dead_letters") == before
+
+
+def test_a_dry_run_knows_renamed_stages_twins_changed_settings_and_open_breakers(clock: VirtualClock) -> None:
+    store = SqliteStore(":memory:")
+    breaker = Breaker("bank", consecutive=5, open_for=60)
+
+    @stage(breaker=breaker, retry=RetryPolicy(1))
+    async def pay(order: int) -> int:
+        raise PermissionError(order)
+
+    old = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"))
+    lane = store.lanes("shop", ["pay"])[0]
+    store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0, key="k")], clock.wall())
+    work(store, old)
+    store.submit([NewJob(lane=lane, payload=b"2", run_at=0.0, key="k")], clock.wall())
+    work(store, old)
+    move(store, "bank", "open", BY, is_new=True)
+    rules = stage(breaker=breaker, retry=RetryPolicy(7), name="pay")(pay.fn)
+    changed = Pipeline("shop", [rules], replay=old.replay)
+    renamed = Pipeline("shop", [stage(name="charge")(pay.fn)], replay=old.replay)
+
+    found = validate(store, SHOP, pipelines=by_name([changed]))
+    lost = validate(store, SHOP, pipelines=by_name([renamed]))
+
+    assert found.notices == {"changed": 2, "breaker": 2}
+    assert found.obstacles == {"evidence": 2, "key": 1}
+    assert lost.obstacles["stage"] == 2
+
+
+def test_a_dry_run_tells_of_jobs_that_are_on_their_way_already(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(2)
+    retry_job(shop.store, 1, BY)
+
+    found = validate(shop.store, SHOP, pipelines={})
+
+    assert (found.letters, found.able, found.obstacles) == (2, 1, {"running": 1})
+    assert found.remarks[0].told == "its job is queued"
+
+
+def test_a_dry_run_of_a_letter_that_is_over_says_so_when_it_is_named(shop: Shop) -> None:
+    rule(shop)
+    shop.fail(1)
+    retry_job(shop.store, 1, BY)
+    shop.work()
+
+    named = validate(shop.store, LetterFilter(ids=(1,)), pipelines={})
+
+    assert (named.letters, named.is_fine, named.obstacles) == (1, False, {"state": 1})
+    assert validate(shop.store, LetterFilter(state="returned"), pipelines={}).letters == 0
