@@ -25,7 +25,7 @@ from redrive import connect
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.worker.dead_letter import Trouble, letter_of
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.letters import letter
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.replay import replays
@@ -39,7 +39,7 @@ CAUSES = 3
 REPLAYED = 100_000
 ROUNDS = 5
 BUDGET_NS = 200e6
-BY = By("bench", "measured")
+BY = Actor("bench", "measured")
 
 OLD_GROUPS = """
 WITH RECURSIVE old (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM old WHERE n < ?1 - 1)

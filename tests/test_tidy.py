@@ -54,6 +54,10 @@ def test_the_package_keeps_the_rule(check: Check) -> None:
     assert_none(complaints(check, PACKAGE))
 
 
+def test_no_folder_holds_more_modules_than_a_reader_takes_in() -> None:
+    assert_none(sizes.full_folders([source for source in EVERYTHING if "/tests/" not in f"/{source.path}"]))
+
+
 def test_every_file_starts_with_its_licence() -> None:
     assert_none(complaints(words.licence_line, EVERYTHING))
 

@@ -23,7 +23,7 @@ from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.worker import Worker
 from redrive.errors import RedriveError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import edit as mending
 from redrive.ops.letters import freeze as selecting
@@ -36,7 +36,7 @@ from .chronicle import Judge, events, keep_chronicle, present
 from .watch import ATTEMPTS_MAX
 from .world import SECRET, Died, FaultyStore, World
 
-BY = By("operator", "simulated")
+BY = Actor("operator", "simulated")
 ACTS = 60
 LAST_LOOKS = 500
 """So often somebody looks whether a campaign has to be resumed, before all go home."""
@@ -164,7 +164,7 @@ class ReplayWorld(World):
         plan = plan_of(self.chance.choice([(), (1, 3), (2, 5, 9)]), self.chance.choice([None, 2.0, 0.2]))
         if self.looks and self.chance.random() < 0.5:
             which, seen, at = self.looks.pop(0)
-            replays.start(store, which, By(f"operator {at}"), plan=plan, seen=seen)
+            replays.start(store, which, Actor(f"operator {at}"), plan=plan, seen=seen)
             return
         group = self.store.read("SELECT fingerprint FROM letter_groups ORDER BY id")
         states = ["ready", "ready", "ready", None] if self.needs_evidence else [None, None, "open", "ready"]
@@ -177,7 +177,7 @@ class ReplayWorld(World):
         if self.chance.random() < 0.25:
             self.looks.append((which, replays.prospect(store, which), at))
         else:
-            replays.start(store, which, By(f"operator {at}"), plan=plan)
+            replays.start(store, which, Actor(f"operator {at}"), plan=plan)
 
     def _retry(self, store: Store) -> None:
         failed = self.store.read("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id")
@@ -191,7 +191,7 @@ class ReplayWorld(World):
         self._judge(store, "state = 'discarded'", judging.restore)
 
     def _judge(
-        self, store: Store, asked: str, act: Callable[[Store, selecting.Selection, By], judging.Judged]
+        self, store: Store, asked: str, act: Callable[[Store, selecting.Selection, Actor], judging.Judged]
     ) -> None:
         """Judge some letters, and see that as many have moved as the answer says."""
         which = self._some(asked)

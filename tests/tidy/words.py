@@ -18,6 +18,7 @@ BANNED_WORDS = {"manager", "managers", "helper", "helpers", "util", "utils", "da
 BANNED_VERBS = {"process", "handle"}
 # Identifier -> why it may use a word we otherwise do without.
 ALLOWED_NAMES = {
+    "process": "the redactor's module for what this process knows",
     "do_GET": "the name http.server looks for",
     "do_POST": "the name http.server looks for",
     "_error_info": "reads google.rpc's message ErrorInfo",

@@ -30,7 +30,7 @@ from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.letters.own_values import values_of_job
 from redrive.ops.upkeep.location import path_of
 from redrive.store.protocol import LaneId, Step, Store
@@ -170,7 +170,7 @@ class Redrive:
             JobNotFoundError: there is no such job.
         """
         job_id, now = _job_id(job_id), self._now()
-        by = By(actor, reason).hiding(values_of_job(self.store, job_id, reason))
+        by = Actor(actor, reason).hiding(values_of_job(self.store, job_id, reason))
         ways = (
             (Step("cancel_queued", (now, job_id), rows=1), "queued", "cancelled"),
             (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to end"),

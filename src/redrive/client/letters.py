@@ -16,7 +16,7 @@ from redrive.engine.job import Job
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import by_name
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs import erase as erasing
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import edit as mending
@@ -124,7 +124,7 @@ class DeadLetters:
         **which: Unpack[Which],
     ) -> Iterator[bytes]:
         """Return letters as redacted JSON lines, one after the other; that values leave is on record."""
-        return export(self._store, self._filter(which), By(actor, reason), with_values=with_values)
+        return export(self._store, self._filter(which), Actor(actor, reason), with_values=with_values)
 
     def take_in(self, lines: Iterable[bytes], **doing: Unpack[Doing]) -> Imported:
         """Take in the lines of another installation's export; each letter once."""
@@ -176,7 +176,7 @@ class Replays:
         """Begin to replay the letters that are there now: the canaries first, no faster than `rate` per second."""
         plan = plan_of(tuple(canary), rate, from_start=from_start)
         chosen = filter_of(self._store, which)
-        return self.report(replays.start(self._store, chosen, By(actor, reason), plan=plan).id)
+        return self.report(replays.start(self._store, chosen, Actor(actor, reason), plan=plan).id)
 
     def report(self, campaign: int) -> CampaignReport:
         """Return how a campaign stands, and what it came to."""
@@ -263,6 +263,6 @@ def _check_names(given: Mapping[str, object], known: type[Which | Doing]) -> Non
             raise unknown(name, known.__annotations__, kind="argument", otherwise="")
 
 
-def _by(doing: Doing) -> By:
+def _by(doing: Doing) -> Actor:
     _check_names(doing, Doing)
-    return By(doing.get("actor", "api"), doing.get("reason"))
+    return Actor(doing.get("actor", "api"), doing.get("reason"))

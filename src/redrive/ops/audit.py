@@ -17,19 +17,19 @@ from redrive.store.protocol import Step
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class Actor:
     """Who acts, and why."""
 
-    actor: str
+    name: str
     reason: str | None = None
 
-    def hiding(self, values: Mapping[str, str]) -> By:
+    def hiding(self, values: Mapping[str, str]) -> Actor:
         """Return the same with the values of the jobs it is about taken out of the reason."""
-        return By(self.actor, safe_text(self.reason, values))
+        return Actor(self.name, safe_text(self.reason, values))
 
     def line(self, verb: str, subject: str) -> tuple[float, str, str, str, str | None]:
         """Return what every line of the log begins with: when, who, what, about what, why; redacted."""
-        at, actor = CURRENT.get().clock.wall(), redact(storable(self.actor))
+        at, actor = CURRENT.get().clock.wall(), redact(storable(self.name))
         return at, actor, verb, redact(storable(subject)), safe_text(self.reason)
 
     def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:

@@ -17,7 +17,7 @@ import msgspec
 from redrive.core.breaker_state import BreakerState, closed, isolated, opened
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import instant
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Step, Store
@@ -51,7 +51,7 @@ def breakers(store: Store) -> list[BreakerFacts]:
     return [_facts_of(str(name), cast("bytes", state)) for name, state in store.query("breakers")]
 
 
-def move(store: Store, name: str, verb: Verb, by: By, *, is_new: bool = False) -> BreakerFacts:
+def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False) -> BreakerFacts:
     """Open, close or isolate a breaker; `is_new` allows a name that no worker has written down yet."""
     for _ in range(SWAPS_MAX):
         before = store.breaker(name)

@@ -16,7 +16,7 @@ import msgspec
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import instant
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Step, Store
@@ -117,14 +117,14 @@ def pipelines(store: Store) -> list[PipelineFacts]:
     ]
 
 
-def pause(store: Store, pipeline: str, by: By) -> bool:
+def pause(store: Store, pipeline: str, by: Actor) -> bool:
     """Let no more of a pipeline's jobs be claimed; False when it was paused already."""
     known_pipeline(store, pipeline)
     step = Step("pause_lanes", (CURRENT.get().clock.wall(), pipeline))
     return _changed(store.apply(_log(by, "pause", pipeline, "paused"), step))
 
 
-def resume(store: Store, pipeline: str, by: By) -> bool:
+def resume(store: Store, pipeline: str, by: Actor) -> bool:
     """Let a pipeline's jobs be claimed again; False when it was not paused."""
     known_pipeline(store, pipeline)
     return _changed(store.apply(_log(by, "resume", pipeline, "running"), Step("resume_lanes", (pipeline,))))
@@ -155,7 +155,7 @@ def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
     ]
 
 
-def _log(by: By, verb: str, pipeline: str, after: str) -> Step:
+def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
     """Return the step that writes it down; it goes first, because it reads how the pipeline was."""
     return Step("log_pipeline", (*by.line(verb, f"pipeline {pipeline}"), after, pipeline))
 

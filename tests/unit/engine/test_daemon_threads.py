@@ -192,9 +192,9 @@ def test_what_a_sink_raised_leaves_no_cyclic_garbage(tmp_path: Path) -> None:
 HANGS = """
 import threading
 from redrive import Pipeline, RetryPolicy, connect, stage
-from redrive.engine import hooks
+from redrive.engine.delivery import outbox
 
-hooks.HOOK_SECONDS = hooks.FLUSH_SECONDS = 0.01
+outbox.HOOK_SECONDS = outbox.FLUSH_SECONDS = 0.01
 
 def hang(event):
     threading.Event().wait()

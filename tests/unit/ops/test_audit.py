@@ -15,7 +15,7 @@ from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError
 from redrive.ops import pipelines
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.inspect import Operation
@@ -26,7 +26,7 @@ from redrive.ops.letters.letter import known_letter, letter_story
 from redrive.ops.replay import replays
 from redrive.testing import virtual_time
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 PLAN = plan_of((1, 5), 5.0, from_start=False)
 
 
@@ -148,7 +148,7 @@ def test_values_that_leave_are_on_record_and_redacted_lines_are_not(rd: Redrive)
 
     list(export(rd.store, LetterFilter(group=group), ANN))
     assert inspect.operations(rd.store) == []
-    lines = export(rd.store, LetterFilter(group=group), By("ann", "for the supplier"), with_values=True)
+    lines = export(rd.store, LetterFilter(group=group), Actor("ann", "for the supplier"), with_values=True)
 
     next(lines)
     (done,) = inspect.operations(rd.store)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import pytest
 
 from redrive import Pipeline, Redrive, connect, stage
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
 from redrive.ops.checkup import file, findings
 from redrive.ops.checkup.doctor import examine, has_problems, unopened
@@ -21,7 +21,7 @@ from redrive.ops.pipelines import pause
 from redrive.store.protocol import About, Step, Want
 from redrive.testing import VirtualClock, virtual_time
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 
 
 @stage

@@ -14,7 +14,7 @@ import pytest
 from redrive import ConfigurationError, Event, Pipeline, Redrive, connect, stage
 from redrive.errors import JobNotFoundError, StoreUnavailableError
 from redrive.ops import breakers
-from redrive.ops.audit import By, present_user
+from redrive.ops.audit import Actor, present_user
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import JobFilter
 from redrive.ops.pipelines import pause, pipelines, resume, stale_lanes
@@ -26,7 +26,7 @@ from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.prune import Retention, prunable, prune
 from redrive.testing import VirtualClock, virtual_time
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 DAY = 86_400.0
 
 
@@ -65,7 +65,7 @@ def test_pausing_and_resuming_are_on_record(rd: Redrive) -> None:
     assert pause(rd.store, "shop", ANN)
     assert not pause(rd.store, "shop", ANN)
     (paused,) = pipelines(rd.store)
-    assert resume(rd.store, "shop", By("bob"))
+    assert resume(rd.store, "shop", Actor("bob"))
 
     assert paused.paused_at is not None
     assert (paused.queued, paused.processing, paused.workers) == (1, 0, 0)

@@ -75,7 +75,7 @@ def _named() -> set[str]:
     """Return every kind that a module of the redactor names in a call."""
     calls = (
         node
-        for path in FOLDER.glob("*.py")
+        for path in FOLDER.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)
     )

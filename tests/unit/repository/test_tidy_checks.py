@@ -29,7 +29,7 @@ reasons = partial(words.bare_ignores, with_reason=True)
 rules = partial(words.bare_ignores, with_reason=False)
 
 UNTIDY: list[tuple[Check, str, str, str]] = [
-    (sizes.long_module, CORE, "x = 1\n" * 401, "401 lines"),
+    (sizes.long_module, CORE, "x = 1\n" * 501, "501 lines"),
     (sizes.long_functions, CORE, LONG, "f has 61 lines"),
     (sizes.deep_nesting, CORE, NESTED, "f nests 5 blocks deep"),
     (sizes.many_parameters, CORE, f"def f({SEVEN}): ...", "takes 7 parameters"),
@@ -143,7 +143,7 @@ TIDY: list[tuple[Check, str, str]] = [
     (
         bounds.wrong_direction,
         "src/redrive/cli/app.py",
-        "import redrive\nfrom redrive.testing import FakeClock",
+        "import redrive\nfrom redrive.ops.jobs import retry",
     ),
     (
         bounds.impure_core,
@@ -203,6 +203,17 @@ def test_a_code_that_two_files_share_is_found_where_it_stands_the_second_time() 
     found = words.error_codes(first, second)
 
     assert found == ["src/redrive/errors/jobs.py:1: the code 'a' is used twice, first by AError"]
+
+
+def test_a_folder_with_too_many_modules_is_found_and_a_list_is_not() -> None:
+    many = range(sizes.FOLDER_MAX + 1)
+    files = [
+        Source(f"{folder}/m{n}.py", "") for folder in ("src/redrive/core", "src/redrive/ops") for n in many
+    ]
+
+    found = sizes.full_folders([*files, Source("src/redrive/ops/__init__.py", "")])
+
+    assert found == ["src/redrive/ops: 20 modules; 19 is the most, give it rooms"]
 
 
 def test_a_module_nobody_refers_to_is_found() -> None:

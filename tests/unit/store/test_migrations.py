@@ -12,14 +12,14 @@ import pytest
 from redrive import Pipeline, connect, stage
 from redrive.cli.input.options import as_it_is
 from redrive.errors import SchemaMismatchError, StoreRefusedError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SCHEMA_VERSION
 from redrive.store.statements import text_of
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 
 
 @stage

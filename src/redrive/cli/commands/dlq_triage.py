@@ -15,16 +15,16 @@ import typer
 from redrive.cli.commands.dlq import app
 from redrive.cli.input.act import Act, acting
 from redrive.cli.input.letters import Choice, agreed, answer_judged, choosing, chosen
-from redrive.cli.input.options import Actor, Database, Output, Yes, by
+from redrive.cli.input.options import ActorName, Database, Output, Yes, by
 from redrive.core.diagnosis import Diagnosis
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.letters import triage as judging
 from redrive.ops.letters.freeze import Selection
 from redrive.ops.letters.preview import Verb, outlook
 from redrive.ops.letters.triage import Judged
 from redrive.store.protocol import Store
 
-Judgement = Callable[[Store, Selection, By], Judged]
+Judgement = Callable[[Store, Selection, Actor], Judged]
 UNSAFE = "confirm with --safe that running the work again is idempotent, or harmless; check first what a second run would do"
 _DIAGNOSIS = typer.Option("--diagnosis", "-d", help="What is wrong; dlq show suggests one.")
 
@@ -117,7 +117,7 @@ def note(
     choice: Choice,
     *,
     text: Annotated[str, typer.Option("--text", "-t", metavar="TEXT", help="What to write down.")],
-    actor: Actor = None,
+    actor: ActorName = None,
     yes: Yes = False,
     database_url: Database = None,
     output: Output = "table",

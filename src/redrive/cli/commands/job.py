@@ -89,7 +89,7 @@ def cancel(job_id: JobId, *, act: Act) -> None:
         before = inspect.known_job(rd.store, job_id).facts
         if before.status in {"queued", "processing"}:
             act.confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?")
-        status = rd.cancel(job_id, reason=act.by.reason, actor=act.by.actor)
+        status = rd.cancel(job_id, reason=act.by.reason, actor=act.by.name)
         facts = inspect.known_job(rd.store, job_id).facts
     act.answer({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked})
     if status != "cancelled" and not facts.is_cancel_asked:
@@ -118,7 +118,7 @@ def retry(
     """Send a failed job back to the stage that failed, under the same rules as a replay."""
     how: How = {
         "from_start": from_start,
-        "owner": act.by.actor if as_owner else None,
+        "owner": act.by.name if as_owner else None,
         "pipelines": by_name(pipelines_named(target or [])),
     }
     with act.database() as rd:

@@ -12,7 +12,7 @@ import typer
 
 from redrive.cli.input.act import Act, acting, acting_at_once
 from redrive.cli.input.letters import Choice, choosing
-from redrive.cli.input.options import Actor, Database, FromStart, Limit, OfPipeline, Output, by, existing
+from redrive.cli.input.options import ActorName, Database, FromStart, Limit, OfPipeline, Output, by, existing
 from redrive.cli.input.rates import canary_of, rate_of
 from redrive.cli.output.replay import answer_report, exit_of, facts_of, watched
 from redrive.cli.output.tables import answer_rows, say
@@ -158,7 +158,7 @@ def close(
     campaign: CampaignId,
     *,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="How it was resolved.")],
-    actor: Actor = None,
+    actor: ActorName = None,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:

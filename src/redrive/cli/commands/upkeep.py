@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from redrive.cli.input.act import Act, acting, acting_at_once
 from redrive.cli.input.items import length_of_time
-from redrive.cli.input.options import Actor, Database, Output, Reason, as_it_is, by
+from redrive.cli.input.options import ActorName, Database, Output, Reason, as_it_is, by
 from redrive.cli.input.targets import pipelines_named
 from redrive.cli.output.errors import DONE, FAILED
 from redrive.cli.output.tables import answer_json, console, is_interactive, say, text_of
@@ -144,7 +144,7 @@ def migrate(
         bool, typer.Option("--print", help="Only show the SQL that is still to be applied.")
     ] = False,
     reason: Reason = None,
-    actor: Actor = None,
+    actor: ActorName = None,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:

@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 
-from redrive.cli.input.options import Actor, Database, Format, Output, Reason, Yes, by, confirm, existing
+from redrive.cli.input.options import ActorName, Database, Format, Output, Reason, Yes, by, confirm, existing
 from redrive.cli.output.tables import answer_facts
 from redrive.client.connection import Redrive
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 
 Command = Callable[..., None]
 
@@ -25,7 +25,7 @@ Command = Callable[..., None]
 class Act:
     """What was typed about an act, whatever it is."""
 
-    by: By
+    by: Actor
     is_sure: bool
     database_url: str | None
     output: Format
@@ -68,7 +68,7 @@ def taking(name: str, make: Callable[..., object], *, is_last: bool = False) -> 
 def _asked(
     *,
     reason: Reason = None,
-    actor: Actor = None,
+    actor: ActorName = None,
     yes: Yes = False,
     database_url: Database = None,
     output: Output = "table",
@@ -79,7 +79,7 @@ def _asked(
 def _at_once(
     *,
     reason: Reason = None,
-    actor: Actor = None,
+    actor: ActorName = None,
     database_url: Database = None,
     output: Output = "table",
 ) -> Act:

@@ -16,7 +16,7 @@ import typer
 from redrive.cli.output.terminal import shown
 from redrive.client.connection import Redrive, connect
 from redrive.errors import RedriveError
-from redrive.ops.audit import By, present_user
+from redrive.ops.audit import Actor, present_user
 from redrive.ops.breakers import breakers
 from redrive.ops.pipelines import lanes
 from redrive.ops.upkeep import location
@@ -31,7 +31,7 @@ Database = Annotated[
 ]
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the operator log.", metavar="TEXT")]
-Actor = Annotated[
+ActorName = Annotated[
     str | None,
     typer.Option("--actor", help="Who, for the operator log; default: the user.", metavar="NAME"),
 ]
@@ -70,9 +70,9 @@ def as_it_is(database_url: str | None) -> Generator[Redrive]:
         yield rd
 
 
-def by(actor: str | None, reason: str | None) -> By:
+def by(actor: str | None, reason: str | None) -> Actor:
     """Return who acts and why; without a name it is the user."""
-    return By(actor or present_user(), reason)
+    return Actor(actor or present_user(), reason)
 
 
 def confirm(question: str, *, is_sure: bool, instead: str = ": --yes does it without asking") -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import instant, known_job
 from redrive.ops.letters.own_values import values_of_job
 from redrive.store.protocol import Step, Store
@@ -39,7 +39,7 @@ def check_erasable(store: Store, job_id: int) -> str:
     return status
 
 
-def erase(store: Store, job_id: int, by: By) -> Erased:
+def erase(store: Store, job_id: int, by: Actor) -> Erased:
     """Wipe every value of a job that has ended, in one transaction with its line of the operator log; twice changes nothing.
 
     Raises:

@@ -33,7 +33,7 @@ from redrive.errors import (
     ReplayRefusedError,
     StoreRefusedError,
 )
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import known_job
 from redrive.ops.letters.own_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
@@ -68,7 +68,7 @@ def check_retry(store: Store, job_id: int, **how: Unpack[How]) -> JobFacts:
     return _way_of(store, job_id, **how).job.facts
 
 
-def retry_job(store: Store, job_id: int, by: By, **how: Unpack[How]) -> Job:
+def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> Job:
     """Send a failed job back to the stage that failed, or, with `from_start`, to the first one.
 
     With `owner`, somebody acts who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it starts

@@ -24,7 +24,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
-from redrive.ops.audit import By, safe_text
+from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters import edit_history
 from redrive.ops.letters.depth import deeper, too_deep
 from redrive.ops.letters.diff import MARK, changed_places, difference, redacted_json
@@ -169,7 +169,7 @@ def draft(
     )
 
 
-def edit(store: Store, letter: int, by: By, **change: Unpack[Change]) -> Edited:
+def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edited:
     """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
 
     `original` goes back to the value before all edits. With the code of its pipeline at hand, the new value must fit the type of
@@ -185,12 +185,12 @@ def edit(store: Store, letter: int, by: By, **change: Unpack[Change]) -> Edited:
     return commit(store, made, by)
 
 
-def commit(store: Store, made: Draft, by: By) -> Edited:
+def commit(store: Store, made: Draft, by: Actor) -> Edited:
     """Put an edit on record; refused when the value is not the one any more that the draft was made from."""
     values = _editable(store, made.letter, made.part)
     if values.present != made.before:
         raise _refused(made.letter, "somebody else has edited it meanwhile", "Look at it again, then edit.")
-    at, actor = CURRENT.get().clock.wall(), storable(by.actor)
+    at, actor = CURRENT.get().clock.wall(), storable(by.name)
     fence = (values.erased_at, values.edit)
     row = (made.letter, made.part, made.before, made.after, at, actor, *fence)
     # Both values stand in the edit, where erasing finds them; the log keeps for ever, so that it gets none of them.

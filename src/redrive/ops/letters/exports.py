@@ -20,7 +20,7 @@ from redrive.engine.job import Job
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import Operation, in_order, instant, operation_of, start_of_replay
 from redrive.ops.letters.edit import Part
 from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
@@ -116,7 +116,7 @@ class ExportedLine(Struct, frozen=True, kw_only=True):
 
 
 def export(
-    store: Store, which: LetterFilter, by: By | None = None, *, with_values: bool = False
+    store: Store, which: LetterFilter, by: Actor | None = None, *, with_values: bool = False
 ) -> Iterator[bytes]:
     """Return the letters a filter means as JSON lines, each with its newline; the set is frozen at once, and checked.
 
@@ -128,7 +128,7 @@ def export(
     selection = freeze(store, which)
     if with_values:
         _check_rules(store, selection)
-        return _logged(store, selection, by or By("api"))
+        return _logged(store, selection, by or Actor("api"))
     return _lines(store, selection, with_values=False)
 
 
@@ -137,13 +137,13 @@ def installation_of(store: Store) -> str:
     return str(store.query("installation")[0][0])
 
 
-def _logged(store: Store, selection: Selection, by: By) -> Iterator[bytes]:
+def _logged(store: Store, selection: Selection, by: Actor) -> Iterator[bytes]:
     """Yield lines with values, once it is written down whose values leave; not before somebody takes the first one."""
     _log(store, selection, by)
     yield from _lines(store, selection, with_values=True)
 
 
-def _log(store: Store, selection: Selection, by: By) -> None:
+def _log(store: Store, selection: Selection, by: Actor) -> None:
     """Write down whose values leave, in one transaction."""
     by = by.hiding(values_of_set(store, selection, by.reason))
     change = {"before": {"values": "kept"}, "after": {"values": "exported"}}

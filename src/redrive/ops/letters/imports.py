@@ -22,7 +22,7 @@ from redrive.engine.pipeline.stage import check_name
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.errors import ConfigurationError, StoreRefusedError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.letters.depth import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
 from redrive.ops.letters.imported_attempts import kept_attempts, problem_in
@@ -70,7 +70,7 @@ class _WrongLineError(ValueError):
         super().__init__(why)
 
 
-def import_letters(store: Store, lines: Iterable[bytes], by: By) -> Imported:
+def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> Imported:
     """Make a failed job and an open letter for every line of an export that is not here yet.
 
     A few hundred lines are one transaction, with its line of the operator log; stopping in the middle leaves whole ones behind, and
@@ -102,7 +102,9 @@ def import_letters(store: Store, lines: Iterable[bytes], by: By) -> Imported:
     return imported
 
 
-def _bring_in(store: Store, read: Sequence[tuple[int, ExportedLine]], by: By, *, imported: Imported) -> None:
+def _bring_in(
+    store: Store, read: Sequence[tuple[int, ExportedLine]], by: Actor, *, imported: Imported
+) -> None:
     """Bring in what is not here yet, all at once; if the store does not take it, one by one."""
     fresh = [(number, line) for number, line in read if not _is_known(store, line)]
     imported.known += len(read) - len(fresh)
@@ -119,7 +121,7 @@ def _bring_in(store: Store, read: Sequence[tuple[int, ExportedLine]], by: By, *,
         imported.refused.append((fresh[0][0], problem))
 
 
-def _refusal(store: Store, fresh: Sequence[ExportedLine], by: By) -> str | None:
+def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | None:
     """Store letters in one transaction; return why the store does not take them, None when it did."""
     origins = " ".join(sorted({line.origin for line in fresh}))
     log = by.log_letters(
@@ -204,7 +206,7 @@ def _is_past(at: datetime) -> bool:
     return at.tzinfo is not None and 0 <= at.timestamp() <= CURRENT.get().clock.wall() + AHEAD_MAX
 
 
-def _steps_of(line: ExportedLine, by: By) -> list[Step]:
+def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     """Return the steps that make a failed job and its open letter."""
     letter, job, values = line.letter, line.job, line.values
     payload = None if values is None else _value(values.payload)
@@ -224,7 +226,7 @@ def _steps_of(line: ExportedLine, by: By) -> list[Step]:
     steps = [
         Step("import_lane", (*where, job.position)),
         Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at), rows=1),
-        Step("import_mark", (*mark, now, redact(storable(by.actor)), *there), rows=1),
+        Step("import_mark", (*mark, now, redact(storable(by.name)), *there), rows=1),
         Step("import_failure", (*mark, letter.code, message, failed_at), rows=1),
     ]
     large = [

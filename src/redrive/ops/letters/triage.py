@@ -21,7 +21,7 @@ from redrive.core.checks import one_of
 from redrive.core.diagnosis import Diagnosis
 from redrive.core.lifecycle import LetterState
 from redrive.errors import ConfigurationError, StoreUnavailableError
-from redrive.ops.audit import By, safe_text
+from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import Selection, frozen_steps
 from redrive.ops.letters.own_values import values_of_set
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
@@ -69,7 +69,7 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True):
     after: Mapping[str, object]
 
 
-def triage(store: Store, selection: Selection, by: By, *, diagnosis: Diagnosis | str) -> Judged:
+def triage(store: Store, selection: Selection, by: Actor, *, diagnosis: Diagnosis | str) -> Judged:
     """Record what is wrong. Evidence given before is dropped; letters a live campaign has taken are left alone."""
     return _carry_out(store, selection, by, [_triaging(diagnosis)])
 
@@ -77,7 +77,7 @@ def triage(store: Store, selection: Selection, by: By, *, diagnosis: Diagnosis |
 def remediate(
     store: Store,
     selection: Selection,
-    by: By,
+    by: Actor,
     *,
     evidence: str,
     is_safe: bool,
@@ -116,21 +116,21 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
     return told
 
 
-def discard(store: Store, selection: Selection, by: By) -> Judged:
+def discard(store: Store, selection: Selection, by: Actor) -> Judged:
     """Decide that nothing is to be done; a campaign that has taken a letter goes on without it."""
     after = {"state": "discarded"}
     act = _Act(verb="discard", refuses=refusal_of("discard"), statement="discard_letters", after=after)
     return _carry_out(store, selection, by, [act])
 
 
-def restore(store: Store, selection: Selection, by: By) -> Judged:
+def restore(store: Store, selection: Selection, by: Actor) -> Judged:
     """Take back a discard: the letters are open again, and have to be triaged anew."""
     after = {"state": "open"}
     act = _Act(verb="restore", refuses=refusal_of("restore"), statement="restore_letters", after=after)
     return _carry_out(store, selection, by, [act])
 
 
-def assign(store: Store, selection: Selection, by: By, *, assignee: str | None) -> Judged:
+def assign(store: Store, selection: Selection, by: Actor, *, assignee: str | None) -> Judged:
     """Say who looks after letters; None for nobody. What is closed needs nobody."""
     # A name is stored as it is given, but for patterns: whoever looks after letters may well be named in a payload.
     name = None if assignee is None else _hidden(_text("assignee", assignee, fix="A name, or nobody at all."))
@@ -144,12 +144,12 @@ def assign(store: Store, selection: Selection, by: By, *, assignee: str | None) 
     return _carry_out(store, selection, by, [act])
 
 
-def note(store: Store, selection: Selection, by: By, *, text: str) -> Judged:
+def note(store: Store, selection: Selection, by: Actor, *, text: str) -> Judged:
     """Write something down about letters, whatever their state; it is the reason of its line in the operator log."""
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
     told = _hidden(given, values_of_set(store, selection, given))
     act = _Act(verb="note", refuses=refusal_of("note"), after={"note": told})
-    return _carry_out(store, selection, By(by.actor, told), [act])
+    return _carry_out(store, selection, Actor(by.name, told), [act])
 
 
 def _triaging(diagnosis: Diagnosis | str) -> _Act:
@@ -163,7 +163,7 @@ def _triaging(diagnosis: Diagnosis | str) -> _Act:
     )
 
 
-def _carry_out(store: Store, selection: Selection, by: By, acts: Sequence[_Act]) -> Judged:
+def _carry_out(store: Store, selection: Selection, by: Actor, acts: Sequence[_Act]) -> Judged:
     """Do the acts, one after the other in one transaction, to every step of a frozen set."""
     by = by.hiding(values_of_set(store, selection, by.reason))
     changed = seen = 0
@@ -227,7 +227,7 @@ def _newly_able(letter: _Letter, selection: Selection, freed: frozenset[int]) ->
     return "a replay let go of it only later" if letter.id in freed else None
 
 
-def _steps(selection: Selection, by: By, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:
+def _steps(selection: Selection, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:
     """Return the changes of one transaction and their lines of the log; it is dropped when a letter has moved since it was read."""
     by_state: dict[str, list[int]] = {}
     for letter in able:

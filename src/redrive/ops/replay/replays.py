@@ -23,7 +23,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
-from redrive.ops.audit import By, safe_text
+from redrive.ops.audit import Actor, safe_text
 from redrive.ops.jobs.inspect import instant
 from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
 from redrive.ops.letters.own_values import LETTERS_MAX, values_of_campaign, values_of_letters
@@ -90,7 +90,9 @@ def prospect(store: Store, which: LetterFilter) -> Prospect:
     )
 
 
-def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospect | None = None) -> Campaign:
+def start(
+    store: Store, which: LetterFilter, by: Actor, *, plan: Plan, seen: Prospect | None = None
+) -> Campaign:
     """Begin a campaign over the letters that are there now, or were when `seen` was counted; later ones are not part of it.
 
     Raises:
@@ -111,7 +113,7 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
         _before_first(store, which),
         found.letters,
         msgspec.json.encode(Counts()),
-        storable(by.actor),
+        storable(by.name),
         now,
         found.moves,
     )
@@ -132,17 +134,17 @@ def start(store: Store, which: LetterFilter, by: By, *, plan: Plan, seen: Prospe
     return known_campaign(store, cast("int", answer[0][0][0]))
 
 
-def pause(store: Store, campaign: int, by: By) -> Campaign:
+def pause(store: Store, campaign: int, by: Actor) -> Campaign:
     """Release nothing more until it is resumed; what was released goes on."""
     known = known_campaign(store, campaign)
-    why = f"paused by {storable(by.actor)}"
+    why = f"paused by {storable(by.name)}"
     step = Step("pause_campaign", (why, campaign), rows=1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
     return known_campaign(store, campaign)
 
 
-def resume(store: Store, campaign: int, by: By) -> Campaign:
+def resume(store: Store, campaign: int, by: Actor) -> Campaign:
     """Go on with a campaign that was paused or stopped itself; what failed before is not held against it again."""
     known = known_campaign(store, campaign)
     # What failed while it was only paused is news.
@@ -155,10 +157,10 @@ def resume(store: Store, campaign: int, by: By) -> Campaign:
     return known_campaign(store, campaign)
 
 
-def cancel(store: Store, campaign: int, by: By) -> Campaign:
+def cancel(store: Store, campaign: int, by: Actor) -> Campaign:
     """End a campaign: letters that were not released are free again, those that were go on to their end."""
     known = known_campaign(store, campaign)
-    why = f"cancelled by {storable(by.actor)}"
+    why = f"cancelled by {storable(by.name)}"
     step = Step("cancel_campaign", (why, campaign), rows=1)
     log = _log(store, known, by, "cancel", "cancelled")
     if store.apply(log, step) is None and known.status != "cancelling":
@@ -168,7 +170,7 @@ def cancel(store: Store, campaign: int, by: By) -> Campaign:
     return known_campaign(store, campaign)
 
 
-def close(store: Store, campaign: int, by: By, *, note: str) -> Campaign:
+def close(store: Store, campaign: int, by: Actor, *, note: str) -> Campaign:
     """Close a campaign that has ended, with a note on how it was resolved."""
     known = known_campaign(store, campaign)
     given = note.strip()
@@ -180,7 +182,7 @@ def close(store: Store, campaign: int, by: By, *, note: str) -> Campaign:
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
     step = Step("close_campaign", (told, CURRENT.get().clock.wall(), campaign), rows=1)
-    log = Step("log_replay", (*By(by.actor, told).line("close", f"replay {campaign}"), "closed", campaign))
+    log = Step("log_replay", (*Actor(by.name, told).line("close", f"replay {campaign}"), "closed", campaign))
     if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Let it end first, or cancel it."
         raise _not_now(known, "closed", problem)
@@ -205,7 +207,7 @@ def list_campaigns(
     return [campaign_of(row) for row in store.query("campaigns", end, pipeline, limit)]
 
 
-def _log(store: Store, campaign: Campaign, by: By, verb: str, after: str) -> Step:
+def _log(store: Store, campaign: Campaign, by: Actor, verb: str, after: str) -> Step:
     """Return the step that writes down what is done to a campaign, without the values of the letters it is about.
 
     It goes before the act it is about: how the campaign was is read in the same transaction.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from redrive.errors import ConfigurationError, StoreUnavailableError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.store.protocol import Store
 
 PAGES: Final = 1_024
@@ -37,7 +37,7 @@ class BackupReport:
     jobs: int
 
 
-def backup(store: Store, target: Path, by: By, *, on_pages: OnPages | None = None) -> BackupReport:
+def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = None) -> BackupReport:
     """Copy the database of a store into a new file and check the copy; whatever goes wrong, no half copy is left behind.
 
     Raises:

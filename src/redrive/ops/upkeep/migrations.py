@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redrive.errors import SchemaMismatchError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.upkeep.location import version_of
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SqliteStore
@@ -42,7 +42,7 @@ def schema_state(path: Path) -> SchemaState:
     return SchemaState(database=str(path), found=found, known=known, sql="\n".join(steps))
 
 
-def migrate(path: Path, by: By) -> SchemaState:
+def migrate(path: Path, by: Actor) -> SchemaState:
     """Bring a database up to date, or make it; return how far it was before."""
     before = schema_state(path)
     store = SqliteStore(path, older="migrate")

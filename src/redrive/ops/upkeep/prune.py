@@ -17,7 +17,7 @@ from typing import Final, cast
 from redrive.core.checks import seconds
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.store.protocol import Step, Store, listed
 
 STEP: Final = 1_000
@@ -76,7 +76,7 @@ def prunable(store: Store, retention: Retention, *, with_untold: bool = False) -
 def prune(
     store: Store,
     retention: Retention,
-    by: By,
+    by: Actor,
     *,
     with_untold: bool = False,
     on_step: Callable[[int], None] | None = None,

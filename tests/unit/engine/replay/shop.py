@@ -10,14 +10,14 @@ from redrive import Context, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.campaign import Campaigns
 from redrive.engine.worker.worker import Ending
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import bounded, worker_on
 
-BY = By("ann", "the key was renewed")
+BY = Actor("ann", "the key was renewed")
 LOOSE = ReplayRules(evidence="optional")
 
 

@@ -12,14 +12,14 @@ import pytest
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine.replay.release import batch_of, obstacle_to, start_value
 from redrive.errors import JobNotFoundError, ReplayRefusedError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import check_erasable, erase
 from redrive.ops.letters.edit import edit
 from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
-ANN = By("ann", "asked to")
+ANN = Actor("ann", "asked to")
 SECRET = "the-quick-brown-fox"
 
 

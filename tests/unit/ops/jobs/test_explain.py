@@ -26,7 +26,7 @@ from redrive import (
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import JobNotFoundError
 from redrive.ops import breakers
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.advice import next_steps, steps_for_letter
 from redrive.ops.jobs.erase import erase
@@ -290,7 +290,7 @@ def test_a_letter_whose_successor_is_gone_says_only_what_its_verdict_says(
 
 def test_a_job_whose_values_were_erased_is_never_told_to_be_replayed(rd: Redrive) -> None:
     job = worked(rd, failing(KeyError("x")))
-    erase(rd.store, job, By("ann"))
+    erase(rd.store, job, Actor("ann"))
 
     told = explain(rd.store, job)
 
@@ -302,7 +302,7 @@ def test_a_job_whose_values_were_erased_is_never_told_to_be_replayed(rd: Redrive
 
 def test_an_erased_job_is_told_by_the_state_of_its_letter(rd: Redrive) -> None:
     job = worked(rd, failing(KeyError("x")))
-    erase(rd.store, job, By("ann"))
+    erase(rd.store, job, Actor("ann"))
     story = inspect.story_of(rd.store, job)
     (letter,) = story.letters
 
@@ -318,7 +318,7 @@ def test_a_job_that_came_without_values_is_told_to_be_given_one(rd: Redrive, tmp
     worked(rd, failing(KeyError("x")))
     lines = list(export(rd.store, LetterFilter()))
     with connect(tmp_path / "other.db") as other:
-        import_letters(other.store, lines, By("ann"))
+        import_letters(other.store, lines, Actor("ann"))
 
         told = explain(other.store, 1)
 
@@ -331,9 +331,9 @@ def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(
 ) -> None:
     job = worked(rd, failing(KeyError("x")))
     clock.advance(5)
-    rd.store.apply(By("ann", "a slip").log("triage", "letter 1"))
+    rd.store.apply(Actor("ann", "a slip").log("triage", "letter 1"))
     clock.advance(5)
-    rd.store.apply(By("bob").log("retry", f"job {job}"), By("eve").log("retry", "job 99"))
+    rd.store.apply(Actor("bob").log("retry", f"job {job}"), Actor("eve").log("retry", "job 99"))
 
     moments = timeline(rd.store, job)
 
@@ -389,7 +389,7 @@ def test_the_hint_of_an_erased_letter_does_not_end_with_a_replay(rd: Redrive) ->
     job = worked(rd, failing(KeyError("x")))
     assert "can never be replayed" not in letter_story(rd.store, 1).hint
 
-    erase(rd.store, job, By("ann"))
+    erase(rd.store, job, Actor("ann"))
 
     assert letter_story(rd.store, 1).hint.startswith("It can never be replayed: its values were erased at ")
 
@@ -407,7 +407,7 @@ def test_an_isolated_breaker_holds_and_the_job_says_where_to_look(rd: Redrive, c
     guarded = failing(breaker=Breaker("api", consecutive=1, open_for=60))
     flow = Pipeline("shop", [guarded])  # type: ignore[list-item]
     job = rd.submit(flow, 1)
-    breakers.move(rd.store, "api", "isolate", By("ann"), is_new=True)
+    breakers.move(rd.store, "api", "isolate", Actor("ann"), is_new=True)
     rd.work([flow], until_idle=True)
 
     told = explain(rd.store, job.id)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.testing import virtual_time
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 
 
 @dataclass(frozen=True)

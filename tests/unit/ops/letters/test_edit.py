@@ -12,7 +12,7 @@ from redrive import ConfigurationError, Pipeline, Redrive
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters import edit as mending
 from redrive.ops.letters import triage
@@ -75,7 +75,7 @@ def test_the_last_of_several_edits_counts_and_is_what_the_next_begins_with(rd: R
     patch = (
         b'[{"op": "test", "path": "/amount", "value": 2}, {"op": "replace", "path": "/amount", "value": 4}]'
     )
-    edit(rd.store, letter, By("bob"), patch=patch, pipeline=SHOP)
+    edit(rd.store, letter, Actor("bob"), patch=patch, pipeline=SHOP)
 
     assert value_for_edit(rd.store, letter).is_edited
     assert [json.loads(row[2])["amount"] for row in edits(rd)] == [2, 4]
@@ -281,7 +281,7 @@ def test_what_was_erased_cannot_be_edited(rd: Redrive, letter: int) -> None:
 
 def test_two_drafts_of_one_value_do_not_both_become_edits(rd: Redrive, letter: int) -> None:
     mine, theirs = (draft(rd.store, letter, value=value(amount=n)) for n in (1, 2))
-    commit(rd.store, theirs, By("bob"))
+    commit(rd.store, theirs, Actor("bob"))
 
     with pytest.raises(ReplayRefusedError, match="somebody else has edited it meanwhile"):
         commit(rd.store, mine, ANN)

@@ -13,7 +13,7 @@ import pytest
 
 from redrive import ConfigurationError, Redrive, connect
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters.diff import changed_places
 from redrive.ops.letters.edit import edit, value_for_edit
@@ -44,7 +44,7 @@ def changes(rd: Redrive) -> list[Any]:
 
 def test_edits_tell_who_when_which_part_and_the_redacted_difference(rd: Redrive, letter: int) -> None:
     edit(rd.store, letter, ANN, value=value(amount=2))
-    edit(rd.store, letter, By("bob"), part="payload", value=value(amount=3, email="bob@example.com"))
+    edit(rd.store, letter, Actor("bob"), part="payload", value=value(amount=3, email="bob@example.com"))
 
     first, second = edit_history(rd.store, letter).edits
 

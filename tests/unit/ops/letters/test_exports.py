@@ -15,7 +15,7 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, obstacle_to, release_steps, start_value
 from redrive.errors import ReplayRefusedError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters import imports
@@ -27,7 +27,7 @@ from redrive.ops.letters.imports import import_letters
 from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 THEN = "2020-01-01T00:00:00Z"
 ATTEMPT = {
     "dispatch": 1,
@@ -105,7 +105,9 @@ def replay(rd: Redrive, *, from_start: bool = False) -> str:
 
 def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
     fail(here, "bad token-of-mine", owner="ann", key="k1")
-    judging.triage(here.store, freeze(here.store, ALL), By("bob", "mail ann@example.com"), diagnosis="data")
+    judging.triage(
+        here.store, freeze(here.store, ALL), Actor("bob", "mail ann@example.com"), diagnosis="data"
+    )
     judging.note(here.store, freeze(here.store, LetterFilter(ids=(1,))), ANN, text="seen")
 
     (line,) = lines(here)
@@ -398,7 +400,7 @@ def test_a_letter_that_somebody_else_brings_in_at_the_same_time_is_known(
     def late(*given: Any) -> bool:
         if not answers:
             monkeypatch.setattr(imports, "_is_known", asked)
-            import_letters(there.store, exported, By("bob"))
+            import_letters(there.store, exported, Actor("bob"))
             monkeypatch.setattr(imports, "_is_known", late)
         answers.append(bool(answers) and asked(*given))
         return answers[-1]

@@ -12,7 +12,7 @@ import pytest
 from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import Part, edit, value_for_edit
@@ -20,8 +20,8 @@ from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.testing import virtual_time
 
-ANN = By("ann", "a test")
-BOB = By("bob", "at the other end")
+ANN = Actor("ann", "a test")
+BOB = Actor("bob", "at the other end")
 LARGE = "good " * 3_000
 
 

@@ -13,7 +13,7 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
 from redrive.ops.letters import imported_attempts
@@ -27,7 +27,7 @@ from redrive.ops.upkeep.prune import Retention, prune
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import read_rows
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 
 
 @stage(retry=RetryPolicy(2, Backoff.fixed(1, jitter=Jitter.none())))
@@ -58,7 +58,7 @@ def there(tmp_path: Path, here: Redrive, clock: VirtualClock) -> Generator[Redri
     lines = list(export(here.store, LetterFilter(ids=(2,))))
     with connect(tmp_path / "there.db") as opened:
         clock.advance(60)
-        import_letters(opened.store, lines, By("bob"))
+        import_letters(opened.store, lines, Actor("bob"))
         yield opened
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops.audit import By, unbroken
+from redrive.ops.audit import Actor, unbroken
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
 from redrive.ops.letters import triage as judging
@@ -23,7 +23,7 @@ from redrive.ops.letters.letter import known_letter, letter_story
 from redrive.ops.replay import replays as replay
 from redrive.testing import VirtualClock, virtual_time
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 ALL = LetterFilter()
 
 

@@ -18,7 +18,7 @@ from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.letters import letter as letters
 from redrive.ops.letters import pages
 from redrive.ops.letters import triage as judging
@@ -330,10 +330,10 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
     rd.work([SHOP], until_idle=True)
     group = known_letter(rd.store, 1).group
     rd.store.apply(
-        By("bob", "looked at it").log("note", "letter 1"),
-        By("eve").log("note", "job 2"),
+        Actor("bob", "looked at it").log("note", "letter 1"),
+        Actor("eve").log("note", "job 2"),
     )
-    judging.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), By("ann"), diagnosis="data")
+    judging.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), Actor("ann"), diagnosis="data")
 
     story = letter_story(rd.store, 1)
 
@@ -360,7 +360,7 @@ def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
     rd.work([MALL], until_idle=True)
     clock.advance(5)
     group = LetterFilter(group=known_letter(rd.store, 1).group)
-    judging.triage(rd.store, freeze(rd.store, group), By("ann"), diagnosis="data")
+    judging.triage(rd.store, freeze(rd.store, group), Actor("ann"), diagnosis="data")
     clock.advance(5)
     rd.submit(MALL, 0)
     rd.work([MALL], until_idle=True)

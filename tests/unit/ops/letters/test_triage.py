@@ -13,7 +13,7 @@ import pytest
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
-from redrive.ops.audit import By
+from redrive.ops.audit import Actor
 from redrive.ops.letters import freeze as selecting
 from redrive.ops.letters import triage as judging
 from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
@@ -22,7 +22,7 @@ from redrive.store.protocol import Step
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import embedded, read_rows
 
-ANN = By("ann", "a test")
+ANN = Actor("ann", "a test")
 ALL = LetterFilter()
 
 
@@ -249,7 +249,7 @@ def test_what_people_write_is_redacted(rd: Redrive) -> None:
     secret = "password=hunter2hunter2"
 
     judging.remediate(
-        rd.store, only(rd, 1), By("ann", secret), evidence=secret, is_safe=True, diagnosis="data"
+        rd.store, only(rd, 1), Actor("ann", secret), evidence=secret, is_safe=True, diagnosis="data"
     )
     judging.note(rd.store, only(rd, 1), ANN, text=secret)
 
