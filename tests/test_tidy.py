@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tidy import bounds, sizes, words
+from tests.tidy import bounds, language, sizes, words
 from tests.tidy.tree import ROOT, Source, sources
 
 PACKAGE = sources("src")
@@ -107,6 +107,26 @@ def test_test_files_are_short_enough_to_read() -> None:
 
 def test_tests_skip_nothing_and_never_sleep() -> None:
     assert_none(complaints(words.dodges, TESTS))
+
+
+def test_the_package_uses_no_private_words() -> None:
+    held = language.held_words()
+    found = [line for source in PACKAGE for line in language.private_words(source, held)]
+    found += [
+        line
+        for path, text in language.statements()
+        for line in language.private_words_in_page(path, text, held)
+    ]
+
+    assert_none(found)
+
+
+def test_every_table_is_in_the_glossary() -> None:
+    glossary = language.Glossary.read((ROOT / language.GLOSSARY).read_text(encoding="utf-8"))
+    schema = (ROOT / "src/redrive/store/sqlite/schema.sql").read_text(encoding="utf-8")
+
+    assert glossary.words
+    assert_none(language.unexplained_tables(schema, glossary))
 
 
 def test_every_ignored_rule_has_its_reason() -> None:

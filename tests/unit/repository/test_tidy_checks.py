@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import bounds, sizes, words
+from tests.tidy import bounds, language, sizes, words
 from tests.tidy.tree import Source
 
 CORE = "src/redrive/core/sample.py"
@@ -118,6 +118,15 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
     (words.dodges, TEST, "pytestmark = pytest.mark.skipif(True)", "pytest.mark.skipif"),
     (words.dodges, TEST, "time.sleep(0.1)", "time.sleep"),
     (words.dodges, TEST, "async def f():\n    await asyncio.sleep(delay)", "asyncio.sleep"),
+    (language.private_words, CORE, "def start_campaign(): ...", "'campaign': use replay"),
+    (language.private_words, CORE, "class CampaignReport: ...", "'campaign': use replay"),
+    (language.private_words, "src/redrive/core/desk.py", "", "'desk'"),
+    (language.private_words, CORE, "x = twin_of(y)", "'twin': use duplicate"),
+    (language.private_words, CORE, "# the letters are stamped here", "'stamp'"),
+    (language.private_words, CORE, "log('its leases were let go')", "'let go': use release"),
+    (language.private_words, CORE, 'f"""One line,\nthen it goes on."""', "'go on': use continue"),
+    (language.private_words, CORE, 'def f():\n    """Say how long."""', "'say'"),
+    (language.private_words, CORE, "def near(): ...", "'near': use suggest"),
     (
         words.error_codes,
         "src/redrive/errors/root.py",
@@ -165,6 +174,8 @@ TIDY: list[tuple[Check, str, str]] = [
         CORE,
         "def metadata(): ...\ndef kill_process(): ...\ndef done(): ...\ndef __init__(self): ...",
     ),
+    (language.private_words, CORE, "timestamp = 'between'  # what the rules say goes first"),
+    (language.private_words, CORE, "near = 1  # names that are near"),
     (words.unowned_marks, CORE, "# TODO(ada): say when\ns = 'TODO'"),
     (reasons, CORE, "x = 1  # noqa: BLE001 - a plug-in may raise anything"),
     (reasons, CORE, "x = 1  # type: ignore[arg-type] - the stub is wrong here"),
@@ -214,6 +225,51 @@ def test_a_folder_with_too_many_modules_is_found_and_a_list_is_not() -> None:
     found = sizes.full_folders([*files, Source("src/redrive/ops/__init__.py", "")])
 
     assert found == ["src/redrive/ops: 20 modules; 19 is the most, give it rooms"]
+
+
+GLOSSARY = language.Glossary.read(
+    "| Word | Meaning | Table or column | Command line |\n|---|---|---|---|\n"
+    "| **job** | one payload; a second is a *duplicate* | `jobs`, `jobs.key` | `redrive job` |\n"
+    "| **failure budget** | how much may fail | | |\n"
+)
+
+
+def test_a_table_without_a_row_in_the_glossary_is_found() -> None:
+    schema = "CREATE TABLE jobs (\n    id INTEGER\n);\nCREATE TABLE crates (\n    id INTEGER\n);\n"
+
+    found = language.unexplained_tables(schema, GLOSSARY)
+
+    assert found == ["docs/concepts/glossary.md: no row names the table crates"]
+
+
+def test_a_class_with_a_noun_that_is_nowhere_explained_is_found() -> None:
+    known = "class Job: ...\nclass Jobs: ...\nclass JobState: ...\nclass Duplicate: ...\nclass FailureBudget: ...\n"
+    source = Source(CORE, known + "class _Crate: ...\nclass Crate: ...\nclass JobCrate: ...\n")
+
+    found = language.unexplained_nouns(source, GLOSSARY, {"state"})
+
+    assert [line.partition(": ")[2].partition(":")[0] for line in found] == ["Crate", "JobCrate"]
+
+
+def test_a_private_word_is_found_in_sql_and_allowed_where_a_reason_is_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "-- a row\nCREATE TABLE campaigns (\n    id INTEGER\n);\n"
+
+    assert language.private_words_in_page("a.sql", text) == ["a.sql:2: 'campaign': use replay"]
+
+    monkeypatch.setitem(language.ALLOWED, ("campaign", "a.sql"), "it was always called that")
+    assert language.private_words_in_page("a.sql", text) == []
+
+
+def test_the_list_of_private_words_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(language, "sources", lambda folder: [Source(CORE, "twin = 1")])
+    monkeypatch.setattr(language, "statements", list)
+
+    assert language.main(["twin"]) == 1
+    assert capsys.readouterr().out == f"{CORE}:1: 'twin': use duplicate\n    1 twin\n"
 
 
 def test_a_module_nobody_refers_to_is_found() -> None:
