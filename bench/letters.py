@@ -24,7 +24,7 @@ from bench.timing import per_job
 from redrive import connect
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.engine.worker.dead_letter import Trouble, letter_of
+from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
 from redrive.ops.audit import Actor
 from redrive.ops.letters import letter
 from redrive.ops.letters.freeze import freeze
@@ -174,13 +174,13 @@ def letter_cost(*, holds_secret: bool) -> float:
             raise KeyError(message)
         one(depth - 1, message)
 
-    def trouble_of(number: int) -> Trouble:
+    def trouble_of(number: int) -> FailedAttempt:
         token = f", token=q8Zr4mN2vX7kP{number:05d}" if holds_secret else ""
         try:
             one(46, f"order {number} of customer {number * 7} is not in the list{token}")
         except KeyError as error:
             # Writing the stack down as text is the work of the traceback module, whatever becomes of it.
-            return Trouble(
+            return FailedAttempt(
                 classify(error), stack="".join(traceback.format_exception(error)), frames=frames_of(error)
             )
         raise AssertionError
@@ -190,7 +190,7 @@ def letter_cost(*, holds_secret: bool) -> float:
     )
     decision = DeadLetter(reason=Reason.PERMANENT, sentence="it cannot heal")
 
-    def many(troubles: Sequence[Trouble]) -> None:
+    def many(troubles: Sequence[FailedAttempt]) -> None:
         for trouble in troubles:
             letter_of(trouble, job, "stage", decision, None)
 

@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from redrive.engine.worker.runner import Elsewhere
-from redrive.engine.worker.settlements import Dispatch, Lane
-from redrive.engine.worker.worker import Means
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.threads import AskStore
+from redrive.engine.worker.worker import WorkerParts
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -20,7 +21,7 @@ async def at_once(work: Callable[[], object]) -> object:
     return work()
 
 
-class InlineHands:
+class InlineThreads:
     """Runs sync stages on the loop, one after the other."""
 
     def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
@@ -39,5 +40,5 @@ class NoProcesses:
         raise AssertionError(is_alone)
 
 
-def inline_means(ask_store: Elsewhere = at_once) -> Means:
-    return Means(ask_store=ask_store, hands=InlineHands(), apart=NoProcesses())
+def inline_parts(ask_store: AskStore = at_once) -> WorkerParts:
+    return WorkerParts(ask_store=ask_store, threads=InlineThreads(), processes=NoProcesses())

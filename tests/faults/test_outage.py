@@ -9,7 +9,7 @@ from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryP
 from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 from .ledger import breaches
 
@@ -48,7 +48,7 @@ def test_an_outage_of_two_hours_buries_nobody_and_burns_no_more_than_what_failed
         began_at = clock.wall()
 
         async def scene() -> str:
-            worker = Worker(store, [pipeline], inline_means(), names=iter(["w1"]), concurrency=256)
+            worker = Worker(store, [pipeline], inline_parts(), names=iter(["w1"]), concurrency=256)
             return await worker.run(until_idle=True)
 
         assert asyncio.run(scene()) == "idle"

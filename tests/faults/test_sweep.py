@@ -23,7 +23,7 @@ from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
-from tests.inline import at_once, inline_means
+from tests.inline import at_once, inline_parts
 
 from .ledger import breaches
 
@@ -123,7 +123,7 @@ class Sweep:
 
     async def _live(self, flow: Pipeline, children: Pipeline, clock: VirtualClock) -> None:
         worker = self._worker(flow, children)
-        leases = Leases(self.faulty, clock, lease=LEASE, on_dead=worker.declared_dead)  # type: ignore[arg-type]
+        leases = Leases(self.faulty, clock, lease=LEASE, on_dead=worker.declare_dead)  # type: ignore[arg-type]
         hooks = Hooks(self.faulty, worker.lanes, clock, ask_store=at_once, call=at_once)  # type: ignore[arg-type]
         working = asyncio.ensure_future(worker.run(until_idle=True))
         beating = asyncio.ensure_future(_beat(worker, leases, clock))
@@ -144,7 +144,7 @@ class Sweep:
         names = (f"w{n}" for n in itertools.count(1))
         while True:
             try:
-                return Worker(self.faulty, pipelines, inline_means(), names=names, lease=LEASE, concurrency=3)  # type: ignore[arg-type]
+                return Worker(self.faulty, pipelines, inline_parts(), names=names, lease=LEASE, concurrency=3)  # type: ignore[arg-type]
             except StoreUnavailableError:
                 continue
 
@@ -250,7 +250,7 @@ def test_a_worker_told_to_stop_twice_ends_while_the_store_is_down() -> None:
 
         async def scene() -> str:
             faulty = NthCallFails(store, 10**9, "before", 0)
-            worker = Worker(faulty, [flow], inline_means(), names=iter(["w1"]), lease=LEASE)  # type: ignore[arg-type]
+            worker = Worker(faulty, [flow], inline_parts(), names=iter(["w1"]), lease=LEASE)  # type: ignore[arg-type]
             faulty._bad = range(10**9)
 
             async def ask_to_stop() -> None:

@@ -13,7 +13,7 @@ import httpx
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite.store import SqliteStore
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
 
@@ -57,7 +57,7 @@ def pipeline(*stages: object, name: str = "flow", **options: object) -> Pipeline
 def work(store: SqliteStore, *pipelines: Pipeline, **options: object) -> None:
     async def scene() -> None:
         names = (f"w{n}" for n in itertools.count(1))
-        await Worker(store, pipelines, inline_means(), names=names, **options).run(until_idle=True)  # type: ignore[arg-type]
+        await Worker(store, pipelines, inline_parts(), names=names, **options).run(until_idle=True)  # type: ignore[arg-type]
 
     asyncio.run(scene())
 

@@ -30,7 +30,7 @@ from redrive.store.sqlite import uniform as alike
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from redrive.testing.clock import MONOTONIC_START, WALL_START
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 from .watch import ATTEMPTS_MAX, LEASE, LIVE_LETTER, Process, Watch
 
@@ -313,7 +313,7 @@ class World:
                 worker = Worker(
                     store,  # type: ignore[arg-type]
                     [pipeline],
-                    inline_means(store.elsewhere),
+                    inline_parts(store.elsewhere),
                     names=self.names,
                     lease=LEASE,
                     concurrency=5,
@@ -326,7 +326,7 @@ class World:
                 store,  # type: ignore[arg-type]
                 own,
                 lease=LEASE,
-                on_dead=worker.declared_dead,
+                on_dead=worker.declare_dead,
                 on_cancel=worker.cancel,
                 progress=worker.progress,
             )

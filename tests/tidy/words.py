@@ -19,6 +19,7 @@ BANNED_VERBS = {"process", "handle"}
 # Identifier -> why it may use a word we otherwise do without.
 ALLOWED_NAMES = {
     "process": "the redactor's module for what this process knows",
+    "ProcessPool": "a pool of processes",
     "do_GET": "the name http.server looks for",
     "do_POST": "the name http.server looks for",
     "_error_info": "reads google.rpc's message ErrorInfo",

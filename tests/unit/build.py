@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.threads import StageThreads
-from redrive.engine.worker.worker import Ending, Means, Worker
+from redrive.engine.worker.worker import Ending, Worker, WorkerParts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses, at_once, inline_means
+from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
 
 T = TypeVar("T")
 
@@ -43,11 +43,11 @@ def one_stage(function: Callable[..., object], pipeline: str = "shop", **options
 
 
 def worker_on(
-    store: SqliteStore, *pipelines: Pipeline, means: Means | None = None, **options: object
+    store: SqliteStore, *pipelines: Pipeline, parts: WorkerParts | None = None, **options: object
 ) -> Worker:
     """Build a worker; to be called on a loop."""
     names = (f"w{n}" for n in itertools.count(1))
-    return Worker(store, pipelines, means or inline_means(), names=names, **options)  # type: ignore[arg-type]
+    return Worker(store, pipelines, parts or inline_parts(), names=names, **options)  # type: ignore[arg-type]
 
 
 def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: Any) -> Ending:
@@ -59,14 +59,14 @@ def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"
     return bounded(scene())
 
 
-def threaded_means(limit: int = 8, *, watch: float | None = None) -> Means:
+def threaded_parts(limit: int = 8, *, watch: float | None = None) -> WorkerParts:
     """Build means whose sync stages run on real threads; the threads end with the process."""
-    return Means(ask_store=at_once, hands=StageThreads(limit), apart=NoProcesses(), watch=watch)
+    return WorkerParts(ask_store=at_once, threads=StageThreads(limit), processes=NoProcesses(), watch=watch)
 
 
-def watching_means() -> Means:
+def watching_parts() -> WorkerParts:
     """Build means that run everything on the loop, for a worker that sees at once what others change."""
-    return Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
+    return WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=NoProcesses(), watch=0.001)
 
 
 def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease: float = 30.0) -> Leases:
@@ -74,7 +74,7 @@ def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease:
         store,
         clock,
         lease=lease,
-        on_dead=worker.declared_dead,
+        on_dead=worker.declare_dead,
         on_cancel=worker.cancel,
         progress=worker.progress,
     )

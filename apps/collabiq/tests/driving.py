@@ -18,7 +18,7 @@ from redrive import Job, Redrive
 from redrive.engine.delivery.outbox import Hooks
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.worker import Worker
-from tests.inline import at_once, inline_means
+from tests.inline import at_once, inline_parts
 
 
 def mail(
@@ -51,7 +51,7 @@ def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[J
             worker = Worker(
                 rd.store,
                 [pipeline],
-                inline_means(),
+                inline_parts(),
                 names=names,
                 concurrency=concurrency,
                 resources={NAME: [clients]},

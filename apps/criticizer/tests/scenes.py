@@ -19,7 +19,7 @@ from redrive import Pipeline
 from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import InlineResult, run_inline
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 KEY = "sk-criticizer-test-0123456789abcdef"
 
@@ -77,7 +77,7 @@ def work(store: SqliteStore, settings: Settings) -> None:
 
     async def scene(desk: Desk) -> None:
         names = (f"w{number}" for number in itertools.count(1))
-        worker = Worker(store, [flow], inline_means(), names=names, resources={flow.name: [desk]})
+        worker = Worker(store, [flow], inline_parts(), names=names, resources={flow.name: [desk]})
         await worker.run(until_idle=True)
 
     with open_desk(settings) as desk:

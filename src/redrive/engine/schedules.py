@@ -20,7 +20,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import check_name
 from redrive.engine.pipeline.submission import new_job
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker.runner import Elsewhere
+from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Row, Step, Store
 
@@ -55,7 +55,7 @@ def next_tick(cron: str, zone: str, after: float) -> float:
 class Ticker:
     """What makes a worker submit due jobs."""
 
-    def __init__(self, store: Store, clock: Clock, *, ask_store: Elsewhere) -> None:
+    def __init__(self, store: Store, clock: Clock, *, ask_store: AskStore) -> None:
         self._store = store
         self._clock = clock
         self._ask_store = ask_store

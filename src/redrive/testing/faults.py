@@ -194,7 +194,7 @@ class Faults:
             if fault.kind == "slow" or not self._fires(fault, stage):
                 continue
             if fault.verdict is None:
-                _die()
+                _note_dead()
             raise InjectedError(fault.message, fault.verdict)
 
     def _fires(self, fault: _Fault, stage: str) -> bool:
@@ -210,7 +210,7 @@ class Faults:
         return True
 
 
-def _die() -> NoReturn:
+def _note_dead() -> NoReturn:
     if INLINE.get():
         raise Crash
     os._exit(EXIT_CODE)

@@ -21,15 +21,17 @@ from redrive.core.breaker import Breaker
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.delivery.messages import category_of
+from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.engine.pipeline.pipeline import Event, Pipeline
-from redrive.engine.pipeline.resources import Given, lanes_of, open_resources
+from redrive.engine.pipeline.resources import Given, open_resources
 from redrive.engine.runtime import Runtime
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dead_letter import StageEndingError
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.idle import POLL_SECONDS
-from redrive.engine.worker.runner import Elsewhere, Runner
-from redrive.engine.worker.settlements import Dispatch, Lane
+from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.slots import SUSPECT_MIN
+from redrive.engine.worker.threads import RunBlocking
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store
@@ -64,7 +66,7 @@ class _Shelf:
 
 
 async def walk(
-    pipeline: Pipeline, payload: bytes, runtime: Runtime, *, resources: Sequence[object], call: Elsewhere
+    pipeline: Pipeline, payload: bytes, runtime: Runtime, *, resources: Sequence[object], call: RunBlocking
 ) -> InlineResult:
     """Run a job to its end; `call` runs sync functions. Without resources, the pipeline's own are opened and closed."""
     async with AsyncExitStack() as stack:
@@ -75,7 +77,7 @@ async def walk(
 class _Walk:
     """One job under way."""
 
-    def __init__(self, pipeline: Pipeline, runtime: Runtime, resources: Given, call: Elsewhere) -> None:
+    def __init__(self, pipeline: Pipeline, runtime: Runtime, resources: Given, call: RunBlocking) -> None:
         store = cast("Store", _Shelf())
         self._pipeline = pipeline
         self._clock = runtime.clock

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redrive.core.normalise import normalise
 from redrive.core.quoting import QUOTED, short_values, without_values
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.worker.dead_letter import LITERAL_MIN, Trouble, letter_of
+from redrive.engine.worker.dead_letter import LITERAL_MIN, FailedAttempt, letter_of
 from redrive.store.protocol import Letter
 from tests.unit.engine.worker.letters_made import DECISION, claimed
 
@@ -31,7 +31,7 @@ def letter_for(
     try:
         raise PermissionError(message)
     except PermissionError as exc:
-        return letter_of(Trouble(DEFAULT.classify(exc), exc), job, "price", DECISION, None)
+        return letter_of(FailedAttempt(DEFAULT.classify(exc), exc), job, "price", DECISION, None)
 
 
 def groups(template: str, *values: object) -> int:

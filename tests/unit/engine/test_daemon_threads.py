@@ -20,7 +20,7 @@ from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery import outbox as module
 from redrive.engine.delivery.outbox import UNRETURNED_MAX, Hooks
-from redrive.engine.pipeline.resources import lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runs import driver
 from redrive.engine.runs.runs import RunOptions
 from redrive.engine.worker.service import Options

@@ -22,7 +22,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.faults import EXIT_CODE, InjectedError
 from redrive.testing.marks import marks_in
-from tests.inline import inline_means
+from tests.inline import inline_parts
 from tests.tidy.tree import ROOT
 
 STEADY = RetryPolicy(4, Backoff.exponential(1, jitter=Jitter.none()))
@@ -186,7 +186,7 @@ def test_the_count_is_per_job_and_attempt_in_a_real_worker_too() -> None:
     names = (f"w{n}" for n in itertools.count(1))
 
     async def scene() -> None:
-        await Worker(store, [faults.on(flow)], inline_means(), names=names).run(until_idle=True)
+        await Worker(store, [faults.on(flow)], inline_parts(), names=names).run(until_idle=True)
 
     with virtual_time():
         from redrive import Redrive

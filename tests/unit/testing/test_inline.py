@@ -35,7 +35,7 @@ from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.walk import DISPATCHES_MAX
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
 
@@ -439,7 +439,7 @@ def worked(pipeline: Pipeline, payload: bytes) -> list[tuple[object, ...]]:
     names = (f"w{n}" for n in itertools.count(1))
 
     async def scene() -> None:
-        await Worker(store, [pipeline], inline_means(), names=names).run(until_idle=True)
+        await Worker(store, [pipeline], inline_parts(), names=names).run(until_idle=True)
 
     with virtual_time():
         asyncio.run(scene())

@@ -12,8 +12,8 @@ import msgspec
 
 from redrive.core.taxonomy import CODES
 from redrive.engine.job import instant_of
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
-from redrive.engine.worker.settlements import Lane
 from redrive.redaction.process import redact, redact_mapping
 from redrive.sinks.base import EXCLUDE, INCLUDE, Sink, SunkAttempt, SunkLetter, wanted_input, wants_payload
 from redrive.store.protocol import Row, Store

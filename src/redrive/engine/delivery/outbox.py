@@ -22,10 +22,10 @@ from redrive.engine.clock import Clock
 from redrive.engine.delivery.messages import event_of, sunk_letter
 from redrive.engine.delivery.recipients import Recipient, pause, recipients_of
 from redrive.engine.error_text import shown
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.worker.dead_letter import as_failure
-from redrive.engine.worker.runner import Elsewhere
-from redrive.engine.worker.settlements import Lane
+from redrive.engine.worker.threads import AskStore, RunBlocking
 from redrive.errors import StoreError
 from redrive.sinks.base import SunkLetter, wants_values
 from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
@@ -54,8 +54,8 @@ class Hooks:
         lanes: Mapping[LaneId, Lane],
         clock: Clock,
         *,
-        ask_store: Elsewhere,
-        call: Elsewhere,
+        ask_store: AskStore,
+        call: RunBlocking,
     ) -> None:
         self._store = store
         self._recipients = recipients_of(lanes)

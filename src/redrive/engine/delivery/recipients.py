@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.engine.worker.settlements import Lane
+from redrive.engine.pipeline.lanes import Lane
 from redrive.sinks.base import Sink
 from redrive.store.protocol import HOOK, LaneId
 

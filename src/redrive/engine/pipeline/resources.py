@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from types import MappingProxyType
 
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage
-from redrive.engine.worker.settlements import Lane
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import LaneId, Store
 
 Given = Mapping[str, Sequence[object]]
 """What each pipeline's resources gave, by the pipeline's name."""
@@ -50,17 +47,3 @@ def resources_for(stage: Stage[..., object], given: Sequence[object]) -> dict[st
             )
         found[name] = fitting[0]
     return found
-
-
-def lanes_of(
-    store: Store, pipelines: Sequence[Pipeline], resources: Given = MappingProxyType({})
-) -> dict[LaneId, Lane]:
-    """Return the lanes of some pipelines; stages get the resources they ask for by type."""
-    lanes: dict[LaneId, Lane] = {}
-    for pipeline in pipelines:
-        given = resources.get(pipeline.name, ())
-        ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
-        for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
-            following = ids[place + 1] if place + 1 < len(ids) else None
-            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
-    return lanes

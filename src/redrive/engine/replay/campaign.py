@@ -30,7 +30,7 @@ from redrive.engine.replay.release import (
     release_steps,
     start_value,
 )
-from redrive.engine.worker.runner import Elsewhere
+from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Row, Step, Store
@@ -134,7 +134,7 @@ class Campaigns:
         clock: Clock,
         *,
         name: Callable[[], str],
-        ask_store: Elsewhere,
+        ask_store: AskStore,
         on_news: Callable[[], None] | None = None,
     ) -> None:
         self._store = store

@@ -24,8 +24,8 @@ from redrive.engine.runs.budget import Spending
 from redrive.engine.runs.items import Itemiser, first_difference
 from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport, judge
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker.runner import Elsewhere
 from redrive.engine.worker.service import Options, serve
+from redrive.engine.worker.threads import AskStore
 from redrive.engine.worker.worker import Worker
 from redrive.errors import (
     FailureBudgetExceededError,
@@ -137,7 +137,7 @@ class Driver:
         self._is_full = False
         """True while the source waits for earlier items to end."""
 
-    async def drive(self, source: Source | None, worker: Worker, ask_store: Elsewhere) -> None:
+    async def drive(self, source: Source | None, worker: Worker, ask_store: AskStore) -> None:
         """Feed the run and watch over it until it has ended or was stopped."""
         self._ask_store = ask_store
         feeding = asyncio.ensure_future(self._feed(source))

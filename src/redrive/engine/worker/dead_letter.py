@@ -47,7 +47,7 @@ _NOWHERE: Final = "<payload:*>"
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailedAttempt:
     """A classified failure with where it came from: the exception itself, or its stack from another process."""
 
     failure: Failure
@@ -132,7 +132,9 @@ def _unused(name: str, taken: Mapping[str, str]) -> str:
     return next(each for each in chain((name[:NOTE_MAX],), numbered) if each not in taken)
 
 
-def letter_of(trouble: Trouble, job: Claimed, stage: str, decision: Decision, notes: str | None) -> Letter:
+def letter_of(
+    trouble: FailedAttempt, job: Claimed, stage: str, decision: Decision, notes: str | None
+) -> Letter:
     """Return the dead letter for the last failure of a job."""
     literals = literals_of(job)
     failure = trouble.failure

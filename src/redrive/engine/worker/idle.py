@@ -17,7 +17,7 @@ from typing import Final, Literal, Protocol, TypeVar
 from redrive.engine.clock import Clock
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
-from redrive.engine.worker.runner import Elsewhere
+from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import LaneId, Outlook, Store
 
@@ -31,7 +31,7 @@ PAUSED_FROM: Final = 1e12
 """Jobs of a paused run are due this late; they wait for somebody, not for a time."""
 
 
-class Insist(Protocol):
+class AskUntilAnswered(Protocol):
     """Asks the store until it answers; None when the worker has to see to something else first."""
 
     def __call__(self, question: Callable[[], T]) -> Awaitable[T | None]:
@@ -39,7 +39,7 @@ class Insist(Protocol):
         ...
 
 
-class Waiting:
+class IdleWait:
     """What one worker knows about how long there is nothing to do. Belongs to its loop."""
 
     def __init__(
@@ -51,8 +51,8 @@ class Waiting:
         *,
         pipelines: Sequence[str],
         wake: asyncio.Event,
-        insist: Insist,
-        ask_store: Elsewhere,
+        ask_until_answered: AskUntilAnswered,
+        ask_store: AskStore,
         watch: float | None,
     ) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class Waiting:
         self._clock = clock
         self._pipelines = frozenset(pipelines)
         self._wake = wake
-        self._insist = insist
+        self._ask_until_answered = ask_until_answered
         self._ask_store = ask_store
         self._watch = watch
         self._stamp: object = None
@@ -125,7 +125,7 @@ class Waiting:
                 return
 
     async def _look(self) -> Outlook | None:
-        return await self._insist(functools.partial(self._store.outlook, self._journal.order))
+        return await self._ask_until_answered(functools.partial(self._store.outlook, self._journal.order))
 
     def _note_held(self) -> float:
         """Remember since when all that is left is held; return for how long that has been."""
@@ -135,7 +135,7 @@ class Waiting:
 
     async def _is_replaying(self) -> bool:
         """Say whether a campaign over these pipelines is under way and may release more jobs."""
-        rows = await self._insist(functools.partial(self._store.query, "live_campaigns"))
+        rows = await self._ask_until_answered(functools.partial(self._store.query, "live_campaigns"))
         return any(row[1] in self._pipelines for row in rows or ())
 
     async def _doze(self, seconds: float) -> None:

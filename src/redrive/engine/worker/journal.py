@@ -18,9 +18,10 @@ import msgspec
 
 from redrive.core.breaker import Breaker, Evidence
 from redrive.engine.clock import Chance
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.runner import Runner
-from redrive.engine.worker.settlements import Lane, settled_alone
+from redrive.engine.worker.settlements import settled_alone
 from redrive.engine.worker.slots import Slots
 from redrive.store.protocol import Claimed, Exchange, JobId, LaneId, Settlement, Step, Store, Want
 
@@ -107,7 +108,7 @@ class Journal:
         for lane in self._lanes.values():
             most = [lane.stage.concurrency] if lane.stage.concurrency is not None else []
             if lane.stage.is_process:
-                most.append(slots.places_apart)
+                most.append(slots.places_in_processes)
             if most:
                 limits[lane.id] = max(0, min(most) - slots.in_use(lane.id))
         for breaker, lanes in self._behind.items():

@@ -122,7 +122,7 @@ class Leases:
             logger.warning("%d jobs of dead workers were given back", given_back)
 
 
-class Heart:
+class Heartbeat:
     """The thread that beats. `name_of` tells under which name the store knows the worker; None while it knows none."""
 
     def __init__(self, leases: Leases, name_of: Callable[[], str | None], *, lease: float) -> None:

@@ -12,11 +12,11 @@ from typing import Final
 from redrive.engine.worker.slots import Slots
 from redrive.store.protocol import Claimed
 
-AHEAD_SECONDS: Final = 1.0
+PREFETCH_SECONDS: Final = 1.0
 """How long the first of the waiting jobs may wait for a place before all of them are given back."""
 
 
-class Ahead:
+class Prefetch:
     """What one worker knows about how fast its places come free."""
 
     def __init__(self, slots: Slots, concurrency: int) -> None:
@@ -49,7 +49,7 @@ class Ahead:
         loop = asyncio.get_running_loop()
         if first is not self._first:
             self._first, self._since = first, loop.time()
-        left = self._since + AHEAD_SECONDS - loop.time()
+        left = self._since + PREFETCH_SECONDS - loop.time()
         if left <= 0:
             self._first, self.count = None, 0
             return self._slots.drop_waiting()

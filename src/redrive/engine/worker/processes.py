@@ -33,12 +33,13 @@ from redrive.core.signals import Signal
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.context import Context
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources, resources_for
 from redrive.engine.pipeline.stage import Stage
-from redrive.engine.worker.dead_letter import Trouble, as_failure
+from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, log_as, present_setup
-from redrive.engine.worker.settlements import Dispatch, Lane
 from redrive.engine.worker.slots import LostProcessError
 from redrive.store.protocol import Child
 
@@ -98,7 +99,7 @@ class Processes:
             not lane.stage.resources or _pipeline_in(lane.stage.fn.__module__, lane.pipeline.name) is not None
         )
 
-    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Trouble:
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
         """Run a stage in a process; raises LostProcessError when that died."""
         order = _ENCODE(_order_of(dispatch))
         if not is_alone:
@@ -159,7 +160,7 @@ def _order_of(dispatch: Dispatch) -> Order:
     )
 
 
-def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
+def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
     """Take over what the stage said there as if it had been said here."""
     report = _DECODE_REPORT(encoded)
     dispatch.context.notes.update(report.notes)
@@ -169,7 +170,7 @@ def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | Trouble:
         if codes is not None:
             # The other process knows the stage, and not the pipeline it belongs to.
             failure = codes.translate(failure, stage=stage.name, idempotent=stage.is_idempotent)
-        return Trouble(failure, stack=report.stack, frames=report.frames)
+        return FailedAttempt(failure, stack=report.stack, frames=report.frames)
     return report.output or b"null"
 
 
@@ -213,7 +214,7 @@ def work_off(encoded: bytes) -> bytes:
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
         exc = as_failure(raised)
         failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
-        stack, frames = Trouble(failure, exc).told()
+        stack, frames = FailedAttempt(failure, exc).told()
         report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
     finally:
         CURRENT_JOB.reset(token)

@@ -16,7 +16,7 @@ from typing import Final
 from redrive.engine.clock import Clock
 from redrive.engine.error_text import shown
 from redrive.engine.worker.dead_letter import literals_of, safe_text
-from redrive.engine.worker.settlements import Dispatch
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.errors import StoreError
 from redrive.store.protocol import JobId, Step, Store
 
@@ -96,7 +96,7 @@ class Progress:
                 logger.warning("job %s: its progress could not be told, because of %s", dispatch.job.id, name)
 
 
-class Teller:
+class ProgressThread:
     """The thread that tells progress, so that no heartbeat waits for it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:

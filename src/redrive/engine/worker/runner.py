@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Final, cast
 
@@ -18,19 +18,20 @@ from redrive.core.breaker_state import opens_at
 from redrive.core.signals import Signal
 from redrive.engine.classifier import Classifier
 from redrive.engine.pipeline.context import Context
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runtime import Runtime
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.engine.worker.dead_letter import StageEndingError, Trouble, as_failure
+from redrive.engine.worker.dead_letter import FailedAttempt, StageEndingError, as_failure
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB
 from redrive.engine.worker.settlements import (
-    Dispatch,
-    Lane,
     settle_cancelled,
     settle_crash,
     settle_failure,
     settle_success,
     settle_untold,
 )
+from redrive.engine.worker.threads import AskStore
 from redrive.errors import (
     AttemptTimeoutError,
     BreakerOpenError,
@@ -42,9 +43,6 @@ from redrive.errors import (
 from redrive.store.protocol import Claimed, JobId, Settlement
 
 logger = logging.getLogger("redrive.worker")
-
-Elsewhere = Callable[[Callable[[], object]], Awaitable[object]]
-"""Runs a blocking function away from the loop."""
 
 UNASKED: Final = (BreakerOpenError, JobExpiredError, WorkerCrashError)
 """What happens to a job without anybody having been called."""
@@ -61,7 +59,7 @@ class Runner:
         runtime: Runtime,
         *,
         classifier: Classifier,
-        ask_store: Elsewhere,
+        ask_store: AskStore,
     ) -> None:
         self._breakers = breakers
         self._runtime = runtime
@@ -153,14 +151,16 @@ class Runner:
             return settle_success(dispatch, ended)
         return settle_failure(dispatch, self._trouble(dispatch, ended), self._runtime.chance.random())
 
-    async def settled(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> Settlement:
+    async def settled(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> Settlement:
         """Return the settlement of a run, once its breaker has heard of it."""
         dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
             await self._tell_breaker(dispatch, Evidence.ALIVE)
             return settle_success(dispatch, ended)
         trouble = (
-            self._late(dispatch, ended) if isinstance(ended, Trouble) else self._trouble(dispatch, ended)
+            self._late(dispatch, ended)
+            if isinstance(ended, FailedAttempt)
+            else self._trouble(dispatch, ended)
         )
         breaker, standing = dispatch.lane.stage.breaker, None
         if breaker is not None:
@@ -193,7 +193,7 @@ class Runner:
             exc = failure_of(error or asyncio.CancelledError())
             # The user's own rules may be what broke.
             failure = Classifier().classify(exc, stage=dispatch.lane.stage.name)
-            return settle_failure(dispatch, Trouble(failure, exc), self._runtime.chance.random())
+            return settle_failure(dispatch, FailedAttempt(failure, exc), self._runtime.chance.random())
         except BaseException as worse:  # noqa: BLE001 - a failure may raise anything when it is asked what it is.
             return _untold(dispatch, worse)
 
@@ -203,7 +203,7 @@ class Runner:
         if breaker is not None and probe is not None:
             self._breakers.release_later(breaker, probe)
 
-    def _trouble(self, dispatch: Dispatch, exc: Exception) -> Trouble:
+    def _trouble(self, dispatch: Dispatch, exc: Exception) -> FailedAttempt:
         """Classify what a stage raised; a late error is a timeout, whatever it says."""
         stage = dispatch.lane.stage
         if (
@@ -218,16 +218,16 @@ class Runner:
         failure = self._classifier.classify(
             exc, idempotent=stage.is_idempotent, stage=stage.name, codes=codes
         )
-        return Trouble(failure, exc)
+        return FailedAttempt(failure, exc)
 
-    def _late(self, dispatch: Dispatch, trouble: Trouble) -> Trouble:
+    def _late(self, dispatch: Dispatch, trouble: FailedAttempt) -> FailedAttempt:
         """Make a timeout of a late error from another process; it keeps its own stack."""
         stage = dispatch.lane.stage
         if stage.timeout is None or not dispatch.overran or trouble.failure.asked is not None:
             return trouble
         late = AttemptTimeoutError(timeout=stage.timeout)
         failure = self._classifier.classify(late, stage=stage.name, codes=dispatch.lane.pipeline.codes)
-        return Trouble(failure, stack=trouble.stack, frames=trouble.frames)
+        return FailedAttempt(failure, stack=trouble.stack, frames=trouble.frames)
 
     def unstorable(self, settled: Settlement, lane: Lane) -> Settlement:
         """Settle as a failure what the store could not take."""

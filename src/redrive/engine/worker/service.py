@@ -28,12 +28,11 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import Ticker
 from redrive.engine.worker.health import Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
-from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.processes import Processes
-from redrive.engine.worker.progress import Teller
-from redrive.engine.worker.runner import Elsewhere
-from redrive.engine.worker.threads import StageThreads, StoreThread
-from redrive.engine.worker.worker import Ending, Means, Worker
+from redrive.engine.worker.progress import ProgressThread
+from redrive.engine.worker.threads import AskStore, StageThreads, StoreThread
+from redrive.engine.worker.worker import Ending, Worker, WorkerParts
 from redrive.store.protocol import About, Settlement, Store
 
 TURN_SECONDS: Final = 0.0001
@@ -56,7 +55,7 @@ class Options:
     """Whether SIGTERM and SIGINT stop it; on a loop that belongs to somebody else, signals do too."""
 
 
-Beside = Callable[[Worker, Elsewhere], Awaitable[None]]
+Beside = Callable[[Worker, AskStore], Awaitable[None]]
 """What runs beside a worker; when it returns, the worker is stopped."""
 
 
@@ -82,11 +81,11 @@ async def serve(
         stack.enter_context(_rare_collections())
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
-        means = _means(stack, options)
+        parts = _parts(stack, options)
         worker = Worker(
             store,
             pipelines,
-            means,
+            parts,
             names=_names(),
             concurrency=options.concurrency,
             lease=options.lease,
@@ -96,16 +95,16 @@ async def serve(
         )
         await _keep_alive(stack, store, worker, options)
         hooks = Hooks(
-            store, worker.lanes, clock, ask_store=means.ask_store, call=DaemonThreads("redrive-hook").ask
+            store, worker.lanes, clock, ask_store=parts.ask_store, call=DaemonThreads("redrive-hook").ask
         )
         told.append(hooks.committed)
-        ticker = Ticker(store, clock, ask_store=means.ask_store)
+        ticker = Ticker(store, clock, ask_store=parts.ask_store)
         campaigns = Campaigns(
             store,
             pipelines,
             clock,
             name=lambda: worker.name,
-            ask_store=means.ask_store,
+            ask_store=parts.ask_store,
             on_news=worker.look,
         )
         side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, campaigns)]
@@ -115,7 +114,7 @@ async def serve(
         stack.push_async_callback(hooks.flush)
         if beside is None:
             return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
-        return await _run_with(worker, beside(worker, means.ask_store))
+        return await _run_with(worker, beside(worker, parts.ask_store))
 
 
 @contextmanager
@@ -141,28 +140,28 @@ def _rare_collections() -> Generator[None]:
         gc.set_threshold(first, *others)
 
 
-def _means(stack: AsyncExitStack, options: Options) -> Means:
+def _parts(stack: AsyncExitStack, options: Options) -> WorkerParts:
     """Make the threads and processes of a worker; they are closed with the stack."""
-    hands, asking, processes = (
+    threads, asking, processes = (
         StageThreads(options.concurrency),
         StoreThread(),
         Processes(options.concurrency),
     )
-    for close in (processes.close, asking.close, hands.close):
+    for close in (processes.close, asking.close, threads.close):
         stack.callback(close)
-    return Means(ask_store=asking.ask, hands=hands, apart=processes, watch=WATCH_SECONDS)
+    return WorkerParts(ask_store=asking.ask, threads=threads, processes=processes, watch=WATCH_SECONDS)
 
 
 async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, options: Options) -> None:
     """Start the heartbeat, what tells progress beside it, and the port that tells about it."""
-    teller = Teller(worker.progress)
+    teller = ProgressThread(worker.progress)
     teller.start()
     stack.callback(teller.stop)
     leases = Leases(
         store,
         CURRENT.get().clock,
         lease=options.lease,
-        on_dead=worker.declared_dead,
+        on_dead=worker.declare_dead,
         on_lost_store=worker.lost_store,
         on_cancel=worker.cancel,
         progress=teller.ask,
@@ -171,9 +170,9 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
         await stack.enter_async_context(
             health_port(*options.health, lambda: _health_of(worker, leases, options))
         )
-    worker.heart = heart = Heart(leases, lambda: worker.known_as, lease=options.lease)
-    heart.start()
-    stack.callback(heart.stop)
+    worker.heartbeat = heartbeat = Heartbeat(leases, lambda: worker.known_as, lease=options.lease)
+    heartbeat.start()
+    stack.callback(heartbeat.stop)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

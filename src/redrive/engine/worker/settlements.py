@@ -7,24 +7,20 @@ stages and committing settlements is the worker's part.
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
 from redrive.core.failure import Asked, Failure
 from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
 from redrive.core.taxonomy import BUG_UNKNOWN
-from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.stage import Stage
-from redrive.engine.worker.dead_letter import Trouble, letter_of, safe_message, safe_notes
-from redrive.store.protocol import HOOK, Claimed, LaneId, Letter, Settlement
+from redrive.engine.worker.dead_letter import FailedAttempt, letter_of, safe_message, safe_notes
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.store.protocol import HOOK, Letter, Settlement
 
 # Looked up once: every use of a member by its name goes through a hook of the enumeration.
 _COMPLETE: Final = JobState.COMPLETE
@@ -32,49 +28,6 @@ _QUEUED: Final = JobState.QUEUED
 
 REFUSED: Final = "the store refused to take what the stage returned or raised"
 UNTOLD: Final = "its failure could not be told"
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A stage of a pipeline as a worker serves it."""
-
-    id: LaneId
-    pipeline: Pipeline
-    stage: Stage[..., object]
-    following: LaneId | None
-    """The lane of the next stage; None after the last."""
-    resources: dict[str, object] = field(default_factory=dict[str, object])
-    """What its stage gets besides its input, by parameter."""
-
-
-class Dispatch(Struct, eq=False, gc=False):
-    """One run of a stage, from its start to its end."""
-
-    job: Claimed
-    lane: Lane
-    context: Context
-    started_at: float
-    ended_at: float = 0.0
-    has_begun: bool = False
-    """True when its task has run its first line."""
-    is_ending: bool = False
-    """True when the function has returned and its outcome is being settled; from now on nothing may stop it."""
-    is_abandoned: bool = False
-    """True when it overran and was settled while its thread runs on."""
-    is_apart: bool = False
-    """True when it runs in another process."""
-    is_left_behind: bool = False
-    """True when its task did not end although it was cancelled; it holds its place until it does."""
-    is_settled: bool = False
-    """True when its outcome is on its way to the store; what the function still does then counts no more."""
-    overrun: TimerHandle | None = None
-    """What will settle it if it overruns. It knows this run in turn, so whoever is done with it takes it from here."""
-
-    @property
-    def overran(self) -> bool:
-        """Whether it took longer than its stage allows."""
-        timeout = self.lane.stage.timeout
-        return timeout is not None and self.ended_at - self.started_at > timeout
 
 
 def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
@@ -105,7 +58,7 @@ def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
 
 
 def settle_failure(
-    dispatch: Dispatch, trouble: Trouble, draw: float, standing: Standing | None = None
+    dispatch: Dispatch, trouble: FailedAttempt, draw: float, standing: Standing | None = None
 ) -> Settlement:
     """Return the settlement of an attempt that failed, or of a wish the stage expressed by a signal."""
     stage, job = dispatch.lane.stage, dispatch.job
@@ -206,7 +159,9 @@ def _plain_class(name: str) -> str:
     return name if name.isascii() else "Exception"
 
 
-def _decided(dispatch: Dispatch, trouble: Trouble, decision: Decision, codes: dict[str, int]) -> Settlement:
+def _decided(
+    dispatch: Dispatch, trouble: FailedAttempt, decision: Decision, codes: dict[str, int]
+) -> Settlement:
     job, lane, failure = dispatch.job, dispatch.lane, trouble.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}

@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Final, Protocol
 
 from redrive.engine.error_text import shown
-from redrive.engine.worker.dead_letter import Trouble, literals_of
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.dead_letter import FailedAttempt, literals_of
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner, failure_of
-from redrive.engine.worker.settlements import Dispatch, Lane
-from redrive.engine.worker.threads import Hands
+from redrive.engine.worker.threads import ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Settlement
 
@@ -30,10 +31,10 @@ SUSPECT_MIN: Final = 2
 """So many workers must have died over a job before it runs alone."""
 
 
-class Apart(Protocol):
+class ProcessPool(Protocol):
     """What runs stages in processes of their own."""
 
-    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | Trouble]:
+    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | FailedAttempt]:
         """Run a stage in a process; raises LostProcessError when that died."""
         ...
 
@@ -62,8 +63,8 @@ class Slots:
         self,
         lanes: Mapping[LaneId, Lane],
         runner: Runner,
-        hands: Hands,
-        apart: Apart,
+        threads: ThreadPool,
+        processes: ProcessPool,
         *,
         concurrency: int,
         on_settled: Callable[[Settlement], None],
@@ -71,8 +72,8 @@ class Slots:
     ) -> None:
         self._lanes = lanes
         self._runner = runner
-        self._hands = hands
-        self._apart = apart
+        self._threads = threads
+        self._processes = processes
         self._concurrency = concurrency
         self._on_settled = on_settled
         self._on_room = on_room
@@ -107,9 +108,9 @@ class Slots:
         return self._concurrency + ahead - len(self._running) - len(self._ready) - self._orphans
 
     @property
-    def places_apart(self) -> int:
+    def places_in_processes(self) -> int:
         """How many stages run at once in processes."""
-        return self._apart.places
+        return self._processes.places
 
     def in_use(self, lane: LaneId) -> int:
         """Return how many jobs of a lane are here, waiting ones included."""
@@ -207,13 +208,13 @@ class Slots:
         elif (refusal := self._runner.refusal(dispatch)) is not None:
             dispatch.is_ending = True
             self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=refusal)))
-        elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._apart.can_run(lane):
+        elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._processes.can_run(lane):
             dispatch.is_apart = True
-            self._begin(dispatch, self._see_through(dispatch, self._run_apart))
+            self._begin(dispatch, self._see_through(dispatch, self._run_in_process))
         elif lane.stage.is_async:
             self._begin(dispatch, self._run(dispatch))
         else:
-            self._hands.start(self._runner.call, dispatch, self._returned)
+            self._threads.start(self._runner.call, dispatch, self._returned)
             if lane.stage.is_abandoned and lane.stage.timeout is not None:
                 loop = asyncio.get_running_loop()
                 dispatch.overrun = loop.call_later(
@@ -303,7 +304,7 @@ class Slots:
             self.ended += 1
             self.fill()
 
-    async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | Trouble) -> None:
+    async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> None:
         dispatch.is_ending = True
         self._settled(dispatch, await self._runner.settled(dispatch, ended))
 
@@ -350,12 +351,12 @@ class Slots:
         late = AttemptTimeoutError(timeout=timeout)
         self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=late)))
 
-    async def _run_apart(self, dispatch: Dispatch) -> None:
+    async def _run_in_process(self, dispatch: Dispatch) -> None:
         """Run a stage in another process; one that was asked for a process by the stage may share it, a suspect has it alone."""
         job, lane = dispatch.job, dispatch.lane
         is_alone = job.suspects >= SUSPECT_MIN
         try:
-            ended: bytes | Exception | Trouble = await self._apart.run(dispatch, is_alone=is_alone)
+            ended: bytes | Exception | FailedAttempt = await self._processes.run(dispatch, is_alone=is_alone)
         except LostProcessError as died:
             crashes = job.crashes + (1 if is_alone else 0)
             if crashes < lane.pipeline.crash_max:

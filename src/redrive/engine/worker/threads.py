@@ -18,7 +18,7 @@ import contextvars
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
@@ -31,6 +31,11 @@ logger = logging.getLogger("redrive.worker")
 A = TypeVar("A")
 T = TypeVar("T")
 
+RunBlocking = Callable[[Callable[[], object]], Awaitable[object]]
+"""Runs a blocking function off the event loop; the awaitable brings what it returned."""
+AskStore = RunBlocking
+"""Runs a call to the store on the one thread that talks to the store."""
+
 _now: Final = SYSTEM_CLOCK.monotonic
 
 RETRY_SECONDS: Final = 1.0
@@ -42,7 +47,7 @@ BLOCKS_SECONDS: Final = 0.0003
 """Functions that take longer than this on average are taken to wait for something."""
 
 
-class Hands(Protocol):
+class ThreadPool(Protocol):
     """What runs sync functions: `done` is called on the loop with the argument and what `work` returned. `work` must not raise."""
 
     def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:

@@ -16,19 +16,21 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.resources import Given, lanes_of
+from redrive.engine.pipeline.resources import Given
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.engine.worker.idle import Waiting
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.idle import IdleWait
 from redrive.engine.worker.journal import COMMIT_MAX, Journal
-from redrive.engine.worker.leases import Heart
-from redrive.engine.worker.prefetch import Ahead
+from redrive.engine.worker.leases import Heartbeat
+from redrive.engine.worker.prefetch import Prefetch
 from redrive.engine.worker.progress import Progress
-from redrive.engine.worker.runner import Elsewhere, Runner
-from redrive.engine.worker.settlements import Dispatch, settle_cut_off
-from redrive.engine.worker.slots import Apart, Slots
-from redrive.engine.worker.threads import Hands
+from redrive.engine.worker.runner import Runner
+from redrive.engine.worker.settlements import settle_cut_off
+from redrive.engine.worker.slots import ProcessPool, Slots
+from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import (
     About,
@@ -51,12 +53,12 @@ RESEND_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class WorkerParts:
     """What a worker works with: how it reaches the store, threads and processes, and how often it looks around."""
 
-    ask_store: Elsewhere
-    hands: Hands
-    apart: Apart
+    ask_store: AskStore
+    threads: ThreadPool
+    processes: ProcessPool
     watch: float | None = None
     """Seconds between two looks at whether anybody changed the store, while idle; None to wait for the next poll."""
 
@@ -68,7 +70,7 @@ class Worker:
         self,
         store: Store,
         pipelines: Sequence[Pipeline],
-        means: Means,
+        parts: WorkerParts,
         *,
         names: Iterator[str],
         concurrency: int = 64,
@@ -83,7 +85,7 @@ class Worker:
         self._name = next(names)
         self._known_as: str | None = None
         self._lease = lease
-        self._means = means
+        self._parts = parts
         self._about = about or About(pipelines=tuple(each.name for each in pipelines))
         self._on_commit = on_commit
         self._runtime = CURRENT.get()
@@ -91,30 +93,30 @@ class Worker:
         self.breakers = SharedBreakers(
             store, (lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker)
         )
-        runner = Runner(self.breakers, self._runtime, classifier=classifier, ask_store=means.ask_store)
+        runner = Runner(self.breakers, self._runtime, classifier=classifier, ask_store=parts.ask_store)
         self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, self.breakers, runner, self._runtime.chance)
         self.slots = Slots(
             self.lanes,
             runner,
-            means.hands,
-            means.apart,
+            parts.threads,
+            parts.processes,
             concurrency=concurrency,
             on_settled=self._settled,
             on_room=self._wake.set,
         )
         self._progress = Progress(store, self._runtime.clock, self.slots.dispatches, lease=lease)
-        self._ahead = Ahead(self.slots, concurrency)
-        self._waiting = Waiting(
+        self._prefetch = Prefetch(self.slots, concurrency)
+        self._waiting = IdleWait(
             store,
             self._journal,
             self.breakers,
             self._runtime.clock,
             pipelines=self._about.pipelines,
             wake=self._wake,
-            insist=self._insist,
-            ask_store=means.ask_store,
-            watch=means.watch,
+            ask_until_answered=self._ask_until_answered,
+            ask_store=parts.ask_store,
+            watch=parts.watch,
         )
         self._is_sated = False
         self._stops = 0
@@ -122,7 +124,7 @@ class Worker:
         self._unstarted: list[Claimed] = []
         self._is_dead = False
         self._error: StoreError | None = None
-        self.heart: Heart | None = None
+        self.heartbeat: Heartbeat | None = None
         """What keeps its lease, if anything does: it knows how long a new one must be, and is asked to beat at once."""
 
     def stop(self, by: str = "owner") -> None:
@@ -142,12 +144,12 @@ class Worker:
     async def run(self, *, until_idle: bool = False, hold_max: float = float("inf")) -> Ending:
         """Work until stopped; or until nothing is queued any more, or all that is has been held for `hold_max` seconds."""
         self._loop = asyncio.get_running_loop()
-        await self._introduce()
+        await self._register()
         try:
             while True:
                 self._wake.clear()
                 if self._is_dead:
-                    await self._rise()
+                    await self._restart_under_new_name()
                 if self._stops and (self._stops > 1 or self._is_idle):
                     if self._error is not None:
                         raise self._error
@@ -161,7 +163,7 @@ class Worker:
                     continue
                 await self._pause()
         finally:
-            await self._say_goodbye(await self.slots.let_go())
+            await self._sign_off(await self.slots.let_go())
 
     @property
     def name(self) -> str:
@@ -182,9 +184,9 @@ class Worker:
         """Whether nothing runs here, waits, or is still to be committed."""
         return self.slots.is_empty and self._journal.is_empty
 
-    def declared_dead(self, name: str) -> None:
+    def declare_dead(self, name: str) -> None:
         """Take in, from any thread, that the store no longer knows a worker of this name."""
-        self._loop.call_soon_threadsafe(self._die, name)
+        self._loop.call_soon_threadsafe(self._note_dead, name)
 
     def lost_store(self, error: StoreError) -> None:
         """Take in, from any thread, that the store cannot be worked with any more: the worker ends with this error."""
@@ -203,13 +205,13 @@ class Worker:
         self._journal.add(settled)
         self._wake.set()
 
-    def _die(self, name: str) -> None:
+    def _note_dead(self, name: str) -> None:
         # Whoever asked under a name of an earlier life may be answered in this one.
         if name == self._name:
             self._is_dead = True
             self._wake.set()
 
-    async def _rise(self) -> None:
+    async def _restart_under_new_name(self) -> None:
         """Drop whatever was going on under the old name, and go on under a new one."""
         logger.warning(
             "worker %s was declared dead; its runs are dropped and it goes on under a new name", self._name
@@ -219,22 +221,22 @@ class Worker:
         self._journal.drop()
         self._is_dead = False
         self._name = next(self._names)
-        await self._introduce()
+        await self._register()
 
-    async def _introduce(self) -> None:
+    async def _register(self) -> None:
         def introduce() -> None:
             # The time is read for each try: after an outage a lease that began before it would have ended already.
-            now, lease = (self._now(), self._lease) if self.heart is None else self.heart.new_lease()
+            now, lease = (self._now(), self._lease) if self.heartbeat is None else self.heartbeat.new_lease()
             self._store.start_worker(self._name, now, lease, self._about)
             # Only now: of a name that it has not heard, the store would say that its worker is dead.
             self._known_as = self._name
-            if self.heart is not None:
+            if self.heartbeat is not None:
                 # The store may have had to be waited for, or the clock come back meanwhile.
-                self.heart.beat_soon()
+                self.heartbeat.beat_soon()
 
-        await self._insist(introduce)
+        await self._ask_until_answered(introduce)
 
-    async def _say_goodbye(self, cut_off: list[Dispatch]) -> None:
+    async def _sign_off(self, cut_off: list[Dispatch]) -> None:
         """Give back what is left, and put on record what was cut off; without an answer, others will when the lease has ended."""
         now = self._now()
         for dispatch in cut_off:
@@ -255,23 +257,23 @@ class Worker:
         """Commit what is done and start what comes next; say whether there was anything."""
         if self._unstarted:
             await self._give_back()
-        room = 0 if self._stops else min(max(0, self.slots.room(self._ahead.count)), COMMIT_MAX)
+        room = 0 if self._stops else min(max(0, self.slots.room(self._prefetch.count)), COMMIT_MAX)
         if self._journal.is_empty and not room:
             self.slots.fill()
             return False
         done, token = self._journal.take()
         commit = functools.partial(self._commit, done, room, token)
         # The store is at work already while the jobs that the last commit brought are started.
-        asked = self._means.ask_store(commit)
+        asked = self._parts.ask_store(commit)
         try:
             self.slots.fill()
         finally:
             answer = await self._sent(commit, asked, done)
         if answer is None:
             return True
-        self._ahead.committed()
+        self._prefetch.committed()
         if not answer.is_known:
-            self._die(self._name)
+            self._note_dead(self._name)
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         self._journal.again(answer, done)
@@ -291,7 +293,7 @@ class Worker:
     ) -> Exchange | None:
         """Return the answer to a commit; without one, what it was to settle is put back."""
         try:
-            answer = await self._insist(commit, asked)
+            answer = await self._ask_until_answered(commit, asked)
         except asyncio.CancelledError:
             # For the goodbye. It may have been taken all the same: then it counts as done when it is sent again.
             self._journal.put_back(done)
@@ -303,7 +305,7 @@ class Worker:
     async def _give_back(self) -> None:
         """Give back what was claimed and will not be started, at once and with its probes: others may have room for it."""
         jobs, self._unstarted = self._unstarted, []
-        await self._insist(lambda: self._journal.give_back(jobs, self._now()))
+        await self._ask_until_answered(lambda: self._journal.give_back(jobs, self._now()))
 
     def _commit(self, done: list[Settlement], room: int, token: int) -> Exchange:
         """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
@@ -313,7 +315,9 @@ class Worker:
         want = self._journal.want(self.slots, room, now)
         return self._journal.commit(self._name, done, want, now=now, token=token)
 
-    async def _insist(self, question: Callable[[], T], asked: Awaitable[object] | None = None) -> T | None:
+    async def _ask_until_answered(
+        self, question: Callable[[], T], asked: Awaitable[object] | None = None
+    ) -> T | None:
         """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile.
 
         `asked` is the question on its way already.
@@ -334,12 +338,12 @@ class Worker:
         if not self._journal.is_empty:
             return
         if self._stops or self.slots.room(0) <= 0:
-            self._unstarted += await self._ahead.stand_by(self._wake)
+            self._unstarted += await self._prefetch.stand_by(self._wake)
             return
         await self._waiting.pause()
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._means.ask_store(question))
+        return cast("T", await self._parts.ask_store(question))
 
     def _now(self) -> float:
         return self._runtime.clock.wall()

@@ -29,7 +29,7 @@ from redrive import (
 )
 from redrive.engine.delivery import outbox as module
 from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
-from redrive.engine.pipeline.resources import lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -42,7 +42,7 @@ from tests.unit.build import (
     leases_of,
     reached,
     rows,
-    threaded_means,
+    threaded_parts,
     until,
     work,
     worker_on,
@@ -327,7 +327,7 @@ def _cancelled_while_it_fails(store: SqliteStore, rd: Redrive, clock: VirtualClo
             raise ConnectionResetError(104, "reset")
 
         pipelines.append(Pipeline("shop", [stage(call)], on_retry=lambda _event: None))
-        worker = worker_on(store, *pipelines, means=threaded_means())
+        worker = worker_on(store, *pipelines, parts=threaded_parts())
         leases = leases_of(store, clock, worker)
         await worker.run(until_idle=True)
 

@@ -11,7 +11,7 @@ from redrive import Event, Redrive
 from redrive.engine.delivery import outbox as module
 from redrive.engine.delivery.messages import event_of
 from redrive.engine.delivery.outbox import HIDDEN_SECONDS, Hooks
-from redrive.engine.pipeline.resources import lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

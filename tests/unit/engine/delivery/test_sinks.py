@@ -16,7 +16,7 @@ import pytest
 from redrive import Context, Event, Pipeline, Redrive, connect, stage
 from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
 from redrive.engine.delivery.recipients import PAUSE_FIRST, PAUSE_MAX, STRIKES_MAX, pause
-from redrive.engine.pipeline.resources import lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.checkup.doctor import examine
 from redrive.sinks import Files, SunkLetter

@@ -24,7 +24,7 @@ from tests.unit.build import (
     letters,
     one_stage,
     reached,
-    threaded_means,
+    threaded_parts,
     work,
     worker_on,
     working,
@@ -265,7 +265,7 @@ def test_a_stage_that_looks_stops_when_its_job_was_cancelled(
 
         pipeline = one_stage(count)
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=threaded_means())
+        worker = worker_on(store, pipeline, parts=threaded_parts())
         leases = leases_of(store, clock, worker)
         await worker.run(until_idle=True)
 

@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Redrive
 from redrive.store.sqlite.store import SqliteStore
-from tests.unit.build import bounded, one_stage, threaded_means, worker_on
+from tests.unit.build import bounded, one_stage, threaded_parts, worker_on
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -66,7 +66,7 @@ def test_what_a_sync_stage_sets_is_not_there_for_the_next_job_on_its_thread(
 
     async def scene() -> None:
         TENANT.set("the program's")
-        await worker_on(store, pipeline, means=threaded_means(1)).run(until_idle=True)
+        await worker_on(store, pipeline, parts=threaded_parts(1)).run(until_idle=True)
 
     bounded(scene())
     assert seen == ["the program's"] * 20
@@ -90,7 +90,7 @@ def test_what_a_stage_set_on_its_thread_is_not_there_where_its_failure_is_told(
     rd.submit_many(pipeline, range(5))
 
     async def scene() -> None:
-        await worker_on(store, pipeline, means=threaded_means(1), concurrency=1).run(until_idle=True)
+        await worker_on(store, pipeline, parts=threaded_parts(1), concurrency=1).run(until_idle=True)
 
     bounded(scene())
     assert set(told) == {"nobody"}

@@ -21,7 +21,7 @@ from redrive.store.protocol import INLINE_MAX, RunId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
-from tests.unit.build import bounded, items_of, one_stage, watching_means, worker_on
+from tests.unit.build import bounded, items_of, one_stage, watching_parts, worker_on
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -240,7 +240,7 @@ class Scene:
             worker = worker_on(
                 self.store,
                 self.pipeline,
-                means=watching_means(),
+                parts=watching_parts(),
                 concurrency=concurrency,
                 on_commit=driver.spending.committed,
             )

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker.leases import Heart
+from redrive.engine.worker.leases import Heartbeat
 from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -23,11 +23,11 @@ class Scene:
         self.go_on = asyncio.Event()
         self.pipeline = one_stage(self.wait, name="wait")
         self.worker = worker_on(store, self.pipeline)
-        self.heart = Heart(leases_of(store, clock, self.worker), self.name_of, lease=30.0)
+        self.heartbeat = Heartbeat(leases_of(store, clock, self.worker), self.name_of, lease=30.0)
         plain = store.start_worker
 
         def beaten(*args: object) -> None:
-            self.heart.beat()
+            self.heartbeat.beat()
             plain(*args)  # type: ignore[arg-type]
 
         patch.setattr(store, "start_worker", beaten)
@@ -68,7 +68,7 @@ def test_a_heartbeat_between_two_lives_does_not_end_the_second(
         async with working(told.worker):
             await until(lambda: told.begun)
             store.reap(clock.wall() + 1_000)
-            told.heart.beat()
+            told.heartbeat.beat()
             await until(lambda: len(told.begun) == 2)
             await turns(50)
             assert told.worker.known_as == told.worker.name
@@ -97,7 +97,7 @@ def test_a_worker_at_rest_between_two_lives_is_not_known(
         monkeypatch.setattr(store, "start_worker", looked)
         async with working(worker):
             await until(lambda: worker.known_as)
-            worker.declared_dead("w1")
+            worker.declare_dead("w1")
             await until(lambda: worker.known_as == "w2")
 
     bounded(scene())

@@ -18,7 +18,7 @@ from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 from .test_worker import jobs, submit, work
 
@@ -131,7 +131,7 @@ def test_other_stages_go_on_while_one_is_held(store: SqliteStore, clock: Virtual
     start = clock.wall()
 
     async def scene() -> None:
-        await Worker(store, [flow, free], inline_means(), names=iter(["w1"]), concurrency=4).run(
+        await Worker(store, [flow, free], inline_parts(), names=iter(["w1"]), concurrency=4).run(
             until_idle=True
         )
 

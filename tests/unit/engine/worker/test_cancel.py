@@ -11,12 +11,12 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.pipeline.stage import Stage
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.errors import JobNotFoundError
 from redrive.store.protocol import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses
+from tests.inline import InlineThreads, NoProcesses
 from tests.unit.build import (
     attempts,
     bounded,
@@ -24,7 +24,7 @@ from tests.unit.build import (
     leases_of,
     one_stage,
     reached,
-    threaded_means,
+    threaded_parts,
     until,
     work,
     worker_on,
@@ -127,7 +127,7 @@ def test_a_running_sync_stage_ends_first_and_the_next_one_never_starts(
 
         pipeline = Pipeline("shop", [stage(name=f"s{place}")(deaf) for place in range(stages)])
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=threaded_means())
+        worker = worker_on(store, pipeline, parts=threaded_parts())
         leases = leases_of(store, clock, worker)
         await worker.run(until_idle=True)
 
@@ -151,7 +151,7 @@ def test_a_failure_of_a_cancelled_job_is_not_tried_again(
 
         pipeline = one_stage(flaky)
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=threaded_means())
+        worker = worker_on(store, pipeline, parts=threaded_parts())
         leases = leases_of(store, clock, worker)
         await worker.run(until_idle=True)
 
@@ -203,7 +203,7 @@ def test_a_job_that_waits_for_a_place_when_it_is_cancelled_never_runs(
         pipeline = one_stage(slow)
         first, second = rd.submit(pipeline, 1), rd.submit(pipeline, 2)
         worker = worker_on(store, pipeline, concurrency=1)
-        worker._ahead.count = 1
+        worker._prefetch.count = 1
         async with working(worker):
             await going.wait()
             assert rd.cancel(second.id) == "processing"
@@ -248,8 +248,8 @@ class Gate:
         self.waiting -= 1
         return question()
 
-    def means(self) -> Means:
-        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())
+    def parts(self) -> WorkerParts:
+        return WorkerParts(ask_store=self.ask, threads=InlineThreads(), processes=NoProcesses())
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -274,7 +274,7 @@ def test_a_cancel_while_its_outcome_is_being_settled_leaves_no_job_behind(
         submitting = stage(name="call", breaker=breaker, retry=retry)(ended_async if is_async else ended)
         pipeline = Pipeline("shop", [_with_child(submitting) if not is_failing else submitting, plain])
         job = rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=gate.means())
+        worker = worker_on(store, pipeline, parts=gate.parts())
         async with working(worker):
             await until(lambda: not gate.is_open.is_set() and gate.waiting)
             rd.cancel(job.id)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses
+from tests.inline import InlineThreads, NoProcesses
 from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_on
 
 
@@ -72,8 +72,8 @@ def test_an_outcome_whose_commit_is_under_way_is_committed_once(store: SqliteSto
         return question()
 
     async def scene() -> None:
-        means = Means(ask_store=slow, hands=InlineHands(), apart=NoProcesses())
-        task = asyncio.ensure_future(worker_on(store, pipeline, means=means).run())
+        parts = WorkerParts(ask_store=slow, threads=InlineThreads(), processes=NoProcesses())
+        task = asyncio.ensure_future(worker_on(store, pipeline, parts=parts).run())
         await until(lambda: asked)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -11,18 +11,19 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, FailureBudget, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.core.breaker import Evidence
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runs import driver as feeding
 from redrive.engine.runs.driver import Driver
 from redrive.engine.runs.runs import RunBook, RunOptions
 from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.runner import Runner
-from redrive.engine.worker.settlements import Dispatch, Lane
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses, at_once
+from tests.inline import InlineThreads, NoProcesses, at_once
 from tests.unit.build import (
     ONCE,
     attempts,
@@ -34,7 +35,7 @@ from tests.unit.build import (
     passing,
     turns,
     until,
-    watching_means,
+    watching_parts,
     work,
     worker_on,
     working,
@@ -43,8 +44,8 @@ from tests.unit.build import (
 GONE = StoreUnavailableError(database="x", cause="gone")
 
 
-def means_of(ask: object) -> Means:
-    return Means(ask_store=ask, hands=InlineHands(), apart=NoProcesses())  # type: ignore[arg-type]
+def means_of(ask: object) -> WorkerParts:
+    return WorkerParts(ask_store=ask, threads=InlineThreads(), processes=NoProcesses())  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("clock")
@@ -85,7 +86,7 @@ def test_a_breaker_that_cannot_be_told_hears_of_it_later(
         somebody = SharedBreakers(store, [breaker])
         somebody.note(breaker, Evidence.DOWN)
         somebody.flush(clock.wall())
-    work(store, pipeline, means=means_of(ask))
+    work(store, pipeline, parts=means_of(ask))
 
     assert "breaker api: the store did not answer" in caplog.text
     assert jobs(store) == [("complete",)]
@@ -120,7 +121,7 @@ def test_jobs_that_wait_for_a_place_when_their_worker_stops_are_given_back_unrun
         pipeline = one_stage(endless)
         rd.submit_many(pipeline, [1, 2, 3])
         worker = worker_on(store, pipeline, concurrency=1)
-        worker._ahead.count = 2
+        worker._prefetch.count = 2
         task = asyncio.ensure_future(worker.run())
         await going.wait()
         assert jobs(store) == [("processing",)] * 3
@@ -197,7 +198,7 @@ def test_a_process_that_cannot_even_be_started_is_a_failure_of_the_attempt(
 
     pipeline = one_stage(lambda number: number, name="crunch", process=True, retry=ONCE)
     rd.submit(pipeline, 1)
-    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Broken()))
+    work(store, pipeline, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Broken()))
 
     assert jobs(store) == [("failed",)]
 
@@ -210,7 +211,7 @@ def test_a_store_that_can_no_longer_be_worked_with_ends_the_worker_with_its_erro
 
     async def scene() -> None:
         worker = worker_on(store, one_stage(lambda number: number, name="plain"))
-        leases = Leases(store, clock, lease=30, on_dead=worker.declared_dead, on_lost_store=worker.lost_store)
+        leases = Leases(store, clock, lease=30, on_dead=worker.declare_dead, on_lost_store=worker.lost_store)
         task = asyncio.ensure_future(worker.run())
         await turns()
         monkeypatch.setattr(store, "renew", newer)
@@ -234,7 +235,7 @@ def test_a_worker_that_dies_during_an_outage_goes_on_under_a_new_name(
         def dying(*args: object, **options: object) -> object:
             if worker.name == "w1":
                 store.reap(clock.wall() + 1_000)
-                worker.declared_dead(worker.name)
+                worker.declare_dead(worker.name)
                 raise GONE
             return answer(*args, **options)
 
@@ -264,7 +265,7 @@ def test_an_aborted_run_waits_for_what_is_being_worked_on(
         pipeline = one_stage(slow)
         options = RunOptions(budget=FailureBudget(max_rate=0.1, check_every=5))
         run = book.add("shop", options, clock.wall())
-        worker = worker_on(store, pipeline, means=watching_means())
+        worker = worker_on(store, pipeline, parts=watching_parts())
         driver = Driver(store, pipeline, run, options, clock=clock, concurrency=4)
         async with working(worker):
             driving = asyncio.ensure_future(driver.drive(items_of(range(10)), worker, at_once))

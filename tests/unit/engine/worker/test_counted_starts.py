@@ -11,7 +11,7 @@ import pytest
 from redrive import Breaker, Redrive
 from redrive.core.breaker import Evidence
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.pipeline.resources import lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import stage
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.worker.dead_letter import Trouble, letter_of
+from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
 from redrive.engine.worker.processes import Order, Report, work_off
 from redrive.engine.worker.tracebacks import DEPTH_MAX, MEMBERS_MAX, stack_of
 from redrive.redaction import process
@@ -39,7 +39,9 @@ def group(message: str, depth: int = 1) -> BaseException:
 
 
 def stack_for(exc: BaseException, *values: str) -> str:
-    return letter_of(Trouble(DEFAULT.classify(exc), exc), claimed(*values), "fetch", DECISION, None).stack
+    return letter_of(
+        FailedAttempt(DEFAULT.classify(exc), exc), claimed(*values), "fetch", DECISION, None
+    ).stack
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
@@ -60,7 +62,7 @@ def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another
     order = Order(gather.fn.__module__, "gather", "shop", job.input, job_id=1, attempt=1, round=1, restarts=0)
     report = msgspec.msgpack.decode(work_off_apart(order), type=Report)
     assert report.failure is not None
-    trouble = Trouble(report.failure, stack=report.stack, frames=report.frames)
+    trouble = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)
     stack = letter_of(trouble, job, "gather", DECISION, None).stack
 
     assert shown_of(VALUE, stack) == []

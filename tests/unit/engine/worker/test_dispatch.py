@@ -22,7 +22,7 @@ from tests.unit.build import (
     jobs,
     letters,
     one_stage,
-    threaded_means,
+    threaded_parts,
     until,
     work,
     worker_on,
@@ -311,7 +311,7 @@ def test_stages_with_room_on_threads_are_refilled_while_others_block(store: Sqli
     async def scene() -> None:
         pipeline = one_stage(mixed)
         rd.submit_many(pipeline, range(20))
-        worker = worker_on(store, pipeline, means=threaded_means(2, watch=0.001), concurrency=2)
+        worker = worker_on(store, pipeline, parts=threaded_parts(2, watch=0.001), concurrency=2)
         async with working(worker):
             await until(lambda: rd.counts().get("complete") == 19)
             go_on.set()

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.worker import Worker
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -30,8 +30,10 @@ class Scene:
             clock.advance(LEASE / 3)
             self.reaper.beat("reaper")
         self.worker: Worker = worker_on(store, PLAIN, lease=LEASE)
-        self.heart = Heart(leases_of(store, clock, self.worker, lease=LEASE), self.name_of, lease=LEASE)
-        self.worker.heart = self.heart
+        self.heartbeat = Heartbeat(
+            leases_of(store, clock, self.worker, lease=LEASE), self.name_of, lease=LEASE
+        )
+        self.worker.heartbeat = self.heartbeat
 
     def name_of(self) -> str | None:
         return self.worker.known_as
@@ -55,9 +57,9 @@ def test_a_worker_that_rises_while_the_clock_is_back_for_a_moment_is_not_reaped(
         told = Scene(store, clock)
         async with working(told.worker):
             await until(lambda: told.worker.known_as)
-            told.heart.beat()
+            told.heartbeat.beat()
             told.jump(-3_600.0)
-            told.worker.declared_dead("w1")
+            told.worker.declare_dead("w1")
             await until(lambda: told.worker.known_as == "w2")
             told.jump(3_600.0)
             told.reaper.beat("reaper")
@@ -94,7 +96,7 @@ def test_a_clock_that_went_back_between_two_lives_and_stays_there_is_believed(
             await until(lambda: told.worker.known_as)
             told.jump(-3_600.0)
             clock.advance(2 * LEASE)
-            told.worker.declared_dead("w1")
+            told.worker.declare_dead("w1")
             await until(lambda: told.worker.known_as == "w2")
 
             assert told.ends_in("w2") == pytest.approx(LEASE)
@@ -110,11 +112,11 @@ def test_a_worker_asks_for_a_beat_as_soon_as_the_store_knows_its_name(
 
     async def scene() -> None:
         told = Scene(store, clock)
-        monkeypatch.setattr(told.heart, "beat_soon", lambda: asked.append(told.worker.known_as))
+        monkeypatch.setattr(told.heartbeat, "beat_soon", lambda: asked.append(told.worker.known_as))
         async with working(told.worker):
             await until(lambda: asked)
             if lives == 2:
-                told.worker.declared_dead("w1")
+                told.worker.declare_dead("w1")
                 await until(lambda: asked[1:])
 
     bounded(scene())

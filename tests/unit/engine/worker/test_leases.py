@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from redrive.engine.clock import SYSTEM_CLOCK
-from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import NewJob, Want
 from redrive.store.sqlite.store import SqliteStore
@@ -96,12 +96,12 @@ def test_the_heart_beats_on_a_thread_of_its_own_until_it_is_stopped() -> None:
                 enough.set()
 
     store = SqliteStore(":memory:")
-    heart = Heart(
+    heartbeat = Heartbeat(
         Counting(store, SYSTEM_CLOCK, lease=0.03, on_dead=lambda _name: None), lambda: "w1", lease=0.03
     )
-    heart.start()
+    heartbeat.start()
     assert enough.wait(20)
-    heart.stop()
+    heartbeat.stop()
 
     assert set(beats) == {"w1"}
     store.close()

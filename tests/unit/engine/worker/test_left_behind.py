@@ -23,7 +23,7 @@ from tests.unit.build import (
     jobs,
     leases_of,
     one_stage,
-    threaded_means,
+    threaded_parts,
     turns,
     until,
     worker_on,
@@ -66,7 +66,7 @@ async def live_again(worker: Worker, store: SqliteStore, clock: VirtualClock) ->
     """Let a worker be declared dead by others, and go on under its next name."""
     before = worker.name
     store.reap(clock.wall() + 1_000)
-    worker.declared_dead(worker.name)
+    worker.declare_dead(worker.name)
     await until(lambda: worker.name != before)
 
 
@@ -216,7 +216,7 @@ def test_runs_that_have_not_begun_when_they_are_let_go_keep_no_place(
             fill()
             if worker.name == "w1" and worker.slots.running:
                 store.reap(clock.wall() + 1_000)
-                worker._die(worker.name)
+                worker._note_dead(worker.name)
 
         monkeypatch.setattr(worker.slots, "fill", fill_and_die)
         async with working(worker):
@@ -246,7 +246,7 @@ def test_what_is_let_go_or_abandoned_before_there_is_a_thread_for_it_never_runs(
     rd.submit_many(pipeline, range(PLACES))
 
     async def scene() -> None:
-        worker = worker_on(store, pipeline, means=threaded_means(1), concurrency=PLACES)
+        worker = worker_on(store, pipeline, parts=threaded_parts(1), concurrency=PLACES)
         async with working(worker):
             await until(lambda: ran)
             if is_abandoned:
@@ -277,8 +277,8 @@ def test_a_run_that_outlives_its_workers_death_still_counts_for_the_limit_of_its
     rd.submit(pipeline, 7)
 
     async def scene() -> None:
-        means = threaded_means(PLACES, watch=0.001)
-        worker = worker_on(store, pipeline, means=means, concurrency=PLACES)
+        parts = threaded_parts(PLACES, watch=0.001)
+        worker = worker_on(store, pipeline, parts=parts, concurrency=PLACES)
         async with working(worker):
             await until(lambda: gates or begun)
             try:

@@ -9,7 +9,7 @@ import pytest
 
 from redrive import Redrive
 from redrive.engine.error_text import shown
-from redrive.engine.worker.leases import Heart, Leases
+from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.threads import StageThreads
 from redrive.store.sqlite.store import SqliteStore
@@ -38,7 +38,7 @@ def test_a_heartbeat_that_broke_is_logged_without_secrets(
     monkeypatch.setattr(store, "renew", broken)
     leases = Leases(store, clock, lease=30.0, on_dead=lambda _name: None)
 
-    Heart(leases, lambda: "w1", lease=30.0).beat()
+    Heartbeat(leases, lambda: "w1", lease=30.0).beat()
 
     assert is_told(caplog, "a heartbeat failed; the next one follows")
 

@@ -11,12 +11,13 @@ import pytest
 from redrive import Redrive
 from redrive.core.fingerprint import Frame
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.worker.dead_letter import Trouble
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.dead_letter import FailedAttempt
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.processes import Report, _order_of, _taken, packed, work_off
-from redrive.engine.worker.settlements import Dispatch, Lane
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.store.sqlite.store import SqliteStore
-from tests.inline import InlineHands, at_once
+from tests.inline import InlineThreads, at_once
 from tests.unit.build import attempts, jobs, letters, work
 
 from .process_stages import NAMING
@@ -30,13 +31,13 @@ class Here:
     def can_run(self, _lane: Lane) -> bool:
         return True
 
-    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Trouble:
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
         order = msgspec.msgpack.encode(_order_of(dispatch))
         return _taken(dispatch, await asyncio.get_running_loop().run_in_executor(None, work_off, order))
 
 
 def work_off_here(store: SqliteStore) -> None:
-    work(store, NAMING, means=Means(ask_store=at_once, hands=InlineHands(), apart=Here()))
+    work(store, NAMING, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Here()))
 
 
 @pytest.mark.usefixtures("clock")

@@ -21,7 +21,7 @@ from redrive.engine.worker import dead_letter
 from redrive.engine.worker.dead_letter import (
     MESSAGE_MAX,
     STACK_MAX,
-    Trouble,
+    FailedAttempt,
     letter_of,
     literals_of,
     safe_message,
@@ -200,7 +200,7 @@ def test_a_long_message_falls_into_the_group_of_its_beginning() -> None:
     message = "cannot read the row. " * 100_000
     failure = DEFAULT.classify(ValueError(message))
     short = msgspec.structs.replace(failure, message=message[:MESSAGE_MAX])
-    letter = letter_of(Trouble(failure), claimed("plain enough"), "fetch", DECISION, None)
+    letter = letter_of(FailedAttempt(failure), claimed("plain enough"), "fetch", DECISION, None)
 
     assert letter.fingerprint == fingerprint(short, "fetch")
 

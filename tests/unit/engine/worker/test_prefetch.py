@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from redrive import Pipeline, Redrive
-from redrive.engine.worker.prefetch import AHEAD_SECONDS
+from redrive.engine.worker.prefetch import PREFETCH_SECONDS
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.loop import VirtualLoop
@@ -54,14 +54,14 @@ def test_jobs_that_wait_where_all_places_block_are_run_by_a_worker_that_has_room
     async def scene() -> None:
         crossing = Crossing(rd)
         blocked = worker_on(store, crossing.pipeline, concurrency=PLACES)
-        blocked._ahead.count = 3
+        blocked._prefetch.count = 3
         other = worker_on(store, crossing.pipeline, concurrency=PLACES)
         other._name = "other"
         async with working(blocked):
             await until(lambda: blocked.slots.running == PLACES)
             assert jobs(store) == [("processing",)] * 5
             async with working(other):
-                await passed(5 * AHEAD_SECONDS)
+                await passed(5 * PREFETCH_SECONDS)
                 assert rd.counts() == {"processing": PLACES, "complete": 3}
             crossing.go_on.set()
             await until(lambda: rd.counts() == {"complete": 5})
@@ -76,12 +76,12 @@ def test_what_went_back_is_not_claimed_ahead_again_until_a_place_comes_free(
     async def scene() -> None:
         crossing = Crossing(rd)
         worker = worker_on(store, crossing.pipeline, concurrency=PLACES)
-        worker._ahead.count = 3
+        worker._prefetch.count = 3
         async with working(worker):
             await until(lambda: worker.slots.running == PLACES)
             # Whoever asks it to look again does not make them wait longer.
             for _ in range(20):
-                await passed(AHEAD_SECONDS / 4)
+                await passed(PREFETCH_SECONDS / 4)
                 worker.look()
             assert jobs(store, "status, dispatch") == [("processing", 1)] * PLACES + [("queued", 1)] * 3
             crossing.go_on.set()
@@ -95,10 +95,10 @@ def test_jobs_that_wait_only_a_moment_stay(store: SqliteStore, rd: Redrive, cloc
     async def scene() -> None:
         crossing = Crossing(rd)
         worker = worker_on(store, crossing.pipeline, concurrency=PLACES)
-        worker._ahead.count = 3
+        worker._prefetch.count = 3
         async with working(worker):
             await until(lambda: worker.slots.running == PLACES)
-            await passed(AHEAD_SECONDS / 2)
+            await passed(PREFETCH_SECONDS / 2)
             assert jobs(store) == [("processing",)] * 5
             crossing.go_on.set()
             await until(lambda: rd.counts() == {"complete": 5})

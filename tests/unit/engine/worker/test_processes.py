@@ -19,17 +19,18 @@ import pytest
 from redrive import Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.failure import Asked
 from redrive.engine.classifier import DEFAULT
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker import processes as module
-from redrive.engine.worker.dead_letter import Trouble
+from redrive.engine.worker.dead_letter import FailedAttempt
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, jobs_in_log_records, present_setup
 from redrive.engine.worker.processes import Order, Processes, Report, work_off
-from redrive.engine.worker.settlements import Dispatch, Lane
 from redrive.engine.worker.slots import LostProcessError
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, at_once
+from tests.inline import InlineThreads, at_once
 from tests.unit.build import attempts, bounded, jobs, letters, one_stage, turns, work, worker_on
 
 from . import process_stages
@@ -39,7 +40,7 @@ HERE = process_stages.__name__
 
 
 @contextmanager
-def processes(limit: int = 2) -> Generator[Processes]:
+def open_processes(limit: int = 2) -> Generator[Processes]:
     made = Processes(limit)
     try:
         yield made
@@ -49,9 +50,9 @@ def processes(limit: int = 2) -> Generator[Processes]:
 
 def work_apart(store: SqliteStore, *pipelines: Pipeline, limit: int = 2) -> None:
     async def scene() -> None:
-        with processes(limit) as apart:
-            means = Means(ask_store=at_once, hands=InlineHands(), apart=apart)
-            await worker_on(store, *pipelines, means=means).run(until_idle=True)
+        with open_processes(limit) as processes:
+            parts = WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=processes)
+            await worker_on(store, *pipelines, parts=parts).run(until_idle=True)
 
     async def limited() -> None:
         async with asyncio.timeout(60):
@@ -170,7 +171,7 @@ def test_only_a_name_of_a_module_can_be_found_and_resources_need_their_pipeline_
         return wish
 
     async def scene() -> list[bool]:
-        with processes() as apart:
+        with open_processes() as processes:
             lanes = [
                 (ASKING, process_stages.ask),
                 (
@@ -180,7 +181,7 @@ def test_only_a_name_of_a_module_can_be_found_and_resources_need_their_pipeline_
                 (Pipeline("shop", [closure]), closure),
                 (DEADLY, process_stages.die),
             ]
-            return [apart.can_run(Lane(1, pipeline, declared, None)) for pipeline, declared in lanes]  # type: ignore[arg-type]
+            return [processes.can_run(Lane(1, pipeline, declared, None)) for pipeline, declared in lanes]  # type: ignore[arg-type]
 
     assert bounded(scene()) == [True, False, False, True]
 
@@ -264,7 +265,7 @@ def test_in_the_other_process_a_stage_knows_its_deadline_too(
 
     limited = Pipeline("crunching", [stage(process=True, timeout=60)(process_stages.keep.fn)])
     rd.submit(limited, "x")
-    work(store, limited, means=Means(ask_store=at_once, hands=InlineHands(), apart=Listening()))
+    work(store, limited, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Listening()))
 
     assert "deadline" in str(heard)
 
@@ -285,13 +286,13 @@ def test_a_late_error_of_a_process_stage_is_a_timeout_as_on_a_thread(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     class Late(Fake):
-        async def run(self, dispatch: Dispatch, *, is_alone: bool) -> Trouble:
+        async def run(self, dispatch: Dispatch, *, is_alone: bool) -> FailedAttempt:
             clock.advance(100)
-            return Trouble(DEFAULT.classify(PermissionError(13, "denied")), stack="Traceback ...")
+            return FailedAttempt(DEFAULT.classify(PermissionError(13, "denied")), stack="Traceback ...")
 
     pipeline = one_stage(lambda number: number, name="crunch", process=True, timeout=60, retry=RetryPolicy(1))
     rd.submit(pipeline, 1)
-    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Late()))
+    work(store, pipeline, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Late()))
 
     assert jobs(store, "error_code") == [("TIMEOUT",)]
 
@@ -309,9 +310,9 @@ def test_a_job_that_runs_apart_can_be_cancelled_and_let_go(
                 return b"null"
 
         pipeline = one_stage(lambda number: number, name="crunch", process=True)
-        means = Means(ask_store=at_once, hands=InlineHands(), apart=Endless())
+        parts = WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Endless())
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=means)
+        worker = worker_on(store, pipeline, parts=parts)
         task = asyncio.ensure_future(worker.run(until_idle=True))
         await going.wait()
         going.clear()
@@ -320,7 +321,7 @@ def test_a_job_that_runs_apart_can_be_cancelled_and_let_go(
         await task
         assert jobs(store) == [("queued",)]
 
-        worker = worker_on(store, pipeline, means=means)
+        worker = worker_on(store, pipeline, parts=parts)
         task = asyncio.ensure_future(worker.run(until_idle=True))
         await going.wait()
         rd.cancel(1)
@@ -346,7 +347,7 @@ def test_how_often_a_suspect_may_kill_its_process_is_up_to_the_pipeline(
     pipeline = Pipeline("shop", [stage(name="crunch")(lambda number: number)], crash_max=crash_max)  # type: ignore[misc]  # a lambda has no types to infer
     rd.submit(pipeline, 1)
     suspect(store)
-    work(store, pipeline, means=Means(ask_store=at_once, hands=InlineHands(), apart=Deadly()))
+    work(store, pipeline, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Deadly()))
 
     assert attempts(store) == [("crashed",)] * (deaths - 1) + [("dead",)]
     assert "exit code 139" in str(letters(store, "message"))

@@ -13,8 +13,8 @@ import pytest
 from redrive import Context, Redrive
 from redrive.engine.worker import progress as module
 from redrive.engine.worker.dead_letter import literals_of, safe_text
-from redrive.engine.worker.leases import Heart, Leases
-from redrive.engine.worker.progress import Teller
+from redrive.engine.worker.leases import Heartbeat, Leases
+from redrive.engine.worker.progress import ProgressThread
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Claimed
@@ -227,17 +227,17 @@ def test_a_worker_whose_progress_takes_for_ever_to_tell_is_not_reaped(
     dead: list[str] = []
     for name in ("w1", "reaper"):
         store.start_worker(name, clock.wall(), LEASE)
-    teller = Teller(tell)
+    teller = ProgressThread(tell)
     mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=teller.ask)
-    heart = Heart(mine, lambda: "w1", lease=LEASE)
+    heartbeat = Heartbeat(mine, lambda: "w1", lease=LEASE)
     reaper = Leases(store, clock, lease=LEASE, on_dead=dead.append)
     teller.start()
-    heart.beat()
+    heartbeat.beat()
     assert begun.wait(STUCK_SECONDS)
     for _ in range(12):
         clock.advance(LEASE / 3)
         reaper.beat("reaper")
-        heart.beat()
+        heartbeat.beat()
 
     assert dead == []
     go_on.set()
@@ -255,7 +255,7 @@ def test_a_teller_goes_on_after_what_broke_and_does_not_show_it(caplog: pytest.L
             raise RuntimeError("signing in with Bearer ghp_0123456789abcdef0123456789abcdef0123")
         again.set()
 
-    teller = Teller(tell)
+    teller = ProgressThread(tell)
     teller.start()
     teller.ask("w1")
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import A, InlineHands, NoProcesses, T, at_once
+from tests.inline import A, InlineThreads, NoProcesses, T, at_once
 from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_on
 
 
-class BrokenHands(InlineHands):
+class BrokenThreads(InlineThreads):
     """Cannot start what it is given for so many times, from the second run on."""
 
     def __init__(self, failures: float) -> None:
@@ -32,8 +32,8 @@ class BrokenHands(InlineHands):
         super().start(work, of, done)
 
 
-def means_with(hands: BrokenHands) -> Means:
-    return Means(ask_store=at_once, hands=hands, apart=NoProcesses())
+def parts_with(threads: BrokenThreads) -> WorkerParts:
+    return WorkerParts(ask_store=at_once, threads=threads, processes=NoProcesses())
 
 
 def test_an_outcome_is_not_lost_when_the_next_job_cannot_be_started(
@@ -41,16 +41,16 @@ def test_an_outcome_is_not_lost_when_the_next_job_cannot_be_started(
 ) -> None:
     """The place is filled on the way of the outcome, and by the worker again."""
     pipeline = one_stage(lambda number: number, name="plain")
-    hands = BrokenHands(failures=1)
+    threads = BrokenThreads(failures=1)
 
     async def scene() -> None:
-        worker = worker_on(store, pipeline, means=means_with(hands), concurrency=1)
-        worker._ahead.count = 1
+        worker = worker_on(store, pipeline, parts=parts_with(threads), concurrency=1)
+        worker._prefetch.count = 1
         rd.submit_many(pipeline, [1, 2])
         await worker.run(until_idle=True)
 
     bounded(scene())
-    assert hands.failures == 0
+    assert threads.failures == 0
     assert jobs(store) == [("complete",)] * 2
     assert attempts(store) == [("ok",)] * 2
 
@@ -59,11 +59,11 @@ def test_a_worker_that_can_start_nothing_any_more_ends_and_gives_everything_back
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     pipeline = one_stage(lambda number: number, name="plain")
-    hands = BrokenHands(failures=float("inf"))
+    threads = BrokenThreads(failures=float("inf"))
 
     async def scene() -> None:
-        worker = worker_on(store, pipeline, means=means_with(hands), concurrency=1)
-        worker._ahead.count = 1
+        worker = worker_on(store, pipeline, parts=parts_with(threads), concurrency=1)
+        worker._prefetch.count = 1
         rd.submit_many(pipeline, [1, 2])
         with pytest.raises(OSError, match="nothing can be started"):
             await worker.run(until_idle=True)
@@ -92,7 +92,7 @@ def test_an_async_stage_whose_task_could_not_be_made_runs_when_it_can(
     async def scene() -> None:
         pipeline = one_stage(plain)
         worker = worker_on(store, pipeline, concurrency=1)
-        worker._ahead.count = 1
+        worker._prefetch.count = 1
         rd.submit_many(pipeline, [1, 2])
         asyncio.get_running_loop().set_task_factory(factory)
         task = asyncio.ensure_future(worker.run(until_idle=True))

@@ -18,7 +18,7 @@ from tests.unit.build import (
     jobs,
     letters,
     one_stage,
-    threaded_means,
+    threaded_parts,
     work,
     worker_on,
 )
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 def on_threads(store: SqliteStore, pipeline: object) -> None:
     async def scene() -> None:
-        await worker_on(store, pipeline, means=threaded_means(2)).run(until_idle=True)  # type: ignore[arg-type]
+        await worker_on(store, pipeline, parts=threaded_parts(2)).run(until_idle=True)  # type: ignore[arg-type]
 
     bounded(scene())
 

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.engine.worker import runner
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -26,7 +26,7 @@ from tests.unit.build import (
     letters,
     one_stage,
     reached,
-    threaded_means,
+    threaded_parts,
     turns,
     until,
     work,
@@ -134,7 +134,7 @@ def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
     async def scene() -> None:
         pipeline = one_stage(fetch, timeout=0.1, retry=ONCE, idempotent=True, on_overrun="abandon")
         rd.submit_many(pipeline, [1, 2])
-        worker = worker_on(store, pipeline, means=threaded_means(1), concurrency=1)
+        worker = worker_on(store, pipeline, parts=threaded_parts(1), concurrency=1)
         async with working(worker):
             await until(lambda: rd.counts().get("failed"))
             await turns(200)
@@ -148,7 +148,7 @@ def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
     assert jobs(store, "status, error_code") == [("failed", "TIMEOUT"), ("complete", None)]
 
 
-class LateHands:
+class LateThreads:
     """Runs functions at once, and brings what they returned after their timeout."""
 
     def start(
@@ -170,8 +170,8 @@ def test_what_ended_in_time_is_in_time_although_the_loop_hears_of_it_later(
     async def scene() -> None:
         pipeline = one_stage(fetch, timeout=10, retry=ONCE, idempotent=True, on_overrun="abandon")
         rd.submit(pipeline, 1)
-        means = Means(ask_store=at_once, hands=LateHands(), apart=NoProcesses())  # type: ignore[arg-type]
-        await worker_on(store, pipeline, means=means).run(until_idle=True)
+        parts = WorkerParts(ask_store=at_once, threads=LateThreads(), processes=NoProcesses())  # type: ignore[arg-type]
+        await worker_on(store, pipeline, parts=parts).run(until_idle=True)
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
         runner.run(scene())
@@ -195,7 +195,7 @@ def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStor
         retry = RetryPolicy(2, Backoff.fixed(0.001))
         pipeline = one_stage(fetch, timeout=0.1, retry=retry, idempotent=True, on_overrun="abandon")
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=threaded_means(2, watch=0.001), concurrency=2)
+        worker = worker_on(store, pipeline, parts=threaded_parts(2, watch=0.001), concurrency=2)
         async with working(worker):
             await until(lambda: rd.counts().get("complete"))
             go_on.set()
@@ -229,7 +229,7 @@ def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
             fetch, timeout=0.01, retry=ONCE, idempotent=True, on_overrun="abandon", concurrency=1
         )
         rd.submit_many(pipeline, [1, 2])
-        worker = worker_on(store, pipeline, means=threaded_means(4, watch=0.001), concurrency=4)
+        worker = worker_on(store, pipeline, parts=threaded_parts(4, watch=0.001), concurrency=4)
         async with working(worker):
             await until(lambda: rd.counts().get("failed"))
             await turns(300)
@@ -273,13 +273,13 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
         }
         pipeline = one_stage(fetch, **options)
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=threaded_means(8, watch=0.001), concurrency=8)
+        worker = worker_on(store, pipeline, parts=threaded_parts(8, watch=0.001), concurrency=8)
         async with working(worker):
             await until(lambda: worker.slots.running)
             worker.slots._abandon(next(iter(worker.slots._running.values())))
             await until(lambda: rd.counts().get("failed"))
             store.reap(clock.wall() + 1_000)
-            worker.declared_dead(worker.name)
+            worker.declare_dead(worker.name)
             await until(lambda: worker.name == "w2")
             go_on.set()
             await until(lambda: worker.slots.room(0) == 8)
@@ -296,7 +296,7 @@ def test_a_stage_in_time_is_not_abandoned(store: SqliteStore, rd: Redrive) -> No
             lambda number: number, name="quick", timeout=0.01, idempotent=True, on_overrun="abandon"
         )
         rd.submit(pipeline, 1)
-        worker = worker_on(store, pipeline, means=threaded_means())
+        worker = worker_on(store, pipeline, parts=threaded_parts())
         async with working(worker):
             await until(lambda: rd.counts().get("complete"))
             loop, later = asyncio.get_running_loop(), asyncio.Event()
@@ -333,7 +333,7 @@ def test_what_would_abandon_a_stage_goes_with_its_run(
         monkeypatch.setattr(loop, "call_later", spy)
         pipeline = one_stage(fetch, timeout=3_600, idempotent=True, on_overrun="abandon")
         rd.submit_many(pipeline, range(5))
-        worker = worker_on(store, pipeline, means=threaded_means())
+        worker = worker_on(store, pipeline, parts=threaded_parts())
         async with working(worker):
             await until(going.is_set)
             if not is_let_go:

@@ -27,7 +27,7 @@ from tests.unit.build import (
     leases_of,
     letters,
     one_stage,
-    threaded_means,
+    threaded_parts,
     until,
     work,
     worker_on,
@@ -237,7 +237,7 @@ def test_a_thread_that_was_abandoned_may_add_notes_while_those_before_are_writte
     rd.submit(pipeline, 1)
 
     async def scene() -> None:
-        async with working(worker_on(store, pipeline, means=threaded_means())):
+        async with working(worker_on(store, pipeline, parts=threaded_parts())):
             await until(lambda: rd.counts() == {"failed": 1})
         may_end.set()
 
@@ -268,7 +268,7 @@ def test_an_outcome_that_cannot_be_told_keeps_no_other_thread_waiting(
     rd.submit_many(pipeline, [1, 2, 3])
 
     async def scene() -> None:
-        worker = worker_on(store, pipeline, means=threaded_means(1))
+        worker = worker_on(store, pipeline, parts=threaded_parts(1))
         async with working(worker):
             await until(is_first_here.is_set)
             go_on.set()

@@ -21,7 +21,7 @@ from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
-from tests.inline import inline_means
+from tests.inline import inline_parts
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
 
@@ -48,7 +48,7 @@ def work(store: SqliteStore, pipeline: Pipeline, **options: object) -> Worker:
     names = (f"w{n}" for n in itertools.count(1))
 
     async def scene() -> Worker:
-        worker = Worker(store, [pipeline], inline_means(), names=names, **options)  # type: ignore[arg-type]
+        worker = Worker(store, [pipeline], inline_parts(), names=names, **options)  # type: ignore[arg-type]
         await worker.run(until_idle=True)
         return worker
 
@@ -318,7 +318,7 @@ def test_a_stopped_worker_settles_what_runs_and_claims_nothing_more(
 
         pipeline = one_stage(halting)
         submit(store, pipeline, 1, 2)
-        worker = Worker(store, [pipeline], inline_means(), names=iter(["w1"]), concurrency=1)
+        worker = Worker(store, [pipeline], inline_parts(), names=iter(["w1"]), concurrency=1)
         await worker.run()
 
     asyncio.run(scene())
@@ -335,7 +335,7 @@ def test_a_cancelled_worker_gives_back_what_it_holds(store: SqliteStore, clock: 
 
         pipeline = one_stage(endless)
         submit(store, pipeline, 1)
-        task = asyncio.ensure_future(Worker(store, [pipeline], inline_means(), names=iter(["w1"])).run())
+        task = asyncio.ensure_future(Worker(store, [pipeline], inline_parts(), names=iter(["w1"])).run())
         await started.wait()
         task.cancel()
         await asyncio.wait([task])
@@ -355,13 +355,13 @@ def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
             runs.append(worker.name)
             if len(runs) == 1:
                 store.reap(clock.wall() + 1_000)
-                worker.declared_dead(worker.name)
+                worker.declare_dead(worker.name)
                 await asyncio.Event().wait()
             return number
 
         pipeline = one_stage(work_once)
         submit(store, pipeline, 1)
-        worker = Worker(store, [pipeline], inline_means(), names=iter(["w1", "w2"]))
+        worker = Worker(store, [pipeline], inline_parts(), names=iter(["w1", "w2"]))
         await worker.run(until_idle=True)
 
     asyncio.run(scene())

@@ -14,18 +14,18 @@ from redrive import Breaker, Context, Pipeline, Redrive, stage
 from redrive.core.breaker import Evidence
 from redrive.engine.worker import service
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.engine.worker.worker import Means
+from redrive.engine.worker.worker import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineHands, NoProcesses, at_once, inline_means
+from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
 from tests.unit.build import (
     attempts,
     bounded,
     jobs,
     leases_of,
     one_stage,
-    threaded_means,
+    threaded_parts,
     turns,
     until,
     work,
@@ -50,8 +50,8 @@ class Flaky:
             raise StoreUnavailableError(database="x", cause="gone")
         return answered
 
-    def means(self) -> Means:
-        return Means(ask_store=self.ask, hands=InlineHands(), apart=NoProcesses())
+    def parts(self) -> WorkerParts:
+        return WorkerParts(ask_store=self.ask, threads=InlineThreads(), processes=NoProcesses())
 
 
 @pytest.mark.parametrize("failure", ["question", "answer"])
@@ -67,7 +67,7 @@ def test_whatever_question_or_answer_is_lost_every_job_is_done_once(
 
     pipeline = Pipeline("shop", [stage(name=name)(run) for name in ("a", "b")])
     rd.submit_many(pipeline, range(3))
-    work(store, pipeline, means=Flaky(*[""] * place, failure, failure).means())
+    work(store, pipeline, parts=Flaky(*[""] * place, failure, failure).parts())
 
     assert rd.counts() == {"complete": 3}
     assert sorted(ran) == [0, 0, 1, 1, 2, 2]
@@ -80,7 +80,7 @@ def test_an_outage_is_logged_and_waited_for(
     pipeline = one_stage(lambda number: number, name="plain")
     rd.submit(pipeline, 1)
     with caplog.at_level(logging.WARNING):
-        work(store, pipeline, means=Flaky("", *["question"] * 5).means())
+        work(store, pipeline, parts=Flaky("", *["question"] * 5).parts())
 
     assert caplog.text.count("is asked again") == 5
     assert clock.waits.count(1.0) >= 5
@@ -99,7 +99,7 @@ def test_a_worker_that_cannot_say_goodbye_leaves_its_lease_to_end(
         pipeline = one_stage(endless)
         rd.submit(pipeline, 1)
         flaky = Flaky()
-        worker = worker_on(store, pipeline, means=flaky.means())
+        worker = worker_on(store, pipeline, parts=flaky.parts())
         task = asyncio.ensure_future(worker.run())
         await going.wait()
         flaky.failures = ["question"]
@@ -209,11 +209,11 @@ def test_what_runs_on_a_thread_when_its_worker_dies_keeps_the_place_and_does_not
     async def scene() -> None:
         pipeline = one_stage(block_once)
         rd.submit(pipeline, 7)
-        worker = worker_on(store, pipeline, means=threaded_means(1, watch=0.001), concurrency=1)
+        worker = worker_on(store, pipeline, parts=threaded_parts(1, watch=0.001), concurrency=1)
         async with working(worker):
             await until(lambda: runs)
             store.reap(clock.wall() + 1_000)
-            worker.declared_dead(worker.name)
+            worker.declare_dead(worker.name)
             await until(lambda: worker.name == "w2")
             await turns(100)
             assert runs == [7]
@@ -331,7 +331,7 @@ def test_a_probe_that_was_claimed_while_its_worker_was_stopped_is_given_back_at_
         guarded = one_stage(lambda number: number, "guarded", name="call", breaker=breaker)
         plain = one_stage(slow)
         rd.submit(plain, 1)
-        worker = worker_on(store, guarded, plain, means=inline_means(ask))
+        worker = worker_on(store, guarded, plain, parts=inline_parts(ask))
         task = asyncio.ensure_future(worker.run())
         await going.wait()
         clock.advance(10)
@@ -353,9 +353,9 @@ def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
 ) -> None:
     async def scene() -> float:
         pipeline = one_stage(lambda number: number, name="plain")
-        means = Means(ask_store=at_once, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
+        parts = WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=NoProcesses(), watch=0.001)
         loop = asyncio.get_running_loop()
-        async with working(worker_on(store, pipeline, means=means)):
+        async with working(worker_on(store, pipeline, parts=parts)):
             await turns(50)
             started = loop.time()
             rd.submit(pipeline, 1)
@@ -368,9 +368,11 @@ def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
 def test_a_worker_that_watches_survives_a_store_that_does_not_answer(store: SqliteStore, rd: Redrive) -> None:
     async def scene() -> None:
         flaky = Flaky()
-        means = Means(ask_store=flaky.ask, hands=InlineHands(), apart=NoProcesses(), watch=0.001)
+        parts = WorkerParts(
+            ask_store=flaky.ask, threads=InlineThreads(), processes=NoProcesses(), watch=0.001
+        )
         pipeline = one_stage(lambda number: number, name="plain")
-        async with working(worker_on(store, pipeline, means=means)):
+        async with working(worker_on(store, pipeline, parts=parts)):
             await turns(50)
             flaky.failures = ["question"] * 3
             await until(lambda: not flaky.failures)

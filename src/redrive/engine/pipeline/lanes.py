@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes: the stages of pipelines as the store numbers them and a worker serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.resources import Given, resources_for
+from redrive.engine.pipeline.stage import Stage
+from redrive.store.protocol import LaneId, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A stage of a pipeline as a worker serves it."""
+
+    id: LaneId
+    pipeline: Pipeline
+    stage: Stage[..., object]
+    following: LaneId | None
+    """The lane of the next stage; None after the last."""
+    resources: dict[str, object] = field(default_factory=dict[str, object])
+    """The resources its stage takes, by parameter."""
+
+
+def lanes_of(
+    store: Store, pipelines: Sequence[Pipeline], resources: Given = MappingProxyType({})
+) -> dict[LaneId, Lane]:
+    """Return the lanes of some pipelines; stages get the resources they ask for by type."""
+    lanes: dict[LaneId, Lane] = {}
+    for pipeline in pipelines:
+        given = resources.get(pipeline.name, ())
+        ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
+        for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
+            following = ids[place + 1] if place + 1 < len(ids) else None
+            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
+    return lanes
