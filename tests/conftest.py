@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test shares: how hard Hypothesis looks, and the check of requirement marks."""
+"""What every test shares: virtual time, a store, a connection; how hard Hypothesis looks; the check of requirement marks."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from redrive import Redrive, connect
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
 from tools import pytest_requirements
 
 # A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run.
@@ -19,3 +24,31 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.en
 def pytest_configure(config: pytest.Config) -> None:
     """Add the requirement marks."""
     pytest_requirements.register(config)
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    """Virtual time for everything the test runs."""
+    with virtual_time() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+def store() -> Generator[SqliteStore]:
+    """A store in memory."""
+    made = SqliteStore(":memory:")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rd(clock: VirtualClock, store: SqliteStore) -> Redrive:
+    """A connection to the store in memory, in virtual time."""
+    return Redrive(store)
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> Generator[Redrive]:
+    """A connection to a store in the file jobs.db, in real time."""
+    with connect(tmp_path / "jobs.db") as opened:
+        yield opened

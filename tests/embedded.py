@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded store behind a connection, for tests that look into its tables."""
+"""The embedded store behind a connection, for tests that read or change its tables."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import AbstractContextManager
 from typing import Any
 
 from redrive import Redrive
@@ -16,5 +18,10 @@ def embedded(rd: Redrive) -> SqliteStore:
 
 
 def read_rows(rd: Redrive, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return what a question to the tables finds."""
+    """Return what a query of the tables finds."""
     return embedded(rd).read(sql, parameters)
+
+
+def changing(rd: Redrive) -> AbstractContextManager[sqlite3.Connection]:
+    """Open a transaction that changes tables past the store's own methods."""
+    return embedded(rd)._writing()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,6 @@ def show(number: int) -> str:
 
 
 SHOP = Pipeline("shop", [double, show])
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def test_jobs_are_submitted_worked_on_and_accounted_for(rd: Redrive) -> None:

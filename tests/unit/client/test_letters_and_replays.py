@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,15 @@ def pay(order: dict[str, int]) -> int:
 SHOP = Pipeline("shop", [pay], replay=ReplayRules())
 
 
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        opened.submit_many(SHOP, [{"amount": -1}, {"amount": -2}, {"amount": 3}])
-        opened.work([SHOP], until_idle=True)
-        yield opened
+@pytest.fixture(autouse=True)
+def _two_failed_orders(rd: Redrive) -> None:
+    rd.submit_many(SHOP, [{"amount": -1}, {"amount": -2}, {"amount": 3}])
+    rd.work([SHOP], until_idle=True)
 
 
 def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
     (group,) = rd.dead_letters.groups(pipeline="shop")
-    chosen = rd.dead_letters.choose(group=group.fingerprint[:10], since=datetime(2020, 1, 1, tzinfo=UTC))
+    chosen = rd.dead_letters.choose(group=group.fingerprint[:10], since=datetime(2000, 1, 1, tzinfo=UTC))
     with pytest.raises(EvidenceMissingError):
         rd.replays.start(pipeline="shop")
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,11 +27,9 @@ SHOP = Pipeline("shop", [double])
 OTHER = Pipeline("other", [double])
 
 
-@pytest.fixture
-def rd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Redrive]:
+@pytest.fixture(autouse=True)
+def _batches_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BATCH", 10)
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def test_a_bad_payload_is_named_by_its_place_with_the_ids_of_what_was_stored_before(rd: Redrive) -> None:

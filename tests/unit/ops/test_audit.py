@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError
@@ -24,7 +22,7 @@ from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.letter import known_letter, letter_story
 from redrive.ops.replay import replays
-from redrive.testing import virtual_time
+from tests.embedded import changing
 
 ANN = Actor("ann", "a test")
 PLAN = plan_of((1, 5), 5.0, from_start=False)
@@ -37,12 +35,6 @@ def store_it(file: str) -> str:
 
 LOOSE = Pipeline("shop", [store_it], replay=ReplayRules(evidence="optional", export="include"))
 OWNED = Pipeline("uploads", [store_it], replay=ReplayRules(owner_retry=True))
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def fail(rd: Redrive, pipeline: Pipeline, *files: str, owner: str | None = None) -> None:
@@ -176,16 +168,15 @@ def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
         "REPLACE INTO operations (id, at, actor, verb, subject) VALUES (1, 0, 'eve', 'note', 'letter 1')",
     ],
 )
-def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, tmp_path: Path, statement: str) -> None:
+def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, statement: str) -> None:
     rd.store.apply(ANN.log("note", "letter 1"))
     before = inspect.operations(rd.store)
 
     with (
-        sqlite3.connect(tmp_path / "jobs.db") as db,
+        changing(rd) as db,
         pytest.raises(sqlite3.IntegrityError, match="append-only"),
     ):
         db.execute(statement)
-    db.close()
 
     assert inspect.operations(rd.store) == before
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -30,18 +29,6 @@ def fetch(number: int) -> int:
 
 
 SHOP = Pipeline("shop", [fetch])
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def about(found: list[Finding], word: str) -> list[tuple[str, str]]:
@@ -221,36 +208,36 @@ def test_a_file_that_is_damaged(rd: Redrive) -> None:
     [(100, "problem", "only 100 B are free"), (300 * 1024**2, "ok", "300 MiB are free")],
 )
 def test_a_disk_that_is_nearly_full(
-    rd: Redrive, monkeypatch: pytest.MonkeyPatch, free: int, level: str, words: str
+    filed: Redrive, monkeypatch: pytest.MonkeyPatch, free: int, level: str, words: str
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(1, 1, free))
 
-    ((found, sentence),) = about(examine(rd.store), "disk")
+    ((found, sentence),) = about(examine(filed.store), "disk")
 
     assert found == level
     assert words in sentence
 
 
-def test_limits_are_for_the_caller_to_set(rd: Redrive) -> None:
+def test_limits_are_for_the_caller_to_set(filed: Redrive) -> None:
     tight = Limits(size_max=1, log_max=-1, free_min=0)
 
-    found = examine(rd.store, limits=tight)
+    found = examine(filed.store, limits=tight)
 
     assert [level for level, _ in about(found, "size")] == ["warn", "warn"]
 
 
-def test_less_room_than_the_database_has(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_room_than_the_database_has(filed: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(1, 1, 1_000))
 
-    ((level, sentence),) = about(examine(rd.store, limits=Limits(free_min=10)), "disk")
+    ((level, sentence),) = about(examine(filed.store, limits=Limits(free_min=10)), "disk")
 
     assert (level, sentence) == ("warn", "1e+03 B are free, less than the database has")
 
 
-def test_a_network_file_system(rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_file_system(filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "_mounts", lambda: f"server:/x {tmp_path} nfs4 rw 0 0\nbad line\n")
 
-    found = about(examine(rd.store), "database")
+    found = about(examine(filed.store), "database")
 
     assert found[0][0] == "problem"
     assert "(nfs4)" in found[0][1]

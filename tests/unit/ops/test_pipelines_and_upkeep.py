@@ -6,7 +6,6 @@ from __future__ import annotations
 import getpass
 import os
 import sqlite3
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from redrive.ops.upkeep import location
 from redrive.ops.upkeep import prune as pruning
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.prune import Retention, prunable, prune
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 
 ANN = Actor("ann", "a test")
 DAY = 86_400.0
@@ -41,18 +40,6 @@ def store(number: int) -> int:
 
 
 SHOP = Pipeline("shop", [fetch, store])
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def log(rd: Redrive) -> list[tuple[str, str, str, str | None]]:
@@ -294,7 +281,7 @@ def test_a_job_that_was_brought_back_between_looking_and_deleting_stays(
 
 
 def test_a_backup_that_is_not_sound_gets_no_name(
-    rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damage(_source: Path, partial: Path, _on_pages: object) -> None:
         partial.write_text("this is no database, and long enough to be told so", encoding="utf-8")
@@ -302,13 +289,13 @@ def test_a_backup_that_is_not_sound_gets_no_name(
     monkeypatch.setattr(backups, "_copy", damage)
 
     with pytest.raises(StoreUnavailableError, match="not a database"):
-        backup(rd.store, tmp_path / "copy.db", ANN)
+        backup(filed.store, tmp_path / "copy.db", ANN)
     assert sorted(path.name for path in tmp_path.glob("copy*")) == []
-    assert log(rd) == []
+    assert log(filed) == []
 
 
 def test_a_backup_whose_check_fails_gets_no_name(
-    rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unsound:
         def execute(self, _sql: str) -> Unsound:
@@ -320,17 +307,17 @@ def test_a_backup_whose_check_fails_gets_no_name(
         def close(self) -> None:
             pass
 
-    rd.submit(SHOP, 1)
+    filed.submit(SHOP, 1)
     monkeypatch.setattr(backups, "_copy", lambda *_: None)
     monkeypatch.setattr(sqlite3, "connect", lambda *_, **__: Unsound())
 
     with pytest.raises(StoreUnavailableError, match="page 3 is missing"):
-        backup(rd.store, tmp_path / "copy.db", ANN)
+        backup(filed.store, tmp_path / "copy.db", ANN)
     assert sorted(path.name for path in tmp_path.glob("copy*")) == []
 
 
 def test_a_backup_does_not_replace_a_file_that_appears_meanwhile(
-    rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "copy.db"
     link = os.link
@@ -342,22 +329,22 @@ def test_a_backup_does_not_replace_a_file_that_appears_meanwhile(
     monkeypatch.setattr(os, "link", slow)
 
     with pytest.raises(ConfigurationError, match="never overwrites"):
-        backup(rd.store, target, ANN)
+        backup(filed.store, target, ANN)
     assert target.read_text(encoding="utf-8") == "precious"
 
 
-def test_two_backups_to_one_name_do_not_mix(rd: Redrive, tmp_path: Path) -> None:
+def test_two_backups_to_one_name_do_not_mix(filed: Redrive, tmp_path: Path) -> None:
     (tmp_path / "copy.db.partial").write_text("another one at work", encoding="utf-8")
 
     with pytest.raises(ConfigurationError, match="partial"):
-        backup(rd.store, tmp_path / "copy.db", ANN)
+        backup(filed.store, tmp_path / "copy.db", ANN)
     assert (tmp_path / "copy.db.partial").exists()
 
 
-def test_a_backup_tells_how_far_it_is_and_needs_a_file(rd: Redrive, tmp_path: Path) -> None:
+def test_a_backup_tells_how_far_it_is_and_needs_a_file(filed: Redrive, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
 
-    report = backup(rd.store, tmp_path / "copy.db", ANN, on_pages=lambda *pages: told.append(pages))
+    report = backup(filed.store, tmp_path / "copy.db", ANN, on_pages=lambda *pages: told.append(pages))
 
     assert told[-1][0] == told[-1][1] > 0
     assert report.bytes == (tmp_path / "copy.db").stat().st_size

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import xml.etree.ElementTree as ET
-from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
@@ -19,28 +16,15 @@ from redrive import (
     Pipeline,
     Redrive,
     RetryPolicy,
-    connect,
     stage,
 )
 from redrive.errors import RunError
 from redrive.ops.reports import charts
 from redrive.ops.reports.reports import Scope, account, error_ranking, retry_histogram, stage_reliability
-from redrive.testing import VirtualClock, virtual_time
+from tests.embedded import changing
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def flow(name: str = "shop") -> Pipeline:
@@ -166,11 +150,11 @@ def test_every_job_of_a_pipeline_is_accounted_for(rd: Redrive) -> None:
     assert str(Scope()) == "all pipelines"
 
 
-def test_an_account_that_does_not_add_up_says_by_how_much(rd: Redrive, tmp_path: Path) -> None:
+def test_an_account_that_does_not_add_up_says_by_how_much(rd: Redrive) -> None:
     shop = flow()
     rd.submit_many(shop, [0, 0])
     rd.work([shop], until_idle=True)
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with changing(rd) as db:
         db.execute("UPDATE tallies SET jobs = 1")
 
     told = account(rd.store, Scope(pipeline="shop"))

@@ -13,8 +13,6 @@ from redrive import Redrive
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import bounded, one_stage, threaded_parts, worker_on
 
-pytestmark = pytest.mark.usefixtures("clock")
-
 TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 Factory = Callable[[asyncio.AbstractEventLoop, Coroutine[object, object, object]], "asyncio.Task[object]"]

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 
 from redrive import Backoff, CodeSet, Fail, OwnCode, Pipeline, RetryPolicy, stage
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.unit.build import attempts, letters, work
 
 OTHER = OwnCode("GW_UNKNOWN", takes=(), line="Something went wrong.")
@@ -24,12 +22,6 @@ CODES = CodeSet(
     otherwise=OTHER,
 )
 POLICY = RetryPolicy(5, Backoff.fixed(1))
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time(seed=1) as virtual:
-        yield virtual
 
 
 def failing(error: BaseException) -> Pipeline:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 
 from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
@@ -18,17 +16,11 @@ from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import About, NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.engine.replay.shop import BY, Shop
 
 SHOP = LetterFilter(pipeline="shop")
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time(seed=1) as virtual:
-        yield virtual
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 from pydantic import BaseModel
 
@@ -22,7 +20,7 @@ from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import NewJob, Row
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.unit.build import work
 from tests.unit.engine.replay.shop import BY, LOOSE, Shop
 
@@ -32,12 +30,6 @@ SHOP = LetterFilter(pipeline="shop")
 class Person(BaseModel):
     name: str
     age: int
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time(seed=1) as virtual:
-        yield virtual
 
 
 @pytest.fixture

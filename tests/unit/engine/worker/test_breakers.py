@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Generator
 from contextlib import suppress
 
 import pytest
@@ -17,26 +16,13 @@ from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.inline import inline_parts
 
 from .test_worker import jobs, submit, work
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, cap=60, jitter=Jitter.full()))
 OPEN = Breaker("api", consecutive=5, open_for=60)
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def store() -> Generator[SqliteStore]:
-    made = SqliteStore(":memory:")
-    yield made
-    made.close()
 
 
 def upstream(

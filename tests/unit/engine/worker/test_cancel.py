@@ -31,8 +31,6 @@ from tests.unit.build import (
     working,
 )
 
-pytestmark = pytest.mark.usefixtures("clock")
-
 
 @stage
 def plain(number: int) -> int:

@@ -23,8 +23,6 @@ from tests.unit.build import (
     worker_on,
 )
 
-pytestmark = pytest.mark.usefixtures("clock")
-
 
 def on_threads(store: SqliteStore, pipeline: object) -> None:
     async def scene() -> None:

@@ -181,7 +181,8 @@ def test_what_ended_in_time_is_in_time_although_the_loop_hears_of_it_later(
     assert store.read("SELECT ended_at - started_at, reason IS 'overran' FROM attempts") == [(0.0, 0)]
 
 
-def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStore, rd: Redrive) -> None:
+def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStore) -> None:
+    rd = Redrive(store)
     go_on = threading.Event()
     runs: list[int] = []
 
@@ -290,7 +291,9 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
     assert most == 1
 
 
-def test_a_stage_in_time_is_not_abandoned(store: SqliteStore, rd: Redrive) -> None:
+def test_a_stage_in_time_is_not_abandoned(store: SqliteStore) -> None:
+    rd = Redrive(store)
+
     async def scene() -> None:
         pipeline = one_stage(
             lambda number: number, name="quick", timeout=0.01, idempotent=True, on_overrun="abandon"

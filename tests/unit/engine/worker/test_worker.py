@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,23 +20,10 @@ from redrive.engine.pipeline.stage import Stage, stage
 from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.inline import inline_parts
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def store() -> Generator[SqliteStore]:
-    made = SqliteStore(":memory:")
-    yield made
-    made.close()
 
 
 def submit(store: SqliteStore, pipeline: Pipeline, *payloads: object) -> None:

@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.replay.release import batch_of, obstacle_to, start_value
 from redrive.errors import JobNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import check_erasable, erase
 from redrive.ops.letters.edit import edit
-from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
 ANN = Actor("ann", "asked to")
@@ -36,12 +33,6 @@ def check(text: str) -> str:
 
 
 SHOP = Pipeline("shop", [longer, check])
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def work(rd: Redrive, text: str) -> int:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,21 +32,10 @@ from redrive.ops.jobs.explain import Explanation, explain, timeline
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.ops.letters.letter import letter_story
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
+from tests.embedded import changing
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def failing(*errors: BaseException | None, name: str = "fetch", **options: object) -> object:
@@ -225,12 +212,12 @@ def test_each_state_of_a_letter_has_its_next_command(rd: Redrive) -> None:
     assert steps_for_letter(replace(letter, state="returned")) == []
 
 
-def replayed(rd: Redrive, folder: Path, *errors: BaseException) -> Explanation:
+def replayed(rd: Redrive, *errors: BaseException) -> Explanation:
     """Fail a job, replay it once as if by hand, and explain what came of it."""
     flow = Pipeline("shop", [failing(*errors)])  # type: ignore[list-item]
     job = rd.submit(flow, 1).id
     rd.work([flow], until_idle=True)
-    with sqlite3.connect(folder / "jobs.db") as db:
+    with changing(rd) as db:
         db.execute("UPDATE dead_letters SET state = 'replaying'")
         db.execute(
             "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL"
@@ -239,8 +226,8 @@ def replayed(rd: Redrive, folder: Path, *errors: BaseException) -> Explanation:
     return explain(rd.store, job)
 
 
-def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redrive, tmp_path: Path) -> None:
-    told = replayed(rd, tmp_path, KeyError("x"), KeyError("x"))
+def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redrive) -> None:
+    told = replayed(rd, KeyError("x"), KeyError("x"))
 
     past = "Dead letter 1 of round 1 is returned: its replay failed again with the same failure (the same fingerprint)."
     assert past in told.sentences
@@ -256,10 +243,8 @@ def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redriv
     ]
 
 
-def test_the_same_code_with_another_fingerprint_is_no_contradiction_to_its_escalation(
-    rd: Redrive, tmp_path: Path
-) -> None:
-    told = replayed(rd, tmp_path, KeyError("x"), TypeError("y"))
+def test_the_same_code_with_another_fingerprint_is_no_contradiction_to_its_escalation(rd: Redrive) -> None:
+    told = replayed(rd, KeyError("x"), TypeError("y"))
 
     past = "its replay failed again with the same code, BUG_CODE, but another fingerprint."
     assert f"Dead letter 1 of round 1 is returned: {past}" in told.sentences
@@ -267,8 +252,8 @@ def test_the_same_code_with_another_fingerprint_is_no_contradiction_to_its_escal
     assert "same failure" not in " ".join(told.sentences)
 
 
-def test_another_code_is_told_with_both_and_is_not_escalated(rd: Redrive, tmp_path: Path) -> None:
-    told = replayed(rd, tmp_path, KeyError("x"), PermissionError(13, "denied"))
+def test_another_code_is_told_with_both_and_is_not_escalated(rd: Redrive) -> None:
+    told = replayed(rd, KeyError("x"), PermissionError(13, "denied"))
 
     code = told.attempts[-1].code
     past = f"its replay failed again with another failure: {code} instead of BUG_CODE."
@@ -277,11 +262,9 @@ def test_another_code_is_told_with_both_and_is_not_escalated(rd: Redrive, tmp_pa
     assert "escalated" not in " ".join(told.sentences)
 
 
-def test_a_letter_whose_successor_is_gone_says_only_what_its_verdict_says(
-    rd: Redrive, tmp_path: Path
-) -> None:
-    told = replayed(rd, tmp_path, KeyError("x"), TypeError("y"))
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+def test_a_letter_whose_successor_is_gone_says_only_what_its_verdict_says(rd: Redrive) -> None:
+    told = replayed(rd, KeyError("x"), TypeError("y"))
+    with changing(rd) as db:
         db.execute("UPDATE dead_letters SET follows = NULL")
 
     past = "its replay failed again with another failure (another fingerprint)."
@@ -364,6 +347,7 @@ def test_a_timeline_tells_rounds_and_how_each_replay_ended(rd: Redrive, clock: V
     for _ in range(2):
         clock.advance(5)
         rd.replays.retry(job, actor="ann")
+        clock.advance(1)
         rd.work([flow], until_idle=True)
 
     moments = timeline(rd.store, job)

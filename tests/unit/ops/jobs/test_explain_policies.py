@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Generator
 from email.message import Message
-from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
-from redrive import Backoff, Fail, Jitter, Pipeline, Redrive, Retry, RetryPolicy, connect, stage
+from redrive import Backoff, Fail, Jitter, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.core.policy import RetryOn
 from redrive.ops.jobs.explain import Explained, explain
-from redrive.testing import virtual_time
+from tests.embedded import changing
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
 RESET = ConnectionResetError(104, "reset")
@@ -26,12 +23,6 @@ def answered(status: int, headers: dict[str, str]) -> HTTPError:
     for name, value in headers.items():
         answer[name] = value
     return HTTPError("http://api.test", status, "no", answer, None)
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def told(rd: Redrive, policy: RetryPolicy, *errors: BaseException) -> list[Explained]:
@@ -170,11 +161,9 @@ def test_giving_up_on_the_last_attempt_changed_nothing(rd: Redrive) -> None:
     )
 
 
-def test_a_decision_on_record_that_does_not_say_who_decided_is_told_without_guessing(
-    rd: Redrive, tmp_path: Path
-) -> None:
+def test_a_decision_on_record_that_does_not_say_who_decided_is_told_without_guessing(rd: Redrive) -> None:
     (gone,) = told(rd, RetryPolicy(4, STEADY, give_up_on=[ValueError]), ValueError("x"))
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with changing(rd) as db:
         db.execute("UPDATE attempts SET sentence = 'the policy gives up on BUG_CODE'")
 
     (again,) = explain(rd.store, 1).attempts

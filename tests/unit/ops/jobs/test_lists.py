@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from pathlib import Path
-
 import pytest
 
-from redrive import Cancel, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import Cancel, Pipeline, Redrive, RetryPolicy, stage
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import statements_of
-from redrive.testing import virtual_time
 
 OTHERS = 3_000
 
@@ -29,18 +25,6 @@ def sort(number: int) -> int:
 
 SHOP = Pipeline("shop", [sort])
 MALL = Pipeline("mall", [sort])
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def store(rd: Redrive) -> SqliteStore:
-    assert isinstance(rd.store, SqliteStore)
-    return rd.store
 
 
 def fill(rd: Redrive) -> dict[str, list[int]]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.errors import ReplayRefusedError
-from redrive.testing import virtual_time
 
 RULES = ReplayRules(evidence="optional", export="include")
 
@@ -35,12 +33,10 @@ BEFORE = Pipeline("shop", [take, fetch], replay=RULES)
 AFTER = Pipeline("shop", [take, renamed], replay=RULES)
 
 
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        opened.submit(BEFORE, 0)
-        opened.work([BEFORE], until_idle=True)
-        yield opened
+@pytest.fixture(autouse=True)
+def _failed_before(rd: Redrive) -> None:
+    rd.submit(BEFORE, 0)
+    rd.work([BEFORE], until_idle=True)
 
 
 def use(rd: Redrive, pipeline: Pipeline) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import pytest
 
 from redrive import Breaker, Pipeline, RetryPolicy, stage
@@ -27,17 +25,11 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.replay.validation import validate
 from redrive.store.protocol import NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.unit.build import work
 from tests.unit.engine.replay.shop import BY, Shop
 
 SHOP = LetterFilter(pipeline="shop")
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time(seed=1) as virtual:
-        yield virtual
 
 
 @pytest.fixture

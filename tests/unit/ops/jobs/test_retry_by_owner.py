@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from pathlib import Path
-
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.errors import EvidenceMissingError, NotOwnerError
 from redrive.ops.jobs.retry import check_retry
-from redrive.testing import virtual_time
 
 
 @stage(retry=RetryPolicy(1))
@@ -23,14 +19,12 @@ OWNED = Pipeline("uploads", [store_it], replay=ReplayRules(owner_retry=True))
 STRICT = Pipeline("ledger", [store_it])
 
 
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        opened.submit(OWNED, "a.txt", owner="session-1")
-        opened.submit(OWNED, "b.txt")
-        opened.submit(STRICT, "c.txt", owner="session-1")
-        opened.work([OWNED, STRICT], until_idle=True)
-        yield opened
+@pytest.fixture(autouse=True)
+def _three_failed_uploads(rd: Redrive) -> None:
+    rd.submit(OWNED, "a.txt", owner="session-1")
+    rd.submit(OWNED, "b.txt")
+    rd.submit(STRICT, "c.txt", owner="session-1")
+    rd.work([OWNED, STRICT], until_idle=True)
 
 
 def test_whoever_is_not_the_owner_is_refused_without_being_told_who_is(rd: Redrive) -> None:

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, RetryPolicy, stage
 from redrive.ops.audit import Actor
-from redrive.testing import virtual_time
 
 ANN = Actor("ann", "a test")
 
@@ -35,12 +32,6 @@ def pay(order: Order) -> float:
 
 
 SHOP = Pipeline("shop", [take, pay])
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.pipeline.codec import DEPTH_MAX
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.ops.letters.depth import too_deep
-from redrive.testing import virtual_time
 from tests.embedded import embedded
 
 
@@ -25,12 +23,10 @@ def look(tree: object) -> str:
 WOOD = Pipeline("wood", [look], replay=ReplayRules(evidence="optional", export="include"))
 
 
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "here.db") as opened:
-        opened.submit(WOOD, {"tree": {"leaf": 1}})
-        opened.work([WOOD], until_idle=True)
-        yield opened
+@pytest.fixture(autouse=True)
+def _failed_tree(rd: Redrive) -> None:
+    rd.submit(WOOD, {"tree": {"leaf": 1}})
+    rd.work([WOOD], until_idle=True)
 
 
 def nested(levels: int) -> bytes:

@@ -20,9 +20,9 @@ from redrive.ops.letters.diff import difference
 from redrive.ops.letters.edit import commit, draft, edit, value_for_edit
 from redrive.ops.letters.freeze import freeze
 from tests.embedded import embedded, read_rows
-from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, pay, rd, take, value
+from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, pay, take, value
 
-__all__ = ["letter", "rd"]
+__all__ = ["letter"]
 
 
 def replay(rd: Redrive, *, from_start: bool = False) -> str:

@@ -20,9 +20,9 @@ from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.edit_history import edit_history
 from redrive.ops.letters.unknown_fields import unknown_fields
 from tests.embedded import read_rows
-from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, rd, value
+from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, value
 
-__all__ = ["letter", "rd"]
+__all__ = ["letter"]
 
 
 def present(rd: Redrive, letter: int, part: Any = "input") -> Any:

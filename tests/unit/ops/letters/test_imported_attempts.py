@@ -24,7 +24,7 @@ from redrive.ops.letters.imports import import_letters
 from redrive.ops.letters.letter import known_letter
 from redrive.ops.replay import replays
 from redrive.ops.upkeep.prune import Retention, prune
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.embedded import read_rows
 
 ANN = Actor("ann", "a test")
@@ -36,12 +36,6 @@ def fetch(text: str) -> str:
 
 
 SHOP = Pipeline("shop", [fetch], replay=ReplayRules(evidence="optional"))
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
 
 
 @pytest.fixture

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor, unbroken
@@ -21,7 +19,6 @@ from redrive.ops.letters import triage as judging
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.letter import known_letter, letter_story
 from redrive.ops.replay import replays as replay
-from redrive.testing import VirtualClock, virtual_time
 
 ANN = Actor("ann", "a test")
 ALL = LetterFilter()
@@ -34,18 +31,6 @@ def fetch(number: int) -> float:
 
 SHOP = Pipeline("shop", [fetch], replay=ReplayRules(evidence="optional"))
 MALL = Pipeline("mall", [fetch])
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(tmp_path: Path, clock: VirtualClock) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def fail(rd: Redrive, *pipelines: Pipeline) -> None:

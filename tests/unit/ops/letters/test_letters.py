@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import itertools
 import random
-import sqlite3
 from collections import Counter
-from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive import ConfigurationError, Pipeline, Redrive, stage
 from redrive.core.diagnosis import Diagnosis, can_heal, remediation_hint, suggested_diagnosis
 from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
@@ -27,7 +24,8 @@ from redrive.ops.letters.groups import known_codes, trend_of
 from redrive.ops.letters.letter import groups, known_letter, letter_story, list_letters, resolve_group
 from redrive.ops.letters.pages import cursor_of, position_of
 from redrive.ops.letters.stack import stack_of
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
+from tests.embedded import changing
 
 STATES = ("open", "triaged", "ready", "replaying", "resolved", "returned", "discarded")
 INSERT_GROUP = (
@@ -55,23 +53,11 @@ SHOP = Pipeline("shop", [fetch, store])
 MALL = Pipeline("mall", [fetch])
 
 
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
-
-
-def fill(rd: Redrive, path: Path, count: int = 400) -> None:
+def fill(rd: Redrive, count: int = 400) -> None:
     """Put letters of every kind into the store, many of them at the same instant."""
     drawn = random.Random(7)
     lanes = [*rd.store.lanes("shop", ["fetch", "store"]), *rd.store.lanes("mall", ["fetch"])]
-    with sqlite3.connect(path / "jobs.db") as db:
+    with changing(rd) as db:
         pairs = list(itertools.product(lanes, CODES_USED, range(2)))
         for group, (lane, (code, category), twin) in enumerate(pairs, 1):
             row = (group, f"v1:{group // 2:02x}{twin}", lane, code, category, "E", 0.0, 99.0)
@@ -145,19 +131,19 @@ FILTERS = [
 @pytest.mark.parametrize("scan_max", [20_000, 8])
 @pytest.mark.parametrize("limit", [1, 7, 1_000])
 def test_pages_of_any_filter_join_without_gap_or_overlap(
-    rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, scan_max: int
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch, limit: int, scan_max: int
 ) -> None:
     monkeypatch.setattr(pages, "SCAN_MAX", scan_max)
-    fill(rd, tmp_path)
+    fill(rd)
 
     for which in FILTERS:
         assert paged(rd, which, limit) == expected(rd, which), which
 
 
-def test_a_letter_that_comes_while_somebody_pages_is_on_no_later_page(rd: Redrive, tmp_path: Path) -> None:
-    fill(rd, tmp_path, 30)
+def test_a_letter_that_comes_while_somebody_pages_is_on_no_later_page(rd: Redrive) -> None:
+    fill(rd, 30)
     first = list_letters(rd.store, LetterFilter(), limit=10)
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with changing(rd) as db:
         db.execute(
             "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)"
             " SELECT 1000, 1000, lane_id, group_id, round, 'open', first_failure_at, 1e6 FROM dead_letters WHERE id = 1"
@@ -224,12 +210,12 @@ def test_groups_put_letters_of_one_cause_together_over_pipelines(rd: Redrive, cl
 
 @pytest.mark.parametrize("scan_max", [20_000, 8])
 def test_groups_count_the_letters_that_a_filter_means_and_no_others(
-    rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scan_max: int
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch, scan_max: int
 ) -> None:
     monkeypatch.setattr(pages, "SCAN_MAX", scan_max)
     monkeypatch.setattr(pages, "STEP", 7)
-    fill(rd, tmp_path)
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    fill(rd)
+    with changing(rd) as db:
         db.execute("UPDATE dead_letters SET campaign_id = 1 WHERE id % 3 = 0 AND state IN ('open', 'ready')")
 
     for which in [*FILTERS, LetterFilter(since=10.0), LetterFilter(until=1e9, state="open")]:
@@ -249,8 +235,8 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
             assert sample.last_failure_at == max(letter.last_failure_at for letter in mine)
 
 
-def test_the_most_pending_groups_come_first(rd: Redrive, tmp_path: Path) -> None:
-    fill(rd, tmp_path)
+def test_the_most_pending_groups_come_first(rd: Redrive) -> None:
+    fill(rd)
 
     pending = [group.pending for group in groups(rd.store, LetterFilter())]
 
@@ -285,8 +271,8 @@ def test_letters_of_yesterday_leave_the_trend(rd: Redrive, clock: VirtualClock) 
     assert (group.trend.word, sum(group.trend.hours), group.pending) == ("quiet", 0, 1)
 
 
-def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redrive, tmp_path: Path) -> None:
-    fill(rd, tmp_path)
+def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redrive) -> None:
+    fill(rd)
 
     assert resolve_group(rd.store, "021") == "v1:021"
     assert resolve_group(rd.store, " V1:021 ") == "v1:021"
@@ -311,8 +297,8 @@ def test_without_any_letter_no_group_is_known(rd: Redrive) -> None:
     assert "There is no dead letter" in refused.value.hint
 
 
-def test_an_unknown_letter_is_refused_with_ids_that_are_near(rd: Redrive, tmp_path: Path) -> None:
-    fill(rd, tmp_path, 3)
+def test_an_unknown_letter_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
+    fill(rd, 3)
 
     for wrong, words in (
         (5, "Near it are: 1, 2, 3"),
@@ -368,10 +354,10 @@ def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
     assert [len(letter_story(rd.store, letter).operations) for letter in (1, 2)] == [1, 0]
 
 
-def test_edits_are_told_without_what_was_changed(rd: Redrive, tmp_path: Path, clock: VirtualClock) -> None:
+def test_edits_are_told_without_what_was_changed(rd: Redrive, clock: VirtualClock) -> None:
     rd.submit(SHOP, 0)
     rd.work([SHOP], until_idle=True)
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with changing(rd) as db:
         db.execute(
             "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 1, 'input', x'30', x'3132333435', 9.0, 'ann')"
         )
@@ -385,10 +371,10 @@ def test_edits_are_told_without_what_was_changed(rd: Redrive, tmp_path: Path, cl
     assert "12345" not in repr(story)
 
 
-def test_a_letter_names_the_one_it_follows_and_the_one_that_followed(rd: Redrive, tmp_path: Path) -> None:
+def test_a_letter_names_the_one_it_follows_and_the_one_that_followed(rd: Redrive) -> None:
     rd.submit(MALL, 0)
     rd.work([MALL], until_idle=True)
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with changing(rd) as db:
         db.execute("UPDATE dead_letters SET state = 'replaying'")
         db.execute(
             "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL"

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.ops.letters import own_values
-from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
 SECRET = "correct horse"
@@ -27,13 +25,11 @@ RULES = ReplayRules(evidence="optional", owner_retry=True)
 DOORS = Pipeline("doors", [enter], replay=RULES)
 
 
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        for words in (SECRET, OTHER):
-            opened.submit(DOORS, {"words": words}, owner="ann")
-        opened.work([DOORS], until_idle=True)
-        yield opened
+@pytest.fixture(autouse=True)
+def _two_failed_jobs(rd: Redrive) -> None:
+    for words in (SECRET, OTHER):
+        rd.submit(DOORS, {"words": words}, owner="ann")
+    rd.work([DOORS], until_idle=True)
 
 
 def stored(rd: Redrive) -> str:

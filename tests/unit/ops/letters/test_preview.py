@@ -13,9 +13,7 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.preview import Verb, outlook
 from redrive.ops.letters.triage import Judged
 from tests.embedded import embedded
-from tests.unit.ops.letters.test_triage import ALL, ANN, clock, fail, only, rd, stamp, states
-
-__all__ = ["clock", "rd"]
+from tests.unit.ops.letters.test_triage import ALL, ANN, fail, only, stamp, states
 
 EARLY = "it is open: triage it first, or give a diagnosis as well"
 

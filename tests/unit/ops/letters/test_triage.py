@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor
@@ -19,7 +17,7 @@ from redrive.ops.letters import triage as judging
 from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
 from redrive.ops.letters.triage import Judged
 from redrive.store.protocol import Step
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.embedded import embedded, read_rows
 
 ANN = Actor("ann", "a test")
@@ -35,18 +33,6 @@ def fetch(number: int) -> int:
 
 SHOP = Pipeline("shop", [fetch])
 MILL = Pipeline("mill", [fetch])
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def fail(rd: Redrive, *numbers: int, pipeline: Pipeline = SHOP, **options: Any) -> None:

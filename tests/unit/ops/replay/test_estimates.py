@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import RECENT_SECONDS, Counts, Plan, seconds_left
 from redrive.ops.replay.progress import CampaignReport
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 
 SHOPS: list[Redrive] = []
 """The connection that the stage looks at its replay with; none while everything fails."""
@@ -29,22 +28,15 @@ def pay(order: int) -> int:
 SHOP = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"))
 
 
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
+@pytest.fixture(autouse=True)
+def _forty_failed_jobs(rd: Redrive) -> Generator[None]:
+    """Forty failed jobs of a stage that was fixed since."""
+    rd.submit_many(SHOP, range(40))
+    rd.work([SHOP], until_idle=True)
+    SHOPS.append(rd)
+    yield
     SHOPS.clear()
     SEEN.clear()
-
-
-@pytest.fixture
-def rd(clock: VirtualClock, tmp_path: Path) -> Generator[Redrive]:
-    """Forty failed jobs, and a stage that was mended since."""
-    with connect(tmp_path / "jobs.db") as opened:
-        opened.submit_many(SHOP, range(40))
-        opened.work([SHOP], until_idle=True)
-        SHOPS.append(opened)
-        yield opened
 
 
 def test_under_a_rate_it_takes_what_the_rate_takes_however_late_the_worker_came(

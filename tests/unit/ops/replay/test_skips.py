@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.ops.replay import progress
 from redrive.ops.replay.progress import report_of
-from redrive.testing import virtual_time
 
 BROKEN: list[bool] = []
 
@@ -26,10 +24,9 @@ def pay(order: int) -> int:
 SHOP = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"))
 
 
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
+@pytest.fixture(autouse=True)
+def _working_again() -> Generator[None]:
+    yield
     BROKEN.clear()
 
 

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from pathlib import Path
-
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.replay import validation
 from redrive.ops.replay.validation import Validation
-from redrive.testing import virtual_time
 
 
 @stage(retry=RetryPolicy(1))
@@ -34,12 +30,6 @@ SHOP = Pipeline("shop", [pay])
 OTHER_TYPE = Pipeline("shop", [typed])
 OTHER_STAGE = Pipeline("shop", [renamed])
 RELAXED = Pipeline("lab", [pay], replay=ReplayRules(evidence="optional"))
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "jobs.db") as opened:
-        yield opened
 
 
 def fail(rd: Redrive, *, pipeline: Pipeline = SHOP, key: str | None = None) -> None:
