@@ -118,7 +118,7 @@ def looks() -> list[tuple[str, Callable[[Store], object]]]:
     return [
         ("groups", lambda store: letter.groups(store, LetterFilter())),
         *asked,
-        ("show", lambda store: letter.letter_story(store, 500_000)),
+        ("show", lambda store: letter.letter_details(store, 500_000)),
         ("a frozen set of 1,000,000", lambda store: freeze(store, LetterFilter(pipeline="bench"))),
         ("the start of a replay of 100,000, by time", _start_by_time),
         ("the start of a replay of 200,000, by category", _start_by_category),

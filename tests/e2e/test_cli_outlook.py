@@ -65,7 +65,7 @@ def test_a_replay_that_is_watched_tells_progress_and_how_long_it_takes(shell: Sh
         [each.strip() for each in line.split("│")[1:3]] for line in shown.out.splitlines() if "│" in line
     )
     assert (facts["time left"], facts["rate"]) == ("about 1.5 s", "2 per second")
-    assert facts["selection"] == "pipeline: samples"
+    assert facts["filter"] == "pipeline: samples"
     assert watched.code == 3
     assert (
         "replay 1 paused: 0 recovered, 0 failed again, 0 on their way, 3 waiting;"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that ever happened to letters, campaigns and edits, in its order, and what a campaign may not have done by it.
+"""Everything that ever happened to letters, replays and edits, in its order, and what a replay may not have done by it.
 
 The store's own tables say how things ended; the chronicle says how they came to it. It is written by triggers of this connection
-alone, in the transactions of the changes themselves, and is part of no schema. What a campaign was started for is worked out here
+alone, in the transactions of the changes themselves, and is part of no schema. What a replay was started for is worked out here
 from what its letters were when somebody looked, and not by any statement of the store.
 """
 
@@ -25,20 +25,20 @@ FREE = frozenset({"open", "triaged", "ready"})
 _ENDED = frozenset({"resolved", "returned"})
 _TABLES = """
 CREATE TEMP TABLE chronicle (id INTEGER PRIMARY KEY, at REAL DEFAULT (world_now()), kind TEXT, subject INTEGER, was TEXT, state TEXT,
-    was_of INTEGER, campaign INTEGER, verdict TEXT, has_evidence INTEGER);
+    was_of INTEGER, replay INTEGER, verdict TEXT, has_evidence INTEGER);
 CREATE TEMP TRIGGER letter_came AFTER INSERT ON dead_letters BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('letter', NEW.id, NEW.state);
 END;
 CREATE TEMP TRIGGER letter_moved AFTER UPDATE ON dead_letters WHEN NEW.state <> OLD.state OR NEW.campaign_id IS NOT OLD.campaign_id
 BEGIN
-    INSERT INTO chronicle (kind, subject, was, state, was_of, campaign, verdict, has_evidence)
+    INSERT INTO chronicle (kind, subject, was, state, was_of, replay, verdict, has_evidence)
     VALUES ('letter', NEW.id, OLD.state, NEW.state, OLD.campaign_id, NEW.campaign_id, NEW.verdict, NEW.evidence IS NOT NULL);
 END;
 CREATE TEMP TRIGGER campaign_came AFTER INSERT ON campaigns BEGIN
-    INSERT INTO chronicle (kind, subject, state) VALUES ('campaign', NEW.id, NEW.status);
+    INSERT INTO chronicle (kind, subject, state) VALUES ('replay', NEW.id, NEW.status);
 END;
 CREATE TEMP TRIGGER campaign_moved AFTER UPDATE ON campaigns WHEN NEW.status <> OLD.status BEGIN
-    INSERT INTO chronicle (kind, subject, was, state) VALUES ('campaign', NEW.id, OLD.status, NEW.status);
+    INSERT INTO chronicle (kind, subject, was, state) VALUES ('replay', NEW.id, OLD.status, NEW.status);
 END;
 CREATE TEMP TRIGGER edit_came AFTER INSERT ON edits BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('edit', NEW.letter_id, CAST(NEW.after AS TEXT));
@@ -47,7 +47,7 @@ END;
 
 
 class Event(NamedTuple):
-    """One change: of a letter, of the status of a campaign, or an edit of a letter, whose state is the new value."""
+    """One change: of a letter, of the status of a replay, or an edit of a letter, whose state is the new value."""
 
     id: int
     at: float
@@ -56,7 +56,7 @@ class Event(NamedTuple):
     was: str | None
     state: str
     was_of: int | None
-    campaign: int | None
+    replay: int | None
     verdict: str | None
     has_evidence: int | None
 
@@ -85,7 +85,7 @@ def events(store: SqliteStore, after: int = 0) -> list[Event]:
 
 @dataclass
 class Course:
-    """One campaign as the chronicle tells it."""
+    """One replay as the chronicle tells it."""
 
     id: int
     which: LetterFilter
@@ -112,7 +112,7 @@ class Course:
     @property
     def name(self) -> str:
         """What it is called in a breach."""
-        return f"campaign {self.id}"
+        return f"replay {self.id}"
 
     def trouble(self) -> str | None:
         """Say why it should have stopped itself before it released any more; None when there is no reason."""
@@ -126,7 +126,7 @@ class Course:
 
 
 class Judge:
-    """What goes through the chronicle once, and says where a campaign did what it may not do."""
+    """What goes through the chronicle once, and says where a replay did what it may not do."""
 
     def __init__(self, store: SqliteStore, *, needs_evidence: bool) -> None:
         self.found: list[str] = []
@@ -145,8 +145,8 @@ class Judge:
         for event in self._events:
             if event.kind == "letter":
                 self._letter(event, is_batch=before is not None and _is_one_batch(before, event))
-            elif event.kind == "campaign":
-                self._campaign(event)
+            elif event.kind == "replay":
+                self._replay(event)
             before = event
             for course in self.courses.values():
                 if course.looked_at == event.id:
@@ -156,9 +156,9 @@ class Judge:
         return self.found
 
     def _is_asked_for(self, course: Course, letter: int) -> bool:
-        state, campaign = self._now[letter]
+        state, replay = self._now[letter]
         which = course.which
-        if campaign is not None or state not in (FREE if which.state is None else {which.state}):
+        if replay is not None or state not in (FREE if which.state is None else {which.state}):
             return False
         is_like_it = which.group in {None, self._groups[letter]} and (
             which.ids is None or letter in which.ids
@@ -166,11 +166,11 @@ class Judge:
         return letter <= course.cutoff and is_like_it
 
     def _meant(self, course: Course) -> frozenset[int]:
-        """Return what a campaign would take now; where evidence is asked for, letters without it are never part of one."""
+        """Return what a replay would take now; where evidence is asked for, letters without it are never part of one."""
         found = (each for each in self._now if self._is_asked_for(course, each))
         return frozenset(each for each in found if not self._needs_evidence or self._now[each][0] == "ready")
 
-    def _campaign(self, event: Event) -> None:
+    def _replay(self, event: Event) -> None:
         course = self.courses[event.subject]
         course.status = event.state
         fresh = course.ended - course.pardoned
@@ -185,15 +185,15 @@ class Judge:
 
     def _letter(self, event: Event, *, is_batch: bool) -> None:
         letter = event.subject
-        self._now[letter] = (event.state, event.campaign)
-        if event.campaign is not None and event.campaign != event.was_of:
-            self._take(self.courses[event.campaign], letter)
-        elif event.was_of is not None and event.campaign is None:
+        self._now[letter] = (event.state, event.replay)
+        if event.replay is not None and event.replay != event.was_of:
+            self._take(self.courses[event.replay], letter)
+        elif event.was_of is not None and event.replay is None:
             self._let_go(self.courses[event.was_of], event)
         if event.is_release:
             self._release(event, is_batch=is_batch)
-        elif event.state in _ENDED and event.campaign is not None:
-            course = self.courses[event.campaign]
+        elif event.state in _ENDED and event.replay is not None:
+            course = self.courses[event.replay]
             course.on_way.discard(letter)
             course.ended[event.verdict] += 1
         self._stir(event)
@@ -227,9 +227,9 @@ class Judge:
             self.found.append(f"letter {letter} was released although it was {event.was}")
         if self._needs_evidence and not (event.was == "ready" and event.has_evidence):
             self.found.append(f"letter {letter} was released without evidence")
-        if event.campaign is None:
+        if event.replay is None:
             return
-        course = self.courses[event.campaign]
+        course = self.courses[event.replay]
         if course.status != "running":
             self.found.append(f"{course.name} released letter {letter} while it was {course.status}")
         if not is_batch and (trouble := course.trouble()) is not None:
@@ -242,11 +242,11 @@ class Judge:
 
 
 def _course(
-    number: object, selection: object, options: object, cutoff: object, expected: object, actor: object
+    number: object, frozen: object, options: object, cutoff: object, expected: object, actor: object
 ) -> Course:
     return Course(
         id=cast("int", number),
-        which=msgspec.json.decode(cast("bytes", selection), type=LetterFilter),
+        which=msgspec.json.decode(cast("bytes", frozen), type=LetterFilter),
         plan=msgspec.json.decode(cast("bytes", options), type=Options).plan,
         cutoff=cast("int", cutoff),
         expected=cast("int", expected),
@@ -256,11 +256,11 @@ def _course(
 
 
 def _is_one_batch(before: Event, event: Event) -> bool:
-    return before.is_release and event.is_release and before.campaign == event.campaign
+    return before.is_release and event.is_release and before.replay == event.replay
 
 
 def _account(course: Course) -> Iterator[str]:
-    """Say which letters of a campaign are unaccounted for, and whether it was faster than it may be."""
+    """Say which letters of a replay are unaccounted for, and whether it was faster than it may be."""
     if len(course.meant) != course.expected:
         yield f"{course.name} was said to be about {course.expected} letters, and there were {len(course.meant)}"
     if len(course.taken) > course.expected:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The world of faults with operators in it: campaigns, retries, edits, judgements and cancellations at random, and workers that die.
+"""The world of faults with operators in it: replays, retries, edits, judgements and cancellations at random, and workers that die.
 
-The workers drive the campaigns, with the real code, over the same faulty way to the store as everything else. Operators act by the
+The workers drive the replays, with the real code, over the same faulty way to the store as everything else. Operators act by the
 real use cases, each act over such a way of its own: the store refuses them, loses its answers, or they are gone between two steps of
-one act; whoever comes next knows nothing of it. What a campaign may not do is judged by the chronicle, at the end.
+one act; whoever comes next knows nothing of it. What a replay may not do is judged by the chronicle, at the end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from unittest import mock
 
 from redrive import Backoff, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.replay import campaign as campaigns
-from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay import campaign
+from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
@@ -25,9 +25,7 @@ from redrive.engine.worker.worker import Worker
 from redrive.errors import RedriveError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.retry import retry_job
-from redrive.ops.letters import edit as mending
-from redrive.ops.letters import freeze as selecting
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import edit, freeze, triage
 from redrive.ops.replay import replays
 from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
@@ -39,7 +37,7 @@ from .world import SECRET, Died, FaultyStore, World
 BY = Actor("operator", "simulated")
 ACTS = 60
 LAST_LOOKS = 500
-"""So often somebody looks whether a campaign has to be resumed, before all go home."""
+"""So often somebody looks whether a replay has to be resumed, before all go home."""
 LIVE = "('open', 'triaged', 'ready', 'discarded')"
 FREE = "('open', 'triaged', 'ready')"
 MENDED = "mended"
@@ -59,8 +57,8 @@ class ReplayWorld(World):
     """What stages were given: of which job, in which round, and what."""
     noticed: list[str] = field(default_factory=list)
     """Promises that were seen to be broken while it happened."""
-    looks: list[tuple[LetterFilter, replays.Prospect, int]] = field(default_factory=list)
-    """What somebody counted, to start a campaign over it later; and when."""
+    looks: list[tuple[LetterFilter, replays.ReplayPreview, int]] = field(default_factory=list)
+    """What somebody counted, to start a replay over it later; and when."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,9 +71,9 @@ class ReplayWorld(World):
             super().run(workers)
             return
         with (
-            mock.patch.object(campaigns, "STAMP_WINDOW", 4),
-            mock.patch.object(campaigns, "RELEASE_MAX", 3),
-            mock.patch.dict(cast("dict[str, object]", selecting.frozen_steps.__kwdefaults__), step=2),
+            mock.patch.object(campaign, "MARK_WINDOW", 4),
+            mock.patch.object(campaign, "RELEASE_MAX", 3),
+            mock.patch.dict(cast("dict[str, object]", freeze.frozen_steps.__kwdefaults__), step=2),
         ):
             super().run(workers)
 
@@ -108,8 +106,8 @@ class ReplayWorld(World):
     def beside(
         self, store: FaultyStore, worker: Worker, pipeline: Pipeline, clock: VirtualClock
     ) -> list[Coroutine[object, object, None]]:
-        """Let every worker drive campaigns."""
-        driver = Campaigns(
+        """Let every worker drive replays."""
+        driver = ReplayDriver(
             store,  # type: ignore[arg-type]
             [pipeline],
             clock,
@@ -144,9 +142,9 @@ class ReplayWorld(World):
         for _ in range(LAST_LOOKS):
             await clock.asleep(10)
             live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL")
-            for campaign, status in live:
+            for replay, status in live:
                 if status in {"paused", "stopped"}:
-                    number = int(str(campaign))
+                    number = int(str(replay))
                     self._by_somebody(lambda store, number=number: replays.resume(store, number, BY), clock)  # type: ignore[misc]
             if not live:
                 break
@@ -175,7 +173,7 @@ class ReplayWorld(World):
         )
         at = present(self.store)
         if self.chance.random() < 0.25:
-            self.looks.append((which, replays.prospect(store, which), at))
+            self.looks.append((which, replays.preview_replay(store, which), at))
         else:
             replays.start(store, which, Actor(f"operator {at}"), plan=plan)
 
@@ -185,34 +183,32 @@ class ReplayWorld(World):
             retry_job(store, int(str(self.chance.choice(failed)[0])), BY)
 
     def _discard(self, store: Store) -> None:
-        self._judge(store, f"state IN {FREE}", judging.discard)
+        self._judge(store, f"state IN {FREE}", triage.discard)
 
     def _restore(self, store: Store) -> None:
-        self._judge(store, "state = 'discarded'", judging.restore)
+        self._judge(store, "state = 'discarded'", triage.restore)
 
     def _judge(
-        self, store: Store, asked: str, act: Callable[[Store, selecting.Selection, Actor], judging.Judged]
+        self, store: Store, asked: str, act: Callable[[Store, freeze.FrozenSet, Actor], triage.ActResult]
     ) -> None:
         """Judge some letters, and see that as many have moved as the answer says."""
         which = self._some(asked)
         if which is not None:
             before = present(self.store)
-            done = act(store, selecting.freeze(store, which), BY)
+            done = act(store, freeze.freeze(store, which), BY)
             if done.changed != len(events(self.store, before)):
                 self.noticed.append(f"{act.__name__} of {which} says {done}, and that is not what happened")
 
     def _triage(self, store: Store) -> None:
         which = self._some(f"state IN {FREE}")
         if which is not None:
-            judging.triage(store, selecting.freeze(store, which), BY, diagnosis="data")
+            triage.triage(store, freeze.freeze(store, which), BY, diagnosis="data")
 
     def _remediate(self, store: Store) -> None:
         which = self._some("state IN ('open', 'triaged')")
         if which is not None:
-            found = selecting.freeze(store, which)
-            judging.remediate(
-                store, found, BY, evidence="it is mended", is_safe=True, diagnosis="code_defect"
-            )
+            found = freeze.freeze(store, which)
+            triage.remediate(store, found, BY, evidence="it is mended", is_safe=True, diagnosis="code_defect")
 
     def _some(self, asked: str) -> LetterFilter | None:
         """Choose a few letters, or all of a group that are in the state of one of them."""
@@ -231,26 +227,24 @@ class ReplayWorld(World):
         letter = cast("int", self.chance.choice(found)[0])
         draw = self.chance.random()
         if draw < 0.3:
-            mending.edit(store, letter, BY, value=UNFIT.encode())
+            edit.edit(store, letter, BY, value=UNFIT.encode())
         elif draw < 0.6:
-            mending.edit(
-                store, letter, BY, patch=f'[{{"op":"replace","path":"","value":"{MENDED}"}}]'.encode()
-            )
+            edit.edit(store, letter, BY, patch=f'[{{"op":"replace","path":"","value":"{MENDED}"}}]'.encode())
         else:
-            mending.edit(store, letter, BY, value=f'"{MENDED}"'.encode())
+            edit.edit(store, letter, BY, value=f'"{MENDED}"'.encode())
 
     def _move(self, store: Store) -> None:
         live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL ORDER BY id")
         if not live:
             return
         chosen, status = self.chance.choice(live)
-        campaign = int(str(chosen))
+        replay = int(str(chosen))
         if status in {"paused", "stopped"}:
-            replays.resume(store, campaign, BY)
+            replays.resume(store, replay, BY)
         elif self.chance.random() < 0.5:
-            replays.pause(store, campaign, BY)
+            replays.pause(store, replay, BY)
         else:
-            replays.cancel(store, campaign, BY)
+            replays.cancel(store, replay, BY)
 
     def _cancel_job(self, store: Store) -> None:
         job = self.chance.randrange(self.jobs) + 1
@@ -274,12 +268,12 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
     read = world.store.read
     found = list(world.noticed)
     if not world.is_operated:
-        found.append("a campaign neither ended nor said what it waits for")
+        found.append("a replay neither ended nor said what it waits for")
     checks = {
-        "a campaign has not ended": "SELECT id, status, why FROM campaigns WHERE ended_at IS NULL",
-        "a campaign replayed a job twice": "SELECT campaign_id, job_id FROM dead_letters WHERE campaign_id IS NOT NULL"
+        "a replay has not ended": "SELECT id, status, why FROM campaigns WHERE ended_at IS NULL",
+        "a replay replayed a job twice": "SELECT campaign_id, job_id FROM dead_letters WHERE campaign_id IS NOT NULL"
         " GROUP BY 1, 2 HAVING count(*) > 1",
-        "a letter is kept by a campaign that has ended": "SELECT letter.id FROM dead_letters letter JOIN campaigns"
+        "a letter is kept by a replay that has ended": "SELECT letter.id FROM dead_letters letter JOIN campaigns"
         f" ON campaigns.id = campaign_id WHERE ended_at IS NOT NULL AND letter.state IN {FREE}",
         "a round without its letter": "SELECT jobs.id, round FROM jobs WHERE round <> 1 + (SELECT count(*) FROM dead_letters"
         " WHERE job_id = jobs.id AND state IN ('replaying', 'resolved', 'returned'))",
@@ -301,7 +295,7 @@ def _log_breaches(world: ReplayWorld) -> list[str]:
     """Say where the log of operators and what happened to letters differ."""
     told = "SELECT coalesce(sum(letters), 0) FROM operations WHERE verb = ?"
     happened = Counter(
-        _verb_of(event.was, event.state, event.campaign)
+        _verb_of(event.was, event.state, event.replay)
         for event in events(world.store)
         if event.kind == "letter" and event.was != event.state
     )
@@ -318,11 +312,11 @@ def _log_breaches(world: ReplayWorld) -> list[str]:
     ]
 
 
-def _verb_of(was: str | None, state: str, campaign: int | None) -> str | None:
+def _verb_of(was: str | None, state: str, replay: int | None) -> str | None:
     if state == "open":
         return "restore" if was == "discarded" else None
     if state == "replaying":
-        return "retry" if campaign is None else None
+        return "retry" if replay is None else None
     return {"discarded": "discard", "ready": "remediate"}.get(state)
 
 
@@ -355,18 +349,18 @@ def _tally_breaches(world: ReplayWorld) -> list[str]:
     for group, state, is_taken, letters in read("SELECT * FROM letters_by_group WHERE letters <> 0"):
         counted[group, state, bool(is_taken)] += cast("int", letters)
     real = Counter(
-        (group, state, campaign is not None and state in {"open", "triaged", "ready"})
-        for group, state, campaign in read("SELECT group_id, state, campaign_id FROM dead_letters")
+        (group, state, replay is not None and state in {"open", "triaged", "ready"})
+        for group, state, replay in read("SELECT group_id, state, campaign_id FROM dead_letters")
     )
     if counted != real:
         found.append(f"the groups count {dict(counted)}, and there are {dict(real)}")
     tallied = Counter({(c, s): n for c, s, n in read("SELECT * FROM letters_by_campaign") if n})
     standing = Counter(
-        (campaign, verdict or ("replaying" if state == "replaying" else "waiting"))
-        for campaign, verdict, state in read(
+        (replay, verdict or ("replaying" if state == "replaying" else "waiting"))
+        for replay, verdict, state in read(
             "SELECT campaign_id, verdict, state FROM dead_letters WHERE campaign_id IS NOT NULL"
         )
     )
     if tallied != standing:
-        found.append(f"the campaigns count {dict(tallied)}, and there are {dict(standing)}")
+        found.append(f"the replays count {dict(tallied)}, and there are {dict(standing)}")
     return found

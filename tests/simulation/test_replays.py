@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns, edits, discards, cancellations and retries in a world of faults; and deliberate bugs that must be caught."""
+"""Replays, edits, discards, cancellations and retries in a world of faults; and deliberate bugs that must be caught."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from redrive.core import replay as replay_core
 from redrive.core.replay import Finish, Plan, Release
-from redrive.engine.replay import campaign as campaigns
+from redrive.engine.replay import campaign
 from redrive.engine.replay import release as releasing
-from redrive.engine.replay.campaign import Campaign, Campaigns, Options, stamp_steps
+from redrive.engine.replay.campaign import Options, Replay, ReplayDriver, mark_steps
 from redrive.ops.jobs import retry
 from redrive.store.protocol import Step
 from redrive.store.sqlite import settle
@@ -55,27 +55,27 @@ def released_in_two_steps(patch: pytest.MonkeyPatch) -> None:
 
 
 def newcomers_are_taken(patch: pytest.MonkeyPatch) -> None:
-    plain = Campaigns._stamp
+    plain = ReplayDriver._mark
 
-    def greedy(self: Campaigns, campaign: Campaign, options: Options) -> float:
+    def greedy(self: ReplayDriver, replay: Replay, options: Options) -> float:
         self._store.query("last_letter")
-        stamped = plain(self, campaign, options)
-        which = campaign.selection.stamp_row(is_evidence_optional=True)
-        self._store.apply(*stamp_steps(campaign.id, campaign.cutoff, 10**9, which))
+        stamped = plain(self, replay, options)
+        which = replay.filter.stamp_row(is_evidence_optional=True)
+        self._store.apply(*mark_steps(replay.id, replay.cutoff, 10**9, which))
         return stamped
 
-    def late(self: Campaigns, campaign: Campaign) -> float:
-        which = campaign.selection.stamp_row(is_evidence_optional=True)
-        self._store.apply(*stamp_steps(campaign.id, campaign.cutoff, 10**9, which))
-        return release(self, campaign)
+    def late(self: ReplayDriver, replay: Replay) -> float:
+        which = replay.filter.stamp_row(is_evidence_optional=True)
+        self._store.apply(*mark_steps(replay.id, replay.cutoff, 10**9, which))
+        return release(self, replay)
 
-    release = Campaigns._release
+    release = ReplayDriver._release
     # It stamps the same window again and again, so that each letter has to be counted by itself.
     singly = sqlite._SQL["stamp_letters"].replace(", counted = counted + 1", "")
     patch.setitem(sqlite._SQL, "stamp_letters", singly)
     patch.setitem(sqlite._SQL, "count_stamped", "SELECT ?1, ?2, ?3")
-    patch.setattr(Campaigns, "_stamp", greedy)
-    patch.setattr(Campaigns, "_release", late)
+    patch.setattr(ReplayDriver, "_mark", greedy)
+    patch.setattr(ReplayDriver, "_release", late)
 
 
 def a_pause_is_overrun(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def letters_are_not_closed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settle, "_close_recovered", lambda *_: None)
 
 
-def a_cancelled_campaign_keeps_its_letters(patch: pytest.MonkeyPatch) -> None:
+def a_cancelled_replay_keeps_its_letters(patch: pytest.MonkeyPatch) -> None:
     end = sqlite._SQL["end_cancelled"]
     patch.setitem(sqlite._SQL, "end_cancelled", end[: end.index("AND NOT EXISTS")])
     keep = sqlite._SQL["unstamp_letters"].replace(
@@ -123,7 +123,7 @@ def a_retry_leaves_its_letter_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def letters_that_wait_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(campaigns, "next_turn", lambda *_args, **_kwargs: Finish())
+    patch.setattr(campaign, "next_turn", lambda *_args, **_kwargs: Finish())
 
 
 def edits_are_only_logged(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def the_rate_is_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay_core, "_paced", at_once)
 
 
-def a_campaign_never_stops_itself(patch: pytest.MonkeyPatch) -> None:
+def a_replay_never_stops_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay_core, "_trouble", lambda *_: None)
 
 
@@ -161,7 +161,7 @@ def a_retry_needs_no_evidence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(retry, "_check_rules", lambda *_: None)
 
 
-def letters_come_into_a_campaign_later(patch: pytest.MonkeyPatch) -> None:
+def letters_come_into_a_replay_later(patch: pytest.MonkeyPatch) -> None:
     plain = sqlite._SQL["stamp_letters"]
     loose = plain.replace("freed <= ?16 AND (?13 IS NULL OR moved <= ?16)", "?16 IS NOT NULL")
     assert loose != plain
@@ -173,7 +173,7 @@ BUGS: list[tuple[Bug, Faults]] = [
     (newcomers_are_taken, CALM),
     (a_pause_is_overrun, CALM),
     (letters_are_not_closed, CALM),
-    (a_cancelled_campaign_keeps_its_letters, CALM),
+    (a_cancelled_replay_keeps_its_letters, CALM),
     (edits_are_forgotten, CALM),
     (a_retry_leaves_its_letter_open, Faults()),
     (letters_that_wait_are_forgotten, CALM),
@@ -181,9 +181,9 @@ BUGS: list[tuple[Bug, Faults]] = [
     (a_discard_does_not_stick, CALM),
     (skips_are_not_recorded, CALM),
     (the_rate_is_ignored, CALM),
-    (a_campaign_never_stops_itself, CALM),
+    (a_replay_never_stops_itself, CALM),
     (a_retry_needs_no_evidence, CALM),
-    (letters_come_into_a_campaign_later, CALM),
+    (letters_come_into_a_replay_later, CALM),
 ]
 
 

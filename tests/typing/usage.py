@@ -33,8 +33,8 @@ from redrive.client.async_job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.jobs.explain import Explanation, Moment
 from redrive.ops.letters.letter import Page
-from redrive.ops.letters.triage import Judged
-from redrive.ops.replay.progress import CampaignReport
+from redrive.ops.letters.triage import ActResult
+from redrive.ops.replay.progress import ReplayReport
 from redrive.ops.reports.reports import Ranked
 from redrive.testing import VirtualClock, virtual_time
 
@@ -124,7 +124,7 @@ with virtual_time(seed=1) as clock:
 def desks() -> None:
     with connect("jobs.db") as rd:
         assert_type(rd.dead_letters.list(pipeline="typed", limit=5), Page)
-        assert_type(rd.replays.report(1), CampaignReport)
+        assert_type(rd.replays.report(1), ReplayReport)
         assert_type(rd.reports.explain(1), Explanation)
         assert_type(rd.reports.account(run=1).adds_up, bool)
 
@@ -133,10 +133,10 @@ async def async_desks() -> None:
     async with connect("jobs.db") as rd:
         assert_type(await rd.dead_letters.list(pipeline="typed", limit=5), Page)
         chosen = await rd.dead_letters.choose(code="IO_ERROR")
-        assert_type(await rd.dead_letters.triage(chosen, diagnosis="data", actor="ann"), Judged)
+        assert_type(await rd.dead_letters.triage(chosen, diagnosis="data", actor="ann"), ActResult)
         assert_type([line async for line in rd.dead_letters.export(owner="ann")], list[bytes])
         assert_type(await rd.replays.retry(1, from_start=True), AsyncJob)
-        assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), CampaignReport)
+        assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), ReplayReport)
         assert_type(await rd.runs.latest(limit=3), list[RunReport])
         assert_type(await rd.reports.timeline(1), Sequence[Moment])
         assert_type(await rd.reports.errors(pipeline="typed", stage="parse"), Sequence[Ranked])

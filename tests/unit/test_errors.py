@@ -39,7 +39,7 @@ ERRORS: list[RedriveError] = [
     errors.SchemaMismatchError(database="x.db", found=2, known=1),
     errors.JobErasedError(job_id=7),
     errors.LetterNotFoundError(letter_id=7),
-    errors.CampaignNotFoundError(campaign=7, hint="There are: 1."),
+    errors.ReplayNotFoundError(replay=7, hint="There are: 1."),
     errors.ReplayRefusedError(subject="job 7", problem="it is queued", fix="Wait."),
     errors.EvidenceMissingError(subject="job 7", problem="no evidence", fix="Record it."),
     errors.NotOwnerError(subject="job 7", problem="somebody else's", fix="Ask."),

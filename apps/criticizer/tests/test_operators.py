@@ -157,10 +157,10 @@ def test_a_replay_starts_at_the_failed_stage_and_is_verified_and_closed(
     )
     assert rd.replays.validate(pipelines=[flow], pipeline="criticizer").is_fine
 
-    campaign = rd.replays.start(pipeline="criticizer", reason="the key was renewed")
+    replay = rd.replays.start(pipeline="criticizer", reason="the key was renewed")
     work(rd, settings)
-    report = rd.replays.report(campaign.id)
-    closed = rd.replays.close(campaign.id, note="three reviews were sent")
+    report = rd.replays.report(replay.id)
+    closed = rd.replays.close(replay.id, note="three reviews were sent")
 
     assert (report.status, report.recovered, report.verified) == ("done", 3, 3)
     assert closed.note == "three reviews were sent"
@@ -199,11 +199,11 @@ def test_a_replay_that_meets_the_same_permanent_failure_is_escalated(
         diagnosis="auth_config",
     )
     upstream.fail(MODEL, Fault(401, body=openai_error("invalid_request_error", code="invalid_api_key")))
-    campaign = rd.replays.start(pipeline="criticizer")
+    replay = rd.replays.start(pipeline="criticizer")
     work(rd, settings)
 
     first, second = rd.dead_letters.show(1).letter, rd.dead_letters.show(2).letter
     assert (first.state, first.verdict) == ("returned", "same")
     assert (second.state, second.is_escalated, second.follows) == ("open", True, 1)
-    assert rd.replays.report(campaign.id).status == "done"
+    assert rd.replays.report(replay.id).status == "done"
     assert (rd.job(job).status, upstream.calls(MODEL)) == ("failed", 2)

@@ -147,5 +147,5 @@ class AsyncRedrive:
 
     @property
     def replays(self) -> AsyncReplays:
-        """The way back for what failed: one job, or many in a campaign."""
+        """The way back for what failed: one job, or many in a replay."""
         return AsyncReplays(self._inner.replays)

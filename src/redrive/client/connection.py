@@ -271,7 +271,7 @@ class Redrive:
 
     @property
     def replays(self) -> Replays:
-        """The way back for what failed: one job, or many in a campaign."""
+        """The way back for what failed: one job, or many in a replay."""
         return Replays(self.store)
 
     def _first_lane(self, pipeline: Pipeline) -> LaneId:

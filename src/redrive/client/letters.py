@@ -17,20 +17,19 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import by_name
 from redrive.ops.audit import Actor
-from redrive.ops.jobs import erase as erasing
+from redrive.ops.jobs import erase
 from redrive.ops.jobs.retry import retry_job
-from redrive.ops.letters import edit as mending
+from redrive.ops.letters import edit, triage
 from redrive.ops.letters import letter as letters
-from redrive.ops.letters import triage as judging
 from redrive.ops.letters.edit import Edited
 from redrive.ops.letters.edit_history import EditHistory, Part, edit_history
 from redrive.ops.letters.exports import export
-from redrive.ops.letters.freeze import Selection, freeze
+from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.letters.imports import Imported, import_letters
-from redrive.ops.letters.letter import LetterGroup, LetterStory, Page
-from redrive.ops.letters.triage import Judged
+from redrive.ops.letters.letter import LetterDetails, LetterGroup, Page
+from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay import replays
-from redrive.ops.replay.progress import CampaignReport, report_of
+from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.ops.replay.validation import Validation, validate
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
@@ -73,47 +72,47 @@ class DeadLetters:
         """Return the causes: letters with one fingerprint, the most urgent group first."""
         return letters.groups(self._store, self._filter(which))
 
-    def show(self, letter: int) -> LetterStory:
+    def show(self, letter: int) -> LetterDetails:
         """Return everything that is known about one letter."""
-        return letters.letter_story(self._store, letter)
+        return letters.letter_details(self._store, letter)
 
-    def choose(self, **which: Unpack[Which]) -> Selection:
+    def choose(self, **which: Unpack[Which]) -> FrozenSet:
         """Freeze a set of letters, and count it exactly; changes nothing."""
         return freeze(self._store, self._filter(which))
 
-    def triage(self, chosen: Selection, *, diagnosis: Diagnosis | str, **doing: Unpack[Doing]) -> Judged:
+    def triage(self, chosen: FrozenSet, *, diagnosis: Diagnosis | str, **doing: Unpack[Doing]) -> ActResult:
         """Record what is wrong: transient, data, auth_config or code_defect."""
-        return judging.triage(self._store, chosen, _by(doing), diagnosis=diagnosis)
+        return triage.triage(self._store, chosen, _by(doing), diagnosis=diagnosis)
 
     def remediate(
         self,
-        chosen: Selection,
+        chosen: FrozenSet,
         *,
         evidence: str,
         is_safe: bool,
         diagnosis: Diagnosis | str | None = None,
         **doing: Unpack[Doing],
-    ) -> Judged:
+    ) -> ActResult:
         """Record what was done about the cause, and that running again does no harm: then the letters are ready."""
-        return judging.remediate(
+        return triage.remediate(
             self._store, chosen, _by(doing), evidence=evidence, is_safe=is_safe, diagnosis=diagnosis
         )
 
-    def discard(self, chosen: Selection, **doing: Unpack[Doing]) -> Judged:
+    def discard(self, chosen: FrozenSet, **doing: Unpack[Doing]) -> ActResult:
         """Decide that nothing is to be done about letters."""
-        return judging.discard(self._store, chosen, _by(doing))
+        return triage.discard(self._store, chosen, _by(doing))
 
-    def restore(self, chosen: Selection, **doing: Unpack[Doing]) -> Judged:
+    def restore(self, chosen: FrozenSet, **doing: Unpack[Doing]) -> ActResult:
         """Open discarded letters again."""
-        return judging.restore(self._store, chosen, _by(doing))
+        return triage.restore(self._store, chosen, _by(doing))
 
-    def assign(self, chosen: Selection, *, assignee: str | None, **doing: Unpack[Doing]) -> Judged:
+    def assign(self, chosen: FrozenSet, *, assignee: str | None, **doing: Unpack[Doing]) -> ActResult:
         """Say who looks after letters."""
-        return judging.assign(self._store, chosen, _by(doing), assignee=assignee)
+        return triage.assign(self._store, chosen, _by(doing), assignee=assignee)
 
-    def note(self, chosen: Selection, *, text: str, **doing: Unpack[Doing]) -> Judged:
+    def note(self, chosen: FrozenSet, *, text: str, **doing: Unpack[Doing]) -> ActResult:
         """Write something down about letters."""
-        return judging.note(self._store, chosen, _by(doing), text=text)
+        return triage.note(self._store, chosen, _by(doing), text=text)
 
     def export(
         self,
@@ -135,7 +134,7 @@ class DeadLetters:
 
 
 class Replays:
-    """The way back for what failed: one job, or many in a campaign that workers drive."""
+    """The way back for what failed: one job, or many in a replay that workers drive."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -172,36 +171,36 @@ class Replays:
         actor: str = "api",
         reason: str | None = None,
         **which: Unpack[Which],
-    ) -> CampaignReport:
+    ) -> ReplayReport:
         """Begin to replay the letters that are there now: the canaries first, no faster than `rate` per second."""
         plan = plan_of(tuple(canary), rate, from_start=from_start)
         chosen = filter_of(self._store, which)
         return self.report(replays.start(self._store, chosen, Actor(actor, reason), plan=plan).id)
 
-    def report(self, campaign: int) -> CampaignReport:
-        """Return how a campaign stands, and what it came to."""
-        return report_of(self._store, campaign)
+    def report(self, replay: int) -> ReplayReport:
+        """Return how a replay stands, and what it came to."""
+        return report_of(self._store, replay)
 
-    def list(self, *, pipeline: str | None = None, limit: int = 50) -> Sequence[CampaignReport]:
-        """Return campaigns, newest first."""
-        found = replays.list_campaigns(self._store, pipeline=pipeline, limit=limit)
+    def list(self, *, pipeline: str | None = None, limit: int = 50) -> Sequence[ReplayReport]:
+        """Return replays, newest first."""
+        found = replays.list_replays(self._store, pipeline=pipeline, limit=limit)
         return [self.report(each.id) for each in found]
 
-    def pause(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
+    def pause(self, replay: int, **doing: Unpack[Doing]) -> ReplayReport:
         """Release nothing more until it is resumed."""
-        return self.report(replays.pause(self._store, campaign, _by(doing)).id)
+        return self.report(replays.pause(self._store, replay, _by(doing)).id)
 
-    def resume(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
-        """Go on with a campaign that was paused or stopped itself."""
-        return self.report(replays.resume(self._store, campaign, _by(doing)).id)
+    def resume(self, replay: int, **doing: Unpack[Doing]) -> ReplayReport:
+        """Go on with a replay that was paused or stopped itself."""
+        return self.report(replays.resume(self._store, replay, _by(doing)).id)
 
-    def cancel(self, campaign: int, **doing: Unpack[Doing]) -> CampaignReport:
-        """End a campaign; letters that were not released are free again."""
-        return self.report(replays.cancel(self._store, campaign, _by(doing)).id)
+    def cancel(self, replay: int, **doing: Unpack[Doing]) -> ReplayReport:
+        """End a replay; letters that were not released are free again."""
+        return self.report(replays.cancel(self._store, replay, _by(doing)).id)
 
-    def close(self, campaign: int, *, note: str, **doing: Unpack[Doing]) -> CampaignReport:
-        """Close a campaign that has ended, with a note on how it was resolved."""
-        return self.report(replays.close(self._store, campaign, _by(doing), note=note).id)
+    def close(self, replay: int, *, note: str, **doing: Unpack[Doing]) -> ReplayReport:
+        """Close a replay that has ended, with a note on how it was resolved."""
+        return self.report(replays.close(self._store, replay, _by(doing), note=note).id)
 
     def edit(
         self,
@@ -215,14 +214,14 @@ class Replays:
         **doing: Unpack[Doing],
     ) -> Edited:
         """Change what a replay of a letter starts with: the whole JSON, a JSON Patch, or back to the original, which is kept."""
-        change: mending.Change = {
+        change: edit.Change = {
             "part": part,
             "value": value,
             "patch": patch,
             "original": original,
             "pipeline": pipeline,
         }
-        return mending.edit(self._store, letter, _by(doing), **change)
+        return edit.edit(self._store, letter, _by(doing), **change)
 
     def edits(self, letter: int) -> EditHistory:
         """Return what was edited of a letter, by whom and when, and what it was before; redacted."""
@@ -230,7 +229,7 @@ class Replays:
 
     def erase(self, job: int, **doing: Unpack[Doing]) -> None:
         """Wipe the values of a job that has ended; the record stays, and it can never be replayed."""
-        erasing.erase(self._store, job, _by(doing))
+        erase.erase(self._store, job, _by(doing))
 
 
 def filter_of(store: Store, which: Which) -> LetterFilter:

@@ -82,7 +82,7 @@ LETTER_MOVES: Final[tuple[Move[LetterState], ...]] = (
     Move("triage", _T, _T, "an operator corrected the diagnosis"),
     Move("triage", _R, _T, "an operator corrected the diagnosis; the evidence has to be given again"),
     Move("remediate", _T, _R, "evidence of the fix and the safety of a replay are on record"),
-    Move("replay", _R, _REPLAYING, "a campaign, or a retry of the job, took it"),
+    Move("replay", _R, _REPLAYING, "a replay, or a retry of the job, took it"),
     Move("retry", _O, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
     Move("retry", _T, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
     Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed, or was cancelled"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a replay of many dead letters does next: release a few more, wait, stop itself, or end.
 
-A campaign goes in steps, the canaries first: a step is released when the one before has ended. What follows the last step is
+A replay goes in steps, the canaries first: a step is released when the one before has ended. What follows the last step is
 released as places become free. It stops itself when the failure it was meant to cure comes back, or when most of it fails. Pure:
-counting and acting on the answer belong to whoever drives the campaign.
+counting and acting on the answer belong to whoever drives the replay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redrive.errors import ConfigurationError
 
 CANARY: Final = (1, 5, 20, 100)
 STRICT_MAX: Final = 20
-"""In steps up to this size, one letter with the old failure stops the campaign."""
+"""In steps up to this size, one letter with the old failure stops the replay."""
 SHARE_MAX: Final = 0.02
 """In larger ones, more than this share."""
 SAMPLE_MIN: Final = 50
@@ -56,7 +56,7 @@ class ReplayRules:
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How a campaign goes about it; see `plan_of`, which refuses what makes no sense."""
+    """How a replay goes about it; see `plan_of`, which refuses what makes no sense."""
 
     canary: tuple[int, ...] = CANARY
     rate: float | None = None
@@ -66,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """Where the letters of a campaign are."""
+    """Where the letters of a replay are."""
 
     waiting: int = 0
     replaying: int = 0
@@ -126,7 +126,7 @@ Turn = Release | Wait | Stop | Finish
 
 
 def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from_start: bool = False) -> Plan:
-    """Return how a campaign is to go, or refuse what makes no sense."""
+    """Return how a replay is to go, or refuse what makes no sense."""
     if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in canary):
         raise ConfigurationError(
             field="canary", value=canary, rule="must be whole numbers from 1 on", fix="1,5,20,100 is usual."
@@ -147,7 +147,7 @@ def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from
 
 
 def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, now: float) -> Turn:
-    """Say what a campaign does next. What had ended when somebody resumed it (`pardoned`) is not held against it again."""
+    """Say what a replay does next. What had ended when somebody resumed it (`pardoned`) is not held against it again."""
     bounds = tuple(accumulate(plan.canary))
     bound = next((bound for bound in bounds if bound >= counts.released), None)
     if not counts.waiting:
@@ -166,7 +166,7 @@ def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, n
 
 
 def seconds_left(plan: Plan, counts: Counts, ended_at: Sequence[float], *, now: float) -> float | None:
-    """Guess how long a campaign that runs still takes: by its rate, or else by the pace of what has ended of late (`ended_at`).
+    """Guess how long a replay that runs still takes: by its rate, or else by the pace of what has ended of late (`ended_at`).
 
     None while nothing tells. Under a rate it is what the rate alone takes, however long it stood still before.
     """
@@ -180,7 +180,7 @@ def seconds_left(plan: Plan, counts: Counts, ended_at: Sequence[float], *, now: 
 
 
 def _trouble(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> str | None:
-    """Return why the campaign must not go on; None when it may."""
+    """Return why the replay must not go on; None when it may."""
     fresh = counts.since(pardoned)
     strict = max(
         (bound for bound, size in zip(bounds, plan.canary, strict=True) if size <= STRICT_MAX), default=0

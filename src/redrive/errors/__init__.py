@@ -22,8 +22,8 @@
     |-- FailureBudgetExceededError                      so much of a run failed that it stopped itself
     |                                               letters
     |-- LetterNotFoundError (also LookupError)          there is no dead letter with this id
-    |-- CampaignNotFoundError (also LookupError)        there is no campaign with this id
-    |-- ReplayRefusedError                              a replay, a retry or a change of a campaign cannot be done now
+    |-- ReplayNotFoundError (also LookupError)        there is no replay with this id
+    |-- ReplayRefusedError                              a replay, a retry or a change of a replay cannot be done now
     |   |-- EvidenceMissingError                        the rules ask for evidence of a fix first
     |   `-- NotOwnerError                               only the owner of a job may do this
     |                                               store
@@ -58,10 +58,10 @@ from redrive.errors.jobs import (
     WorkerCrashError,
 )
 from redrive.errors.letters import (
-    CampaignNotFoundError,
     EvidenceMissingError,
     LetterNotFoundError,
     NotOwnerError,
+    ReplayNotFoundError,
     ReplayRefusedError,
 )
 from redrive.errors.root import (
@@ -85,7 +85,6 @@ __all__ = [
     "AttemptTimeoutError",
     "AttemptsSpentError",
     "BreakerOpenError",
-    "CampaignNotFoundError",
     "ConfigurationError",
     "DeadlineExceededError",
     "EvidenceMissingError",
@@ -99,6 +98,7 @@ __all__ = [
     "LetterNotFoundError",
     "NotOwnerError",
     "RedriveError",
+    "ReplayNotFoundError",
     "ReplayRefusedError",
     "RunError",
     "SchemaMismatchError",

@@ -19,18 +19,18 @@ class LetterNotFoundError(RedriveError, LookupError):
         )
 
 
-class CampaignNotFoundError(RedriveError, LookupError):
-    """There is no campaign with this id."""
+class ReplayNotFoundError(RedriveError, LookupError):
+    """There is no replay with this id."""
 
-    code = "campaign-not-found"
+    code = "replay-not-found"
 
-    def __init__(self, *, campaign: int, hint: str) -> None:
-        self.campaign = campaign
-        super().__init__(f"there is no replay {campaign}", hint=hint)
+    def __init__(self, *, replay: int, hint: str) -> None:
+        self.replay = replay
+        super().__init__(f"there is no replay {replay}", hint=hint)
 
 
 class ReplayRefusedError(RedriveError):
-    """A replay, a retry or a change of a campaign cannot be done as things are; nothing was changed."""
+    """A replay, a retry or a change of a replay cannot be done as things are; nothing was changed."""
 
     code = "replay-refused"
 

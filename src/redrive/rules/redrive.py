@@ -44,7 +44,7 @@ RULES: Final[RuleTable] = {
     "IllegalTransitionError": taxonomy.BUG_CODE,
     "JobNotFoundError": taxonomy.NOT_FOUND,
     "LetterNotFoundError": taxonomy.NOT_FOUND,
-    "CampaignNotFoundError": taxonomy.NOT_FOUND,
+    "ReplayNotFoundError": taxonomy.NOT_FOUND,
     "JobErasedError": taxonomy.NOT_FOUND,
     "ReplayRefusedError": taxonomy.REJECTED_POLICY,
     "EvidenceMissingError": taxonomy.REJECTED_POLICY,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a campaign does next, as a pure function of where its letters are."""
+"""What a replay does next, as a pure function of where its letters are."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_rules_in_unknown_words_are_refused(field: str, value: str) -> None:
     letters=st.integers(0, 20_000),
     fails=st.integers(0, 3),
 )
-def test_every_campaign_ends_or_stops_and_never_releases_more_than_its_step(
+def test_every_replay_ends_or_stops_and_never_releases_more_than_its_step(
     canary: tuple[int, ...], letters: int, fails: int
 ) -> None:
     plan, counts = plan_of(canary), Counts(waiting=letters)

@@ -20,7 +20,7 @@ from redrive.ops.jobs.inspect import Operation
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
-from redrive.ops.letters.letter import known_letter, letter_story
+from redrive.ops.letters.letter import known_letter, letter_details
 from redrive.ops.replay import replays
 from tests.embedded import changing
 
@@ -88,7 +88,7 @@ def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_
     started, *rest = inspect.operations(rd.store)
     change = cast("dict[str, Any]", started.change or {})
     assert (started.verb, started.subject, started.letters) == ("replay", "replay 1", 3)
-    assert (change["campaign"], change["selection"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
+    assert (change["campaign"], change["filter"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
     assert [told(each) for each in rest] == [
         ("pause", "replay 1", 3, {"status": "stamping"}, {"status": "paused"}),
         ("resume", "replay 1", 3, {"status": "paused"}, {"status": "running"}),
@@ -147,7 +147,7 @@ def test_values_that_leave_are_on_record_and_redacted_lines_are_not(rd: Redrive)
     assert len(list(lines)) == 1
     assert told(done) == ("export", f"group {group}", 2, {"values": "kept"}, {"values": "exported"})
     assert (done.actor, done.reason) == ("ann", "for the supplier")
-    assert [each.verb for each in letter_story(rd.store, 2).operations] == ["export"]
+    assert [each.verb for each in letter_details(rd.store, 2).operations] == ["export"]
 
 
 def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:

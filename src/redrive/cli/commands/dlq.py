@@ -29,7 +29,7 @@ from redrive.cli.input.options import Database, Limit, OfPipeline, Output, exist
 from redrive.cli.output.tables import answer_facts, answer_json, answer_rows, console, distance, say, table_of
 from redrive.ops.letters import letter as letters
 from redrive.ops.letters.filter_names import check_filter
-from redrive.ops.letters.letter import LetterGroup, LetterLine, LetterStory
+from redrive.ops.letters.letter import LetterDetails, LetterGroup, LetterLine
 from redrive.ops.reports import charts
 
 app = typer.Typer(help="Look at dead letters, judge them, mend them.", no_args_is_help=True)
@@ -153,7 +153,7 @@ def groups(
 def show(letter_id: LetterId, *, database_url: Database = None, output: Output = "table") -> None:
     """Show one dead letter: what it is, its stack with your own frames first, every attempt, what people did about it."""
     with existing(database_url) as rd:
-        story = letters.letter_story(rd.store, letter_id)
+        story = letters.letter_details(rd.store, letter_id)
     if output == "json":
         told = asdict(story.letter)
         answer_json(
@@ -174,7 +174,7 @@ def show(letter_id: LetterId, *, database_url: Database = None, output: Output =
         _tell(story)
 
 
-def _tell(story: LetterStory) -> None:
+def _tell(story: LetterDetails) -> None:
     letter = story.letter
     facts = {name: value for name, value in asdict(letter).items() if value is not None}
     job = {} if story.facts is None else {"job_status": story.facts.status}
@@ -197,7 +197,7 @@ def _tell(story: LetterStory) -> None:
         out.print(table_of(map(asdict, story.operations), ("at", "actor", "verb", "subject", "reason")))
 
 
-def _tell_stack(story: LetterStory) -> None:
+def _tell_stack(story: LetterDetails) -> None:
     out, stack = console(), story.stack
     for frames, name in ((stack.own, "your code"), (stack.library, "libraries")):
         if frames:

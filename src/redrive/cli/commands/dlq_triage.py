@@ -19,12 +19,12 @@ from redrive.cli.input.options import ActorName, Database, Output, Yes, by
 from redrive.core.diagnosis import Diagnosis
 from redrive.ops.audit import Actor
 from redrive.ops.letters import triage as judging
-from redrive.ops.letters.freeze import Selection
-from redrive.ops.letters.preview import Verb, outlook
-from redrive.ops.letters.triage import Judged
+from redrive.ops.letters.freeze import FrozenSet
+from redrive.ops.letters.preview import Verb, preview
+from redrive.ops.letters.triage import ActResult
 from redrive.store.protocol import Store
 
-Judgement = Callable[[Store, Selection, Actor], Judged]
+Judgement = Callable[[Store, FrozenSet, Actor], ActResult]
 UNSAFE = "confirm with --safe that running the work again is idempotent, or harmless; check first what a second run would do"
 _DIAGNOSIS = typer.Option("--diagnosis", "-d", help="What is wrong; dlq show suggests one.")
 
@@ -137,7 +137,7 @@ def note(
 def _judge(choice: Choice, verb: Verb, asked: str, act: Act, judgement: Judgement) -> None:
     """Count, tell, ask, act and answer."""
     with act.database() as rd:
-        told = outlook(rd.store, chosen(rd.store, choice), verb)
-        selection = agreed(told, asked, is_sure=act.is_sure, output=act.output)
-        judged = judgement(rd.store, selection, act.by)
-    answer_judged(selection, judged, act.output)
+        told = preview(rd.store, chosen(rd.store, choice), verb)
+        frozen = agreed(told, asked, is_sure=act.is_sure, output=act.output)
+        judged = judgement(rd.store, frozen, act.by)
+    answer_judged(frozen, judged, act.output)

@@ -21,7 +21,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import Event, Operation, known_job
-from redrive.ops.letters.letter import letter_story
+from redrive.ops.letters.letter import letter_details
 from redrive.store.protocol import Store
 
 LOOK_SECONDS: Final = 0.2
@@ -124,7 +124,7 @@ def _tell_operations(
     if job is None and letter is None:
         done: Sequence[Operation] = inspect.operations(store, limit + 1, before=before)
     else:
-        found = list(letter_story(store, letter).operations) if letter is not None else []
+        found = list(letter_details(store, letter).operations) if letter is not None else []
         if job is not None:
             of_job = inspect.story_of(store, job).operations
             found = list(of_job) if letter is None else [each for each in found if each in of_job]
@@ -160,7 +160,7 @@ def _change_of(done: Operation) -> str | None:
 
 def _plan_of(change: Mapping[str, object]) -> str:
     """Tell how a replay began: over which letters, and by which plan."""
-    which, plan = (cast("dict[str, object]", change.get(side) or {}) for side in ("selection", "plan"))
+    which, plan = (cast("dict[str, object]", change.get(side) or {}) for side in ("filter", "plan"))
     canary, rate = cast("list[int]", plan.get("canary") or []), plan.get("rate")
     said = {
         "canary": ",".join(map(str, canary)) or None,

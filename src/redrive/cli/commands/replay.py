@@ -26,7 +26,7 @@ app = typer.Typer(help="Replay dead letters, watch it, and stop it.", no_args_is
 
 LISTED_MAX = 20
 """Letters left out that are named for each replay of a list; its status names more."""
-CampaignId = Annotated[int, typer.Argument(metavar="ID", help="The replay's id.")]
+ReplayId = Annotated[int, typer.Argument(metavar="ID", help="The replay's id.")]
 Follow = Annotated[
     bool,
     typer.Option(
@@ -57,7 +57,7 @@ def start(
     plan = plan_of(canary_of(canary), rate_of(rate), from_start=from_start)
     with act.database() as rd:
         chosen = choice.means(rd.store)
-        found = replays.prospect(rd.store, chosen)
+        found = replays.preview_replay(rd.store, chosen)
         where = "from the first stage" if from_start else "from the stage that failed"
         if not found.lacking:
             if found.taken:
@@ -86,8 +86,7 @@ def list_(
     """List replays, newest first."""
     with existing(database_url) as rd:
         ids = [
-            each.id
-            for each in replays.list_campaigns(rd.store, pipeline=pipeline, before=before, limit=limit)
+            each.id for each in replays.list_replays(rd.store, pipeline=pipeline, before=before, limit=limit)
         ]
         found = [facts_of(report_of(rd.store, each, skipped_max=LISTED_MAX)) for each in ids]
     columns = (
@@ -107,11 +106,11 @@ def list_(
 
 @app.command()
 def status(
-    campaign: CampaignId, *, follow: Follow = False, database_url: Database = None, output: Output = "table"
+    replay: ReplayId, *, follow: Follow = False, database_url: Database = None, output: Output = "table"
 ) -> None:
     """Show how a replay stands: what recovered, failed again or was left out, what it waits for, and for how long."""
     with existing(database_url) as rd:
-        report = watched(rd.store, campaign, output) if follow else report_of(rd.store, campaign)
+        report = watched(rd.store, replay, output) if follow else report_of(rd.store, replay)
     answer_report(report, output)
     if follow:
         raise typer.Exit(exit_of(report))
@@ -119,43 +118,43 @@ def status(
 
 @app.command()
 @acting_at_once
-def pause(campaign: CampaignId, *, act: Act) -> None:
+def pause(replay: ReplayId, *, act: Act) -> None:
     """Release nothing more until it is resumed; what was released goes on."""
     with act.database() as rd:
-        replays.pause(rd.store, campaign, act.by)
-        report = report_of(rd.store, campaign)
+        replays.pause(rd.store, replay, act.by)
+        report = report_of(rd.store, replay)
     answer_report(report, act.output)
 
 
 @app.command()
 @acting_at_once
-def resume(campaign: CampaignId, *, act: Act) -> None:
+def resume(replay: ReplayId, *, act: Act) -> None:
     """Go on with a replay that was paused or stopped itself."""
     with act.database() as rd:
-        replays.resume(rd.store, campaign, act.by)
-        report = report_of(rd.store, campaign)
+        replays.resume(rd.store, replay, act.by)
+        report = report_of(rd.store, replay)
     answer_report(report, act.output)
 
 
 @app.command()
 @acting
-def cancel(campaign: CampaignId, *, act: Act) -> None:
+def cancel(replay: ReplayId, *, act: Act) -> None:
     """End a replay: what was not released stays a dead letter, what was goes on to its end."""
     with act.database() as rd:
-        found = report_of(rd.store, campaign)
+        found = report_of(rd.store, replay)
         # One that has ended is refused, and nobody needs to be asked about that.
         if found.ended_at is None:
             act.confirm(
-                f"Cancel replay {campaign} and leave {_letters(found.waiting)} as {_they(found.waiting)}?"
+                f"Cancel replay {replay} and leave {_letters(found.waiting)} as {_they(found.waiting)}?"
             )
-        replays.cancel(rd.store, campaign, act.by)
-        report = report_of(rd.store, campaign)
+        replays.cancel(rd.store, replay, act.by)
+        report = report_of(rd.store, replay)
     answer_report(report, act.output)
 
 
 @app.command()
 def close(
-    campaign: CampaignId,
+    replay: ReplayId,
     *,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="How it was resolved.")],
     actor: ActorName = None,
@@ -171,8 +170,8 @@ def close(
             fix="Say it shorter, or name the document that tells it all.",
         )
     with existing(database_url) as rd:
-        replays.close(rd.store, campaign, by(actor, None), note=note)
-        report = report_of(rd.store, campaign)
+        replays.close(rd.store, replay, by(actor, None), note=note)
+        report = report_of(rd.store, replay)
     answer_report(report, output)
 
 

@@ -22,9 +22,9 @@ from redrive.client.connection import Redrive
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.ops.jobs.inspect import known_job
-from redrive.ops.letters.letter import LetterGroup, groups, letter_story
-from redrive.ops.replay.progress import CampaignReport, report_of
-from redrive.ops.replay.replays import list_campaigns
+from redrive.ops.letters.letter import LetterGroup, groups, letter_details
+from redrive.ops.replay.progress import ReplayReport, report_of
+from redrive.ops.replay.replays import list_replays
 
 CODE: Final = "AUTH_INVALID"
 """What jobs with a refused key fail with: the cause that is cured here."""
@@ -82,12 +82,12 @@ class WayBack:
         self.shell.run("dlq", "show", str(group.sample), lines_max=STORY)
         which = ("--group", group.fingerprint.rpartition(":")[2][:PREFIX])
         self._judge(which)
-        campaign = self._start_too_early(which)
+        replay = self._start_too_early(which)
         self._cure()
-        self._ramp(campaign)
-        self._bring_back_the_canary(campaign)
+        self._ramp(replay)
+        self._bring_back_the_canary(replay)
         note = f"the key works again; all {len(self.jobs)} jobs are complete"
-        self.shell.run("replay", "close", str(campaign), "--note", note, lines_max=SHORT)
+        self.shell.run("replay", "close", str(replay), "--note", note, lines_max=SHORT)
         self.view.tell("what is left has other causes, each with its own way back")
         self.shell.run(*GROUPS, "--state", "open")
 
@@ -106,7 +106,7 @@ class WayBack:
         self.view.tell(
             "asked is not done: the key is still refused. One job goes first, and finds out", "bold yellow"
         )
-        before = {campaign.id for campaign in list_campaigns(self.rd.store, limit=1)}
+        before = {replay.id for replay in list_replays(self.rd.store, limit=1)}
         steps = ("--canary", CANARY, "--follow", "--yes")
         # A replay of one letter has nothing left that stopping could spare.
         is_alone = len(self.jobs) == 1
@@ -114,7 +114,7 @@ class WayBack:
         self.shell.run(
             "replay", "start", *which, *steps, expect=expected, meanwhile=lambda: self._look(before)
         )
-        (newest,) = list_campaigns(self.rd.store, limit=1)
+        (newest,) = list_replays(self.rd.store, limit=1)
         report = report_of(self.rd.store, newest.id)
         end = "done" if is_alone else "stopped"
         if (report.status, report.failed_again_same, report.waiting) != (end, 1, len(self.jobs) - 1):
@@ -131,24 +131,22 @@ class WayBack:
         self.upstream.let_in(WRONG_KEY)
         self.view.tell("the provider restores the key: now the upstream lets it in", "bold green")
 
-    def _ramp(self, campaign: int) -> None:
+    def _ramp(self, replay: int) -> None:
         """Go on with the replay, and watch it to its end; the job that went first has failed again, and the exit code says so."""
         if len(self.jobs) == 1:
             return
-        self.shell.run("replay", "resume", str(campaign), "--reason", "the key works again", lines_max=SHORT)
-        follow = ("replay", "status", str(campaign), "--follow")
+        self.shell.run("replay", "resume", str(replay), "--reason", "the key works again", lines_max=SHORT)
+        follow = ("replay", "status", str(replay), "--follow")
         self.shell.run(*follow, expect=FAILED, meanwhile=lambda: self._look(set()))
-        report = report_of(self.rd.store, campaign)
+        report = report_of(self.rd.store, replay)
         if (report.status, report.verified) != ("done", len(self.jobs) - 1):
-            raise OffScriptError(
-                problem=f"replay {campaign} did not bring back its jobs: {_progress(report)}"
-            )
+            raise OffScriptError(problem=f"replay {replay} did not bring back its jobs: {_progress(report)}")
 
-    def _bring_back_the_canary(self, campaign: int) -> None:
+    def _bring_back_the_canary(self, replay: int) -> None:
         """Bring back the job that went first: it has a new letter, which is judged anew."""
         store = self.rd.store
-        (failed,) = report_of(store, campaign).failures
-        job = letter_story(store, failed.sample).letter.job
+        (failed,) = report_of(store, replay).failures
+        job = letter_details(store, failed.sample).letter.job
         self.view.tell(f"job {job}, which went first, has a new dead letter; it needs evidence of its own")
         known = (str(failed.sample), "--diagnosis", "auth_config")
         self._remediate(*known, evidence="the provider has restored the key, ticket 42")
@@ -165,10 +163,10 @@ class WayBack:
     def _look(self, before: set[int]) -> None:
         """Say how far the newest replay is, if that is news."""
         self._check_worker()
-        for campaign in list_campaigns(self.rd.store, limit=1):
-            report = report_of(self.rd.store, campaign.id)
+        for replay in list_replays(self.rd.store, limit=1):
+            report = report_of(self.rd.store, replay.id)
             line = _progress(report)
-            if campaign.id not in before and line != self.told:
+            if replay.id not in before and line != self.told:
                 self.told = line
                 self.view.say(f"  {line}")
 
@@ -192,7 +190,7 @@ def _letters(count: int) -> str:
     return f"{count} dead letter{'' if count == 1 else 's'}"
 
 
-def _progress(report: CampaignReport) -> str:
+def _progress(report: ReplayReport) -> str:
     again = report.failed_again_same + report.failed_again_other
     return (
         f"replay {report.id} {report.status}: {report.recovered} recovered, {again} failed again, "

@@ -34,9 +34,9 @@ from redrive.core.lifecycle import LetterState
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.filter_names import check_filter
-from redrive.ops.letters.freeze import Selection, freeze
-from redrive.ops.letters.preview import Outlook
-from redrive.ops.letters.triage import Judged
+from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.preview import Preview
+from redrive.ops.letters.triage import ActResult
 from redrive.store.protocol import Store
 
 OneLetter = Annotated[
@@ -140,22 +140,22 @@ choosing = taking("choice", _choice_of)
 """Gives a command that takes a `choice` the options that make one, in front of its own."""
 
 
-def chosen(store: Store, choice: Choice) -> Selection:
+def chosen(store: Store, choice: Choice) -> FrozenSet:
     """Freeze what was chosen; nothing at all ends the command with exit code 1."""
-    selection = freeze(store, choice.means(store))
-    if not selection.count:
+    frozen = freeze(store, choice.means(store))
+    if not frozen.count:
         say("error: no dead letter is like that; redrive dlq groups shows what there is")
         raise typer.Exit(FAILED)
-    return selection
+    return frozen
 
 
-def agreed(told: Outlook, act: str, *, is_sure: bool, output: Format) -> Selection:
+def agreed(told: Preview, act: str, *, is_sure: bool, output: Format) -> FrozenSet:
     """Say exactly how many letters will be changed, which stay and why, and ask; a no ends the command with exit code 1.
 
     With nothing to change there is nothing to ask about: that is the answer, with exit code 1 as well.
     """
     if not told.changes:
-        answer_judged(told.selection, Judged(changed=0, left=told.stays), output)
+        answer_judged(told.frozen, ActResult(changed=0, left=told.stays), output)
     question = f"{act} {told_of(told)}"
     if is_sure:
         say(question)
@@ -165,13 +165,13 @@ def agreed(told: Outlook, act: str, *, is_sure: bool, output: Format) -> Selecti
                 f"{letters:,} {'stays as it is' if letters == 1 else 'stay as they are'}: {of_all(why, letters)}"
             )
     confirm(f"{question}?", is_sure=is_sure)
-    return told.selection
+    return told.frozen
 
 
-def told_of(told: Outlook) -> str:
+def told_of(told: Preview) -> str:
     """Return how many letters of which states an act will change, as people say it."""
     states = ", ".join(f"{letters:,} {state}" for state, letters in told.changes.items())
-    count = told.selection.count
+    count = told.frozen.count
     among = f"{count:,}" if told.changing == count else f"{told.changing:,} of {count:,}"
     return f"{among} dead letter{'' if count == 1 else 's'} ({states})"
 
@@ -185,11 +185,11 @@ def of_all(why: str, letters: int) -> str:
     return why
 
 
-def answer_judged(selection: Selection, judged: Judged, output: Format) -> None:
+def answer_judged(frozen: FrozenSet, judged: ActResult, output: Format) -> None:
     """Show what became of a frozen set; exit code 1 when nothing of it could be changed."""
     facts = {
-        "subject": selection.subject,
-        "count": selection.count,
+        "subject": frozen.subject,
+        "count": frozen.count,
         "changed": judged.changed,
         "left": judged.left,
     }

@@ -18,7 +18,7 @@ from redrive.cli.output.tables import answer_facts, answer_json, console, is_int
 from redrive.engine.runtime import CURRENT
 from redrive.ops.checkup.findings import age
 from redrive.ops.jobs.inspect import instant
-from redrive.ops.replay.progress import REASONS_MAX, CampaignReport, report_of
+from redrive.ops.replay.progress import REASONS_MAX, ReplayReport, report_of
 from redrive.store.protocol import Store
 
 LOOK_SECONDS: Final = 0.5
@@ -28,7 +28,7 @@ _NAMES: Final = {"seconds_left": "time_left"}
 """What facts are called where people read them."""
 
 
-def watched(store: Store, campaign: int, output: Format) -> CampaignReport:
+def watched(store: Store, replay: int, output: Format) -> ReplayReport:
     """Look again and again until it has ended or needs somebody; a bar for who watches, a line per change for logs."""
     columns = (
         SpinnerColumn(),
@@ -38,10 +38,10 @@ def watched(store: Store, campaign: int, output: Format) -> CampaignReport:
     )
     is_hidden = output != "table" or not is_interactive()
     with Progress(*columns, console=console(), transient=True, disable=is_hidden) as progress:
-        task = progress.add_task(f"replay {campaign}", total=None)
+        task = progress.add_task(f"replay {replay}", total=None)
         last: str | None = None
         while True:
-            report = report_of(store, campaign)
+            report = report_of(store, replay)
             ended = report.letters - report.waiting - report.replaying
             told, left = _progress(report), _left(report)
             progress.update(task, total=report.letters, completed=ended, description=f"{told}{left}")
@@ -54,7 +54,7 @@ def watched(store: Store, campaign: int, output: Format) -> CampaignReport:
             CURRENT.get().clock.sleep(LOOK_SECONDS)
 
 
-def _progress(report: CampaignReport) -> str:
+def _progress(report: ReplayReport) -> str:
     again = report.failed_again_same + report.failed_again_other
     told = (
         f"replay {report.id} {report.status}: {report.recovered:,} recovered, {again:,} failed again, "
@@ -64,11 +64,11 @@ def _progress(report: CampaignReport) -> str:
     return told + (f"; it waits for {report.waits_for}" if report.waits_for else "")
 
 
-def _left(report: CampaignReport) -> str:
+def _left(report: ReplayReport) -> str:
     return "" if report.seconds_left is None else f"; about {age(report.seconds_left)} left"
 
 
-def exit_of(report: CampaignReport) -> int:
+def exit_of(report: ReplayReport) -> int:
     """Return the exit code of who watched a replay: done, not all came back, or it stands still."""
     if report.ended_at is None:
         return HELD
@@ -76,7 +76,7 @@ def exit_of(report: CampaignReport) -> int:
     return FAILED if failed or report.status == "cancelled" else DONE
 
 
-def facts_of(report: CampaignReport) -> dict[str, object]:
+def facts_of(report: ReplayReport) -> dict[str, object]:
     """Return a report as programs read it, with what was left out by name."""
     facts: dict[str, object] = asdict(report)
     del facts["first_skipped"]
@@ -94,7 +94,7 @@ def facts_of(report: CampaignReport) -> dict[str, object]:
     return facts
 
 
-def answer_report(report: CampaignReport, output: Format) -> None:
+def answer_report(report: ReplayReport, output: Format) -> None:
     """Show how a replay stands, and what to do next."""
     if output == "json":
         answer_json(facts_of(report))
@@ -124,22 +124,22 @@ def answer_report(report: CampaignReport, output: Format) -> None:
         say(f'close it with: redrive replay close {report.id} --note "..."')
 
 
-def _for_people(report: CampaignReport) -> dict[str, object]:
+def _for_people(report: ReplayReport) -> dict[str, object]:
     """Return what people read in other words than programs."""
-    chosen = {name: value for name, value in asdict_of(report.selection).items() if value is not None}
+    chosen = {name: value for name, value in asdict_of(report.filter).items() if value is not None}
     for name in ("since", "until"):
         if name in chosen:
             chosen[name] = instant(chosen[name])
-    if report.selection.ids is not None and len(report.selection.ids) > NAMED_MAX:
-        chosen["ids"] = f"{len(report.selection.ids):,} named"
+    if report.filter.ids is not None and len(report.filter.ids) > NAMED_MAX:
+        chosen["ids"] = f"{len(report.filter.ids):,} named"
     return {
         "seconds_left": None if report.seconds_left is None else f"about {age(report.seconds_left)}",
         "rate": None if report.rate is None else f"{report.rate:g} per second",
-        "selection": chosen,
+        "filter": chosen,
     }
 
 
-def _tell_skips(report: CampaignReport) -> None:
+def _tell_skips(report: ReplayReport) -> None:
     """Show why letters were left out, and which: the first few for each reason."""
     if not report.skips:
         return
@@ -160,5 +160,5 @@ def _tell_skips(report: CampaignReport) -> None:
         say(f"more of them by name: redrive replay status {report.id} -o json")
 
 
-def _sample(report: CampaignReport) -> str:
+def _sample(report: ReplayReport) -> str:
     return str(report.failures[0].sample) if report.failures else "ID"

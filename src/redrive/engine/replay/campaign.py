@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driving campaigns: the part of a worker that stamps letters, releases them step by step, and notices when to stop.
+"""Driving replays: the part of a worker that stamps letters, releases them step by step, and notices when to stop.
 
-One worker drives a campaign at a time, under a lease in the campaign's own row; every change is made only while that lease and the
-campaign's status still are what they were, so that a pause, a cancellation or another driver is never overrun. A letter that was
+One worker drives a replay at a time, under a lease in the replay's own row; every change is made only while that lease and the
+replay's status still are what they were, so that a pause, a cancellation or another driver is never overrun. A letter that was
 released cannot be released again, whoever drives: its state says so.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.replay import Counts, Finish, Plan, Release, Stop, Turn, Wait, next_turn
+from redrive.core.replay import Counts, Finish, Plan, Release, Stop, Wait, next_turn
 from redrive.engine.clock import Clock
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import LetterFilter
@@ -38,29 +38,29 @@ from redrive.store.protocol import Row, Step, Store
 logger = logging.getLogger("redrive.campaigns")
 
 DRIVE_SECONDS: Final = 30.0
-"""How long a worker that says nothing more keeps a campaign to itself."""
+"""How long a worker that says nothing more keeps a replay to itself."""
 LOOK_SECONDS: Final = 1.0
 BUSY_SECONDS: Final = 0.02
 WAIT_SECONDS: Final = 0.25
-"""Between two looks: without a campaign; at first after something was released; and at most while something is on its way. Each
+"""Between two looks: without a replay; at first after something was released; and at most while something is on its way. Each
 look that finds nothing is twice as far off."""
-STAMP_WINDOW: Final = 5_000
+MARK_WINDOW: Final = 5_000
 """Letters that are looked at in one step of stamping."""
 RELEASE_MAX: Final = 1_000
 """Letters that are released in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Campaign:
-    """A campaign as its row says it."""
+class Replay:
+    """A replay as its row says it."""
 
     id: int
     pipeline: str
     status: str
-    selection: LetterFilter
+    filter: LetterFilter
     plan: Plan
     cutoff: int
-    stamped_to: int
+    marked_to: int
     expected: int
     pardoned: Counts
     next_at: float
@@ -76,25 +76,25 @@ class Campaign:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept about how a campaign goes."""
+    """What is kept about how a replay goes."""
 
     plan: Plan
     is_evidence_optional: bool = False
 
 
-def campaign_of(row: Row) -> Campaign:
-    """Return a row of the store as the campaign it is."""
-    (number, pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, *rest) = row
+def replay_of(row: Row) -> Replay:
+    """Return a row of the store as the replay it is."""
+    (number, pipeline, status, chosen, options, cutoff, marked_to, expected, pardoned, *rest) = row
     next_at, why, note, driver, driven_until, actor, created_at, ended_at, closed_at, moves = rest
     return msgspec.convert(
         {
             "id": number,
             "pipeline": pipeline,
             "status": status,
-            "selection": msgspec.json.decode(cast("bytes", selection)),
+            "filter": msgspec.json.decode(cast("bytes", chosen)),
             "plan": msgspec.json.decode(cast("bytes", options), type=Options).plan,
             "cutoff": cutoff,
-            "stamped_to": stamped_to,
+            "marked_to": marked_to,
             "expected": expected,
             "pardoned": msgspec.json.decode(cast("bytes", pardoned)),
             "next_at": next_at,
@@ -108,24 +108,24 @@ def campaign_of(row: Row) -> Campaign:
             "closed_at": closed_at,
             "moves": moves,
         },
-        Campaign,
+        Replay,
     )
 
 
 def options_of(row: Row) -> Options:
-    """Return how the campaign of a row goes."""
+    """Return how the replay of a row goes."""
     return msgspec.json.decode(cast("bytes", row[4]), type=Options)
 
 
-def counts_of(store: Store, campaign: int) -> Counts:
-    """Return where the letters of a campaign are."""
+def counts_of(store: Store, replay: int) -> Counts:
+    """Return where the letters of a replay are."""
     return msgspec.convert(
-        {str(standing): letters for standing, letters in store.query("campaign_counts", campaign)}, Counts
+        {str(standing): letters for standing, letters in store.query("campaign_counts", replay)}, Counts
     )
 
 
-class Campaigns:
-    """What makes a worker drive the campaigns over its pipelines."""
+class ReplayDriver:
+    """What makes a worker drive the replays over its pipelines."""
 
     def __init__(
         self,
@@ -153,79 +153,77 @@ class Campaigns:
             try:
                 wait = cast("float", await self._ask_store(self.drive))
             except StoreError as error:
-                logger.warning("campaigns wait: %s", error)
+                logger.warning("replays wait: %s", error)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one look, the next one must come.
-                logger.warning("campaigns wait: %s", redact(repr(error)))
+                logger.warning("replays wait: %s", redact(repr(error)))
             if self._is_news and self._on_news is not None:
                 self._is_news = False
                 self._on_news()
             await self._clock.asleep(wait)
 
     def drive(self) -> float:
-        """Take one turn in every campaign that is ours to drive; return in how many seconds to look again."""
+        """Take one turn in every replay that is ours to drive; return in how many seconds to look again."""
         waits = [LOOK_SECONDS]
         for row in self._store.query("live_campaigns"):
             if row[1] not in self._pipelines:
                 continue
             try:
-                campaign = campaign_of(row)
-                if self._take(campaign):
-                    waits.append(self._turn(campaign, row))
+                replay = replay_of(row)
+                if self._take(replay):
+                    waits.append(self._turn(replay, row))
             except StoreUnavailableError:
                 raise
-            except Exception as error:  # noqa: BLE001 - one campaign must not keep the others waiting.
+            except Exception as error:  # noqa: BLE001 - one replay must not keep the others waiting.
                 # Mostly somebody was faster with a key or a letter; what it is now is read again.
-                logger.warning("campaign %s takes its turn again: %s", row[0], redact(repr(error)))
+                logger.warning("replay %s takes its turn again: %s", row[0], redact(repr(error)))
         return min(waits)
 
-    def _take(self, campaign: Campaign) -> bool:
-        """Take, or keep, the lease on a campaign."""
+    def _take(self, replay: Replay) -> bool:
+        """Take, or keep, the lease on a replay."""
         name, now = self._name(), self._clock.wall()
-        if campaign.driver == name and campaign.driven_until - now > DRIVE_SECONDS / 2:
+        if replay.driver == name and replay.driven_until - now > DRIVE_SECONDS / 2:
             return True
-        step = Step("drive_campaign", (name, now + DRIVE_SECONDS, campaign.id, now), rows=1)
+        step = Step("drive_campaign", (name, now + DRIVE_SECONDS, replay.id, now), rows=1)
         return self._store.apply(step) is not None
 
-    def _turn(self, campaign: Campaign, row: Row) -> float:
-        match campaign.status:
+    def _turn(self, replay: Replay, row: Row) -> float:
+        match replay.status:
             case "stamping":
-                return self._stamp(campaign, options_of(row))
+                return self._mark(replay, options_of(row))
             case "cancelling":
-                unstamp(self._store, campaign.id, self._clock.wall())
+                unmark(self._store, replay.id, self._clock.wall())
                 return BUSY_SECONDS
             case _:
-                return self._release(campaign)
+                return self._release(replay)
 
-    def _stamp(self, campaign: Campaign, options: Options) -> float:
-        """Mark the letters of the next window as this campaign's."""
-        end = min(campaign.stamped_to + STAMP_WINDOW, campaign.cutoff)
-        which = campaign.selection.stamp_row(
-            is_evidence_optional=options.is_evidence_optional, moves=campaign.moves
-        )
+    def _mark(self, replay: Replay, options: Options) -> float:
+        """Mark the letters of the next window as this replay's."""
+        end = min(replay.marked_to + MARK_WINDOW, replay.cutoff)
+        which = replay.filter.stamp_row(is_evidence_optional=options.is_evidence_optional, moves=replay.moves)
         self._store.apply(
-            Step("stamped", (end, campaign.id, self._name(), campaign.stamped_to), rows=1),
-            *stamp_steps(campaign.id, campaign.stamped_to, end, which),
+            Step("stamped", (end, replay.id, self._name(), replay.marked_to), rows=1),
+            *mark_steps(replay.id, replay.marked_to, end, which),
         )
         return 0.0
 
-    def _release(self, campaign: Campaign) -> float:
-        counts = counts_of(self._store, campaign.id)
+    def _release(self, replay: Replay) -> float:
+        counts = counts_of(self._store, replay.id)
         now = self._clock.wall()
-        turn = next_turn(campaign.plan, counts, campaign.pardoned, next_at=campaign.next_at, now=now)
-        fence = (campaign.id, self._name())
+        turn = next_turn(replay.plan, counts, replay.pardoned, next_at=replay.next_at, now=now)
+        fence = (replay.id, self._name())
         match turn:
             case Stop(why):
-                self._stop(campaign, why, now)
+                self._stop(replay, why, now)
             case Finish():
                 self._store.apply(Step("finish_campaign", (now, *fence), rows=1))
                 self._is_news = True
             case Wait(why, until):
-                if why != campaign.why:
-                    self._store.apply(Step("turn_campaign", (campaign.next_at, why, *fence), rows=1))
+                if why != replay.why:
+                    self._store.apply(Step("turn_campaign", (replay.next_at, why, *fence), rows=1))
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience if until is None else min(max(until - now, 0.0), LOOK_SECONDS)
             case Release():
-                if self._let_go(campaign, turn, now):
+                if self._let_go(replay, turn, now):
                     self._patience = BUSY_SECONDS
                     return 0.0
                 # The counters say that letters wait, and there is none to be found: `redrive doctor --deep` tells more.
@@ -233,22 +231,22 @@ class Campaigns:
                 return self._patience
         return BUSY_SECONDS
 
-    def _stop(self, campaign: Campaign, why: str, now: float) -> None:
-        """Stop a campaign, and write that down where people look for what was done, in one transaction."""
-        line = (now, redact(self._name()), "stop", f"replay {campaign.id}", why)
+    def _stop(self, replay: Replay, why: str, now: float) -> None:
+        """Stop a replay, and write that down where people look for what was done, in one transaction."""
+        line = (now, redact(self._name()), "stop", f"replay {replay.id}", why)
         answer = self._store.apply(
-            Step("log_replay", (*line, "stopped", campaign.id)),
-            Step("stop_campaign", (why, campaign.id, self._name()), rows=1),
+            Step("log_replay", (*line, "stopped", replay.id)),
+            Step("stop_campaign", (why, replay.id, self._name()), rows=1),
         )
         if answer is not None:
-            logger.warning("replay %s stopped itself: %s", campaign.id, why)
+            logger.warning("replay %s stopped itself: %s", replay.id, why)
 
-    def _let_go(self, campaign: Campaign, turn: Release, now: float) -> bool:
+    def _let_go(self, replay: Replay, turn: Release, now: float) -> bool:
         """Release some letters, and leave out those that cannot be released; say whether there was any."""
         limit = min(turn.letters, RELEASE_MAX)
-        pipeline = self._pipelines[campaign.pipeline]
-        from_start = campaign.plan.from_start
-        batch = batch_of(self._store.query("campaign_batch", campaign.id, int(from_start), limit))
+        pipeline = self._pipelines[replay.pipeline]
+        from_start = replay.plan.from_start
+        batch = batch_of(self._store.query("campaign_batch", replay.id, int(from_start), limit))
         able: list[Candidate] = []
         skips: list[Step] = []
         for candidate in batch.candidates:
@@ -257,60 +255,45 @@ class Campaigns:
             if obstacle is None:
                 able.append(candidate)
             else:
-                skips += skip_steps(campaign.id, candidate.letter, obstacle.told, now)
+                skips += skip_steps(replay.id, candidate.letter, obstacle.told, now)
         able = by_distinct_key(able)
         first = first_lane_of(self._store, pipeline, pipeline.name) if from_start else None
         chosen = Batch(able, batch.last_edit)
         released = (
-            release_steps(self._store, chosen, campaign=campaign.id, first_lane=first, now=now)
-            if able
-            else []
+            release_steps(self._store, chosen, replay=replay.id, first_lane=first, now=now) if able else []
         )
-        next_at = _next_at(turn, campaign, len(able), now)
-        fence = Step("turn_campaign", (next_at, None, campaign.id, self._name()), rows=1)
+        next_at = _next_at(turn, replay, len(able), now)
+        fence = Step("turn_campaign", (next_at, None, replay.id, self._name()), rows=1)
         self._is_news |= self._store.apply(fence, *skips, *released) is not None
         return bool(batch.candidates)
 
 
-def stamp_steps(campaign: int, start: int, end: int, which: Row) -> list[Step]:
-    """Return the steps that mark the letters after `start` up to `end` which a campaign is about, and count them."""
-    window = (campaign, start, end)
+def mark_steps(replay: int, start: int, end: int, which: Row) -> list[Step]:
+    """Return the steps that mark the letters after `start` up to `end` which a replay is about, and count them."""
+    window = (replay, start, end)
     return [Step("stamp_letters", (*window, *which)), Step("count_stamped", window)]
 
 
-def unstamp(store: Store, campaign: int, now: float) -> bool:
-    """Let go of some letters of a campaign that is being cancelled; say whether it has ended with that."""
+def unmark(store: Store, replay: int, now: float) -> bool:
+    """Let go of some letters of a replay that is being cancelled; say whether it has ended with that."""
     answer = store.apply(
         Step("next_move"),
-        Step("unstamp_letters", (campaign, STAMP_WINDOW)),
-        Step("end_cancelled", (now, campaign)),
+        Step("unstamp_letters", (replay, MARK_WINDOW)),
+        Step("end_cancelled", (now, replay)),
     )
-    return answer is not None and len(answer[1]) < STAMP_WINDOW
+    return answer is not None and len(answer[1]) < MARK_WINDOW
 
 
-def skip_steps(campaign: int, letter: int, reason: str, now: float) -> list[Step]:
-    """Return the steps that leave a letter out of a campaign, for a reason that stays on record."""
+def skip_steps(replay: int, letter: int, reason: str, now: float) -> list[Step]:
+    """Return the steps that leave a letter out of a replay, for a reason that stays on record."""
     return [
         Step("next_move"),
-        Step("skip_letter", (campaign, letter, reason, now)),
-        Step("drop_skipped", (letter, campaign)),
+        Step("skip_letter", (replay, letter, reason, now)),
+        Step("drop_skipped", (letter, replay)),
     ]
 
 
-def _next_at(turn: Release, campaign: Campaign, released: int, now: float) -> float:
+def _next_at(turn: Release, replay: Replay, released: int, now: float) -> float:
     """Return when the rate allows the next release; what was left out takes no share of it."""
-    rate = campaign.plan.rate
+    rate = replay.plan.rate
     return now if rate is None else turn.next_at - (turn.letters - released) / rate
-
-
-__all__ = [
-    "Campaign",
-    "Campaigns",
-    "Options",
-    "Turn",
-    "campaign_of",
-    "counts_of",
-    "skip_steps",
-    "stamp_steps",
-    "unstamp",
-]

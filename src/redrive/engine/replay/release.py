@@ -120,15 +120,15 @@ def misfit(codec: Codec, value: bytes) -> str | None:
 
 
 def release_steps(
-    store: Store, batch: Batch, *, campaign: int | None, first_lane: LaneId | None, now: float
+    store: Store, batch: Batch, *, replay: int | None, first_lane: LaneId | None, now: float
 ) -> list[Step]:
     """Return the steps that release these letters, whole or not at all; with `first_lane`, as full restarts."""
     candidates = batch.candidates
     letters = listed([each.letter for each in candidates])
     jobs = listed([each.job for each in candidates])
     steps = [
-        Step("count_taken", (letters, campaign)),
-        Step("take_letters", (letters, campaign, batch.last_edit), rows=len(candidates)),
+        Step("count_taken", (letters, replay)),
+        Step("take_letters", (letters, replay, batch.last_edit), rows=len(candidates)),
         Step("replay_jobs", (jobs, now, first_lane), rows=len(candidates)),
     ]
     for candidate in candidates:

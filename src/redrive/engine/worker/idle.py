@@ -134,7 +134,7 @@ class IdleWait:
         return now - self._held_since
 
     async def _is_replaying(self) -> bool:
-        """Say whether a campaign over these pipelines is under way and may release more jobs."""
+        """Return whether a replay over these pipelines is under way and may release more jobs."""
         rows = await self._ask_until_answered(functools.partial(self._store.query, "live_campaigns"))
         return any(row[1] in self._pipelines for row in rows or ())
 

@@ -22,7 +22,7 @@ from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery.outbox import Hooks
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
-from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import Ticker
@@ -99,7 +99,7 @@ async def serve(
         )
         told.append(hooks.committed)
         ticker = Ticker(store, clock, ask_store=parts.ask_store)
-        campaigns = Campaigns(
+        driver = ReplayDriver(
             store,
             pipelines,
             clock,
@@ -107,7 +107,7 @@ async def serve(
             ask_store=parts.ask_store,
             on_news=worker.look,
         )
-        side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, campaigns)]
+        side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, driver)]
         stack.push_async_callback(_end, side)
         if options.takes_signals:
             _stop_on_signals(stack, worker)

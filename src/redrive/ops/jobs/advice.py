@@ -66,9 +66,9 @@ def next_steps(
 def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
     """Return what to do next about a dead letter; without a `hint` about its code, that of the taxonomy."""
     number = letter.id
-    if letter.campaign is not None and letter.state in {"open", "triaged", "ready"}:
+    if letter.replay is not None and letter.state in {"open", "triaged", "ready"}:
         return [
-            f"Replay {letter.campaign} has taken it: redrive replay status {letter.campaign} shows how far it is."
+            f"Replay {letter.replay} has taken it: redrive replay status {letter.replay} shows how far it is."
         ]
     match letter.state:
         case "open":
@@ -109,8 +109,8 @@ def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_em
     gone = gone_for_good(facts.erased_at)
     if letter.state == "discarded":
         return [gone, "It was discarded, nothing is to be done."]
-    if letter.campaign is not None:
-        number = letter.campaign
+    if letter.replay is not None:
+        number = letter.replay
         return [gone, f"Replay {number} has taken it, and skips it: redrive replay status {number}"]
     return [gone, f"Close its dead letter: redrive dlq discard {letter.id}"]
 

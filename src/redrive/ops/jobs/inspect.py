@@ -108,7 +108,7 @@ class DeadLetter:
     """True when a replay brought the same permanent failure back."""
     verdict: str | None
     """What its replay came to: completed, cancelled, same, other; None while it has not ended."""
-    campaign: int | None
+    replay: int | None
     follows: int | None
     """The letter of the round before."""
     diagnosis: str | None
@@ -141,7 +141,7 @@ class LetterLike(Protocol):
         ...
 
     @property
-    def campaign(self) -> int | None:
+    def replay(self) -> int | None:
         """The replay that took it."""
         ...
 
@@ -238,14 +238,14 @@ def operations_about(store: Store, job_id: int, letters: Sequence[LetterLike]) -
         rows += store.query("operations_on", f"letter {letter.id}")
         failed_at = letter.last_failure_at.timestamp()
         rows += store.query("acts_with_letter", letter.id, letter.fingerprint, failed_at)
-        if letter.campaign is not None:
-            rows += start_of_replay(store, letter.campaign)
+        if letter.replay is not None:
+            rows += start_of_replay(store, letter.replay)
     return in_order(map(operation_of, rows))
 
 
-def start_of_replay(store: Store, campaign: int) -> list[Row]:
+def start_of_replay(store: Store, replay: int) -> list[Row]:
     """Return the line of the log that began a replay."""
-    return [row for row in store.query("operations_on", f"replay {campaign}") if row[3] == "replay"]
+    return [row for row in store.query("operations_on", f"replay {replay}") if row[3] == "replay"]
 
 
 def in_order(done: Iterable[Operation]) -> list[Operation]:
@@ -337,7 +337,7 @@ def _letter_of(row: Row) -> DeadLetter:
         "last_failure_at": instant(row[12]),
         "is_escalated": bool(row[14]),
     }
-    more = "verdict campaign follows diagnosis assignee".split()
+    more = "verdict replay follows diagnosis assignee".split()
     rest |= {"job": row[13], **dict(zip(more, row[15:20], strict=True))}
     rest["closed_at"] = None if row[20] is None else instant(row[20])
     return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **rest}, DeadLetter)

@@ -84,7 +84,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> Job:
     way = _way_of(store, job_id, **how)
     by = by.hiding(values_of_job(store, job_id, by.reason))
     now = CURRENT.get().clock.wall()
-    steps = release_steps(store, way.batch, campaign=None, first_lane=way.first_lane, now=now)
+    steps = release_steps(store, way.batch, replay=None, first_lane=way.first_lane, now=now)
     verb = "restart" if how.get("from_start") else "retry"
     line = by.line(verb, f"letter {way.letter}")
     log = Step("log_retry", (*line, _without_evidence(way), way.letter, way.state), rows=1)
@@ -211,18 +211,18 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
             problem="it has no dead letter",
             fix="redrive doctor --deep tells what is wrong with this database.",
         )
-    letter, state, campaign = rows[0]
+    letter, state, replay = rows[0]
     if state == LetterState.DISCARDED:
         raise ReplayRefusedError(
             subject=subject,
             problem=f"its dead letter {letter} was discarded",
             fix=f"redrive dlq restore {letter} takes that back.",
         )
-    if campaign is not None:
+    if replay is not None:
         raise ReplayRefusedError(
             subject=subject,
-            problem=f"its dead letter {letter} belongs to replay {campaign}",
-            fix=f"Wait for it, or redrive replay cancel {campaign}.",
+            problem=f"its dead letter {letter} belongs to replay {replay}",
+            fix=f"Wait for it, or redrive replay cancel {replay}.",
         )
     return cast("int", letter), str(state)
 

@@ -23,7 +23,7 @@ from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import Operation, in_order, instant, operation_of, start_of_replay
 from redrive.ops.letters.edit import Part
-from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
+from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.own_values import values_of_set
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Row, Store, listed
@@ -37,7 +37,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 _NAMES: Final = (
     "id job round state code category is_retryable error_class fingerprint reason message context stack diagnosis evidence"
     " assignee verdict is_escalated first_failure_at last_failure_at pipeline stage position status priority key owner created_at"
-    " erased_at campaign"
+    " erased_at replay"
 ).split()
 
 
@@ -125,11 +125,11 @@ def export(
     Raises:
         ConfigurationError: values were asked for, and the rules of a pipeline do not let them leave.
     """
-    selection = freeze(store, which)
+    frozen = freeze(store, which)
     if with_values:
-        _check_rules(store, selection)
-        return _logged(store, selection, by or Actor("api"))
-    return _lines(store, selection, with_values=False)
+        _check_rules(store, frozen)
+        return _logged(store, frozen, by or Actor("api"))
+    return _lines(store, frozen, with_values=False)
 
 
 def installation_of(store: Store) -> str:
@@ -137,33 +137,33 @@ def installation_of(store: Store) -> str:
     return str(store.query("installation")[0][0])
 
 
-def _logged(store: Store, selection: Selection, by: Actor) -> Iterator[bytes]:
+def _logged(store: Store, frozen: FrozenSet, by: Actor) -> Iterator[bytes]:
     """Yield lines with values, once it is written down whose values leave; not before somebody takes the first one."""
-    _log(store, selection, by)
-    yield from _lines(store, selection, with_values=True)
+    _log(store, frozen, by)
+    yield from _lines(store, frozen, with_values=True)
 
 
-def _log(store: Store, selection: Selection, by: Actor) -> None:
+def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
     """Write down whose values leave, in one transaction."""
-    by = by.hiding(values_of_set(store, selection, by.reason))
+    by = by.hiding(values_of_set(store, frozen, by.reason))
     change = {"before": {"values": "kept"}, "after": {"values": "exported"}}
-    is_one = selection.which.ids is not None and len(selection.which.ids) == 1
+    is_one = frozen.which.ids is not None and len(frozen.which.ids) == 1
     store.apply(
         *(
             by.log_letters(
-                "export", selection.subject, letters=len(ids), change=change, ids=() if is_one else ids
+                "export", frozen.subject, letters=len(ids), change=change, ids=() if is_one else ids
             )
-            for ids in frozen_steps(store, selection)
+            for ids in frozen_steps(store, frozen)
         )
     )
 
 
-def _lines(store: Store, selection: Selection, *, with_values: bool) -> Iterator[bytes]:
+def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[bytes]:
     origin = installation_of(store)
-    for ids in frozen_steps(store, selection, step=STEP):
+    for ids in frozen_steps(store, frozen, step=STEP):
         found = store.query("exported_letters", listed(ids))
         rows: list[dict[str, object]] = [dict(zip(_NAMES, row, strict=True)) for row in found]
-        acts = _acts_on(store, ids, {cast("int | None", facts["campaign"]) for facts in rows})
+        acts = _acts_on(store, ids, {cast("int | None", facts["replay"]) for facts in rows})
         for facts in rows:
             yield _ENCODER.encode(_line_of(store, origin, facts, acts, with_values=with_values)) + b"\n"
 
@@ -173,20 +173,20 @@ class _Acts:
     """What was done to many letters at once, as far as it is about those of one step."""
 
     by_letter: dict[int, list[Operation]]
-    by_campaign: dict[int, list[Operation]]
+    by_replay: dict[int, list[Operation]]
 
 
-def _acts_on(store: Store, ids: Sequence[int], campaigns: Iterable[int | None]) -> _Acts:
+def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) -> _Acts:
     """Ask for the acts on many letters once per step: asked letter by letter, all of them would be read for each."""
     by_letter: dict[int, list[Operation]] = {}
     for letter, *act in store.query("acts_with_letters", listed(ids), ids[0], ids[-1]):
         by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
-    by_campaign = {
+    by_replay = {
         each: [operation_of(row) for row in start_of_replay(store, each)]
-        for each in campaigns
+        for each in replays
         if each is not None
     }
-    return _Acts(by_letter, by_campaign)
+    return _Acts(by_letter, by_replay)
 
 
 def _line_of(
@@ -198,7 +198,7 @@ def _line_of(
         facts[name] = instant(facts[name])
     names = (f"letter {letter}", f"job {job}")
     single = [operation_of(act) for name in names for act in store.query("operations_on", name)]
-    replays = many.by_campaign.get(cast("int", facts["campaign"]), [])
+    replays = many.by_replay.get(cast("int", facts["replay"]), [])
     acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
     clean = cast(
         "dict[str, list[dict[str, object]]]",
@@ -247,9 +247,9 @@ def _plain(told: Sequence[object]) -> object:
     return msgspec.json.decode(_ENCODER.encode(told))
 
 
-def _check_rules(store: Store, selection: Selection) -> None:
+def _check_rules(store: Store, frozen: FrozenSet) -> None:
     """Refuse to let values leave unless the rules of every pipeline say that they may."""
-    for ids in frozen_steps(store, selection):
+    for ids in frozen_steps(store, frozen):
         for (pipeline,) in store.query("pipelines_of_letters", listed(ids)):
             if rules_of(store, str(pipeline)).export != "include":
                 raise ConfigurationError(

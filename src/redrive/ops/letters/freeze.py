@@ -30,7 +30,7 @@ _STATES: Final = tuple(str(state) for state in LetterState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class FrozenSet:
     """A frozen set: the letters a filter means, none of them newer than `cutoff`."""
 
     which: LetterFilter
@@ -43,7 +43,7 @@ class Selection:
     moves: int = LATEST
     """The last act that moved letters before it; what came into the state asked for by a later one is left alone."""
     only: frozenset[str] | None = None
-    """The states from which letters may be changed, and only if they were in them already; None for any (`outlook`)."""
+    """The states from which letters may be changed, and only if they were in them already; None for any (`preview`)."""
 
     @property
     def subject(self) -> str:
@@ -61,7 +61,7 @@ class Selection:
         return f"filter {told or 'all'}"
 
 
-def freeze(store: Store, which: LetterFilter) -> Selection:
+def freeze(store: Store, which: LetterFilter) -> FrozenSet:
     """Freeze the letters a filter means, and count them; changes nothing.
 
     A filter by group, pipeline, stage, code, category or state is answered from the tallies of the groups and costs the same
@@ -83,7 +83,7 @@ def freeze(store: Store, which: LetterFilter) -> Selection:
         by_state = {str(state): cast("int", letters) for state, letters in rows}
     # In the order of a letter's life, so that whoever reads it finds `open` first.
     ordered = {state: by_state[state] for state in _STATES if by_state.get(state)}
-    return Selection(
+    return FrozenSet(
         which=which,
         cutoff=cast("int", cutoff),
         count=sum(ordered.values()),
@@ -92,16 +92,16 @@ def freeze(store: Store, which: LetterFilter) -> Selection:
     )
 
 
-def frozen_steps(store: Store, selection: Selection, *, step: int = STEP) -> Iterator[list[int]]:
+def frozen_steps(store: Store, frozen: FrozenSet, *, step: int = STEP) -> Iterator[list[int]]:
     """Yield the ids of a frozen set in rising order, at most `step` at a time.
 
     The ids of a window are read before the first of them is given out: an act that moves letters cannot make the walk see them
     twice.
     """
     low = 0
-    while low < selection.cutoff:
-        high = min(low + WINDOW, selection.cutoff)
-        rows = store.query(_statement(selection.which, "letters"), *_row_of(selection.which, low, high))
+    while low < frozen.cutoff:
+        high = min(low + WINDOW, frozen.cutoff)
+        rows = store.query(_statement(frozen.which, "letters"), *_row_of(frozen.which, low, high))
         ids = [cast("int", row[0]) for row in rows]
         for start in range(0, len(ids), step):
             yield ids[start : start + step]

@@ -51,7 +51,7 @@ class LetterGroup:
     pending: int
     """How many of them wait for somebody: open, triaged or ready."""
     taken: int
-    """How many of those a live campaign has taken."""
+    """How many of those a live replay has taken."""
     first_at: datetime
     last_at: datetime
     """When the first and the last letter of the whole group failed."""

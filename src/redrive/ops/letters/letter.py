@@ -25,15 +25,15 @@ from redrive.store.protocol import Row, Store
 
 __all__ = [
     "Edit",
+    "LetterDetails",
     "LetterFacts",
     "LetterGroup",
     "LetterLine",
-    "LetterStory",
     "Page",
     "Trend",
     "groups",
     "known_letter",
-    "letter_story",
+    "letter_details",
     "list_letters",
     "resolve_group",
 ]
@@ -82,7 +82,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterStory:
+class LetterDetails:
     """Everything that is known about one dead letter."""
 
     letter: LetterFacts
@@ -108,7 +108,7 @@ def known_letter(store: Store, letter_id: int) -> LetterFacts:
     return _facts_of(rows[0])
 
 
-def letter_story(store: Store, letter_id: int) -> LetterStory:
+def letter_details(store: Store, letter_id: int) -> LetterDetails:
     """Return the whole story of a dead letter; raises LetterNotFoundError with ids that are near."""
     letter = known_letter(store, letter_id)
     job = Job(store, letter.job)
@@ -118,7 +118,7 @@ def letter_story(store: Store, letter_id: int) -> LetterStory:
     if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
         # What to do about the code would end with a replay.
         hint = gone_for_good(facts.erased_at)
-    return LetterStory(
+    return LetterDetails(
         letter=letter,
         stack=stack_of(letter.stack),
         suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),

@@ -13,9 +13,9 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.engine.replay.campaign import Campaign
+from redrive.engine.replay.campaign import Replay
 from redrive.engine.worker.dead_letter import literals_in
-from redrive.ops.letters.freeze import Selection, frozen_steps
+from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.redaction.process import MARGIN
 from redrive.store.protocol import Store
 
@@ -45,17 +45,17 @@ def values_of_letters(store: Store, letters: Iterable[int], *texts: str | None) 
     return found
 
 
-def values_of_set(store: Store, selection: Selection, *texts: str | None) -> dict[str, str]:
+def values_of_set(store: Store, frozen: FrozenSet, *texts: str | None) -> dict[str, str]:
     """Do the same for a frozen set."""
-    if selection.count > LETTERS_MAX or not any(texts):
+    if frozen.count > LETTERS_MAX or not any(texts):
         return {}
-    return values_of_letters(store, chain.from_iterable(frozen_steps(store, selection)), *texts)
+    return values_of_letters(store, chain.from_iterable(frozen_steps(store, frozen)), *texts)
 
 
-def values_of_campaign(store: Store, campaign: Campaign, *texts: str | None) -> dict[str, str]:
-    """Do the same for what a campaign is about: its letters have left the state that it asked for, so that this means any."""
-    which = msgspec.structs.replace(campaign.selection, state=None)
-    meant = Selection(which=which, cutoff=campaign.cutoff, count=campaign.expected, by_state={})
+def values_of_replay(store: Store, replay: Replay, *texts: str | None) -> dict[str, str]:
+    """Do the same for what a replay is about: its letters have left the state that it asked for, so that this means any."""
+    which = msgspec.structs.replace(replay.filter, state=None)
+    meant = FrozenSet(which=which, cutoff=replay.cutoff, count=replay.expected, by_state={})
     return values_of_set(store, meant, *texts)
 
 

@@ -27,7 +27,7 @@ SCAN_MAX: Final = 20_000
 STEP: Final = 5_000
 """So many are read at once by whoever wants them all."""
 NAMES: Final = (
-    "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee campaign"
+    "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee replay"
     " first_failure_at last_failure_at"
 ).split()
 EARLIEST: Final = -1e300
@@ -57,7 +57,7 @@ class LetterLine:
     key: str | None
     diagnosis: str | None
     assignee: str | None
-    campaign: int | None
+    replay: int | None
     first_failure_at: datetime
     last_failure_at: datetime
 

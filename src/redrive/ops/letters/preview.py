@@ -15,7 +15,7 @@ from typing import Final, Literal, cast
 
 from redrive.core.lifecycle import LetterState, move_letter
 from redrive.errors import IllegalTransitionError
-from redrive.ops.letters.freeze import Selection, frozen_steps
+from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.store.protocol import Store, listed
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note"]
@@ -26,10 +26,10 @@ ENDED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Preview:
     """What an act would come to."""
 
-    selection: Selection
+    frozen: FrozenSet
     """The frozen set, held to what is told here."""
     changes: Mapping[str, int]
     """Letters that will be changed, by the state they are in."""
@@ -42,17 +42,17 @@ class Outlook:
         return sum(self.changes.values())
 
 
-def outlook(store: Store, selection: Selection, verb: Verb) -> Outlook:
+def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
     """Say what an act would come to; changes nothing. Evidence with a diagnosis begins as a triage: ask for that."""
     refuses = refusal_of(verb)
-    free = Counter({LetterState(state): letters for state, letters in selection.by_state.items()})
+    free = Counter({LetterState(state): letters for state, letters in frozen.by_state.items()})
     changes: dict[str, int] = {}
     stays: Counter[str] = Counter()
     is_final = True
-    for state, campaign, letters in _taken(store, selection) if verb == "triage" else ():
+    for state, replay, letters in _taken(store, frozen) if verb == "triage" else ():
         # Somebody may have taken more of them since they were counted.
         among = min(letters, free[state])
-        if why := refuses(state, campaign):
+        if why := refuses(state, replay):
             free[state] -= among
             stays[why] += among
             is_final = False
@@ -63,16 +63,16 @@ def outlook(store: Store, selection: Selection, verb: Verb) -> Outlook:
         elif why is not None and letters:
             stays[why] += letters
             is_final &= state in ENDED
-    held = selection if is_final else replace(selection, only=frozenset(changes))
-    return Outlook(selection=held, changes=changes, stays=dict(stays.most_common()))
+    held = frozen if is_final else replace(frozen, only=frozenset(changes))
+    return Preview(frozen=held, changes=changes, stays=dict(stays.most_common()))
 
 
 def refusal_of(verb: Verb) -> Refusal:
     """Return what says why an act leaves a letter alone; of moves, the lifecycle is the only judge."""
 
-    def refuses_move(state: LetterState, campaign: int | None) -> str | None:
-        if verb == "triage" and campaign is not None and state not in ENDED:
-            return f"replay {campaign} has taken it"
+    def refuses_move(state: LetterState, replay: int | None) -> str | None:
+        if verb == "triage" and replay is not None and state not in ENDED:
+            return f"replay {replay} has taken it"
         try:
             move_letter(state, verb)
         except IllegalTransitionError:
@@ -84,24 +84,24 @@ def refusal_of(verb: Verb) -> Refusal:
         return f"it is {state}" if state in ENDED else None
 
     if verb == "note":
-        return lambda _state, _campaign: None
+        return lambda _state, _replay: None
     return refuses_ended if verb == "assign" else refuses_move
 
 
-def freed_later(store: Store, selection: Selection, ids: list[int]) -> frozenset[int]:
+def freed_later(store: Store, frozen: FrozenSet, ids: list[int]) -> frozenset[int]:
     """Return those of some letters that a replay let go of only after the set was frozen."""
-    if selection.only is None:
+    if frozen.only is None:
         return frozenset()
-    return frozenset(cast("int", row[0]) for row in store.query("freed_later", listed(ids), selection.moves))
+    return frozenset(cast("int", row[0]) for row in store.query("freed_later", listed(ids), frozen.moves))
 
 
-def _taken(store: Store, selection: Selection) -> Iterator[tuple[LetterState, int, int]]:
+def _taken(store: Store, frozen: FrozenSet) -> Iterator[tuple[LetterState, int, int]]:
     """Yield how many letters of a frozen set which replay has taken, by state."""
-    which = selection.which
+    which = frozen.which
     if which.is_by_group:
         rows = store.query("taken_by_group", *which.census_row())
     else:
-        steps = frozen_steps(store, selection)
+        steps = frozen_steps(store, frozen)
         rows = [row for ids in steps for row in store.query("taken_among", listed(ids))]
-    for state, campaign, letters in rows:
-        yield LetterState(cast("str", state)), cast("int", campaign), cast("int", letters)
+    for state, replay, letters in rows:
+        yield LetterState(cast("str", state)), cast("int", replay), cast("int", letters)

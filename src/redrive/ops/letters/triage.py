@@ -22,7 +22,7 @@ from redrive.core.diagnosis import Diagnosis
 from redrive.core.lifecycle import LetterState
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.audit import Actor, safe_text
-from redrive.ops.letters.freeze import Selection, frozen_steps
+from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.own_values import values_of_set
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
 from redrive.store.protocol import Row, Step, Store, listed
@@ -34,7 +34,7 @@ TEXT_MAX: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ActResult:
     """What an act came to."""
 
     changed: int
@@ -47,7 +47,7 @@ class _Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     state: LetterState
-    campaign_id: int | None
+    replay: int | None
     diagnosis: str | None
     evidence: str | None
     is_safe: bool
@@ -69,20 +69,20 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True):
     after: Mapping[str, object]
 
 
-def triage(store: Store, selection: Selection, by: Actor, *, diagnosis: Diagnosis | str) -> Judged:
-    """Record what is wrong. Evidence given before is dropped; letters a live campaign has taken are left alone."""
-    return _carry_out(store, selection, by, [_triaging(diagnosis)])
+def triage(store: Store, frozen: FrozenSet, by: Actor, *, diagnosis: Diagnosis | str) -> ActResult:
+    """Record what is wrong. Evidence given before is dropped; letters a live replay has taken are left alone."""
+    return _carry_out(store, frozen, by, [_triaging(diagnosis)])
 
 
 def remediate(
     store: Store,
-    selection: Selection,
+    frozen: FrozenSet,
     by: Actor,
     *,
     evidence: str,
     is_safe: bool,
     diagnosis: Diagnosis | str | None = None,
-) -> Judged:
+) -> ActResult:
     """Record what was done about the cause, and that running the work again does no harm: then the letters are ready.
 
     Only triaged letters; with `diagnosis`, open ones too, and both moves are logged.
@@ -91,7 +91,7 @@ def remediate(
         ConfigurationError: there is no evidence, or nobody confirmed that a replay does no harm.
     """
     given = check_remedy(evidence, is_safe=is_safe)
-    told = _hidden(given, values_of_set(store, selection, given))
+    told = _hidden(given, values_of_set(store, frozen, given))
     after = {"state": "ready", "evidence": told, "is_safe": True}
     act = _Act(
         verb="remediate",
@@ -100,7 +100,7 @@ def remediate(
         values=(told,),
         after=after,
     )
-    return _carry_out(store, selection, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
+    return _carry_out(store, frozen, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
 
 
 def check_remedy(evidence: str, *, is_safe: bool) -> str:
@@ -116,21 +116,21 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
     return told
 
 
-def discard(store: Store, selection: Selection, by: Actor) -> Judged:
-    """Decide that nothing is to be done; a campaign that has taken a letter goes on without it."""
+def discard(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
+    """Decide that nothing is to be done; a replay that has taken a letter goes on without it."""
     after = {"state": "discarded"}
     act = _Act(verb="discard", refuses=refusal_of("discard"), statement="discard_letters", after=after)
-    return _carry_out(store, selection, by, [act])
+    return _carry_out(store, frozen, by, [act])
 
 
-def restore(store: Store, selection: Selection, by: Actor) -> Judged:
+def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Take back a discard: the letters are open again, and have to be triaged anew."""
     after = {"state": "open"}
     act = _Act(verb="restore", refuses=refusal_of("restore"), statement="restore_letters", after=after)
-    return _carry_out(store, selection, by, [act])
+    return _carry_out(store, frozen, by, [act])
 
 
-def assign(store: Store, selection: Selection, by: Actor, *, assignee: str | None) -> Judged:
+def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) -> ActResult:
     """Say who looks after letters; None for nobody. What is closed needs nobody."""
     # A name is stored as it is given, but for patterns: whoever looks after letters may well be named in a payload.
     name = None if assignee is None else _hidden(_text("assignee", assignee, fix="A name, or nobody at all."))
@@ -141,15 +141,15 @@ def assign(store: Store, selection: Selection, by: Actor, *, assignee: str | Non
         values=(name,),
         after={"assignee": name},
     )
-    return _carry_out(store, selection, by, [act])
+    return _carry_out(store, frozen, by, [act])
 
 
-def note(store: Store, selection: Selection, by: Actor, *, text: str) -> Judged:
+def note(store: Store, frozen: FrozenSet, by: Actor, *, text: str) -> ActResult:
     """Write something down about letters, whatever their state; it is the reason of its line in the operator log."""
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
-    told = _hidden(given, values_of_set(store, selection, given))
+    told = _hidden(given, values_of_set(store, frozen, given))
     act = _Act(verb="note", refuses=refusal_of("note"), after={"note": told})
-    return _carry_out(store, selection, Actor(by.name, told), [act])
+    return _carry_out(store, frozen, Actor(by.name, told), [act])
 
 
 def _triaging(diagnosis: Diagnosis | str) -> _Act:
@@ -163,45 +163,45 @@ def _triaging(diagnosis: Diagnosis | str) -> _Act:
     )
 
 
-def _carry_out(store: Store, selection: Selection, by: Actor, acts: Sequence[_Act]) -> Judged:
+def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act]) -> ActResult:
     """Do the acts, one after the other in one transaction, to every step of a frozen set."""
-    by = by.hiding(values_of_set(store, selection, by.reason))
+    by = by.hiding(values_of_set(store, frozen, by.reason))
     changed = seen = 0
     left: Counter[str] = Counter()
-    for ids in frozen_steps(store, selection):
+    for ids in frozen_steps(store, frozen):
         seen += len(ids)
         for _ in range(TRIES_MAX):
-            able, reasons = _sorted_out(store, selection, ids, acts[0])
-            if not able or store.apply(*_steps(selection, by, able, acts)) is not None:
+            able, reasons = _sorted_out(store, frozen, ids, acts[0])
+            if not able or store.apply(*_steps(frozen, by, able, acts)) is not None:
                 break
         else:
             raise StoreUnavailableError(
-                database=selection.subject,
+                database=frozen.subject,
                 cause=f"somebody else moved its letters {TRIES_MAX} times in a row",
             )
         changed += len(able)
         left += reasons
-    if seen < selection.count:
-        left["it was moved or pruned meanwhile"] += selection.count - seen
-    return Judged(changed=changed, left=dict(left.most_common()))
+    if seen < frozen.count:
+        left["it was moved or pruned meanwhile"] += frozen.count - seen
+    return ActResult(changed=changed, left=dict(left.most_common()))
 
 
 def _sorted_out(
-    store: Store, selection: Selection, ids: list[int], act: _Act
+    store: Store, frozen: FrozenSet, ids: list[int], act: _Act
 ) -> tuple[list[_Letter], Counter[str]]:
     """Read letters, and tell those an act can be done to from those it cannot."""
     names = _Letter.__struct_fields__
     rows = store.query("judged_letters", listed(ids))
     # Only a triage is kept from letters by a replay that has them.
-    freed = freed_later(store, selection, ids) if act.verb == "triage" else frozenset[int]()
+    freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
     reasons: Counter[str] = Counter({"it was pruned": len(ids) - len(rows)} if len(rows) < len(ids) else {})
     for row in rows:
         letter = msgspec.convert(dict(zip(names, row, strict=True)), _Letter, strict=False)
         why = (
-            _elsewhere(letter, selection)
-            or act.refuses(letter.state, letter.campaign_id)
-            or _newly_able(letter, selection, freed)
+            _elsewhere(letter, frozen)
+            or act.refuses(letter.state, letter.replay)
+            or _newly_able(letter, frozen, freed)
         )
         if why is None:
             able.append(letter)
@@ -210,24 +210,24 @@ def _sorted_out(
     return able, reasons
 
 
-def _elsewhere(letter: _Letter, selection: Selection) -> str | None:
+def _elsewhere(letter: _Letter, frozen: FrozenSet) -> str | None:
     """Say that a letter is not in the state asked for, or came into it after the set was frozen."""
-    wanted = selection.which.state
-    if wanted is None or (letter.state == wanted and letter.moved <= selection.moves):
+    wanted = frozen.which.state
+    if wanted is None or (letter.state == wanted and letter.moved <= frozen.moves):
         return None
     is_back = letter.state == wanted
     return f"it became {letter.state} only later" if is_back else f"it is {letter.state} by now"
 
 
-def _newly_able(letter: _Letter, selection: Selection, freed: frozenset[int]) -> str | None:
+def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> str | None:
     """Say that an act could be done to a letter only since after it was told to how many."""
-    only = selection.only
-    if only is not None and (letter.state not in only or letter.moved > selection.moves):
+    only = frozen.only
+    if only is not None and (letter.state not in only or letter.moved > frozen.moves):
         return f"it became {letter.state} only later"
     return "a replay let go of it only later" if letter.id in freed else None
 
 
-def _steps(selection: Selection, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:
+def _steps(frozen: FrozenSet, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:
     """Return the changes of one transaction and their lines of the log; it is dropped when a letter has moved since it was read."""
     by_state: dict[str, list[int]] = {}
     for letter in able:
@@ -241,8 +241,8 @@ def _steps(selection: Selection, by: Actor, able: Sequence[_Letter], acts: Seque
                 for state, ids in by_state.items()
             ]
         change = {"before": before, "after": act.after}
-        ids = () if selection.which.ids == (able[0].id,) else [letter.id for letter in able]
-        steps.append(by.log_letters(act.verb, selection.subject, letters=len(able), change=change, ids=ids))
+        ids = () if frozen.which.ids == (able[0].id,) else [letter.id for letter in able]
+        steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=ids))
         # What follows in the same transaction finds all of them where this act has put them.
         target = cast("str | None", act.after.get("state"))
         if target is not None:

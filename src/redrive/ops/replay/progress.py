@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import Final, cast
 
 from redrive.core.replay import Counts, seconds_left
-from redrive.engine.replay.campaign import Campaign, counts_of
+from redrive.engine.replay.campaign import Replay, counts_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.ops.jobs.inspect import instant
 from redrive.ops.pipelines import workers
-from redrive.ops.replay.replays import known_campaign
+from redrive.ops.replay.replays import get_replay
 from redrive.store.protocol import Row, Store
 
 SKIPPED_MAX: Final = 1_000
@@ -45,8 +45,8 @@ class FailedAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignReport:
-    """A campaign, and where every one of its letters is: `letters` is the sum of what follows it."""
+class ReplayReport:
+    """A replay, and where every one of its letters is: `letters` is the sum of what follows it."""
 
     id: int
     pipeline: str
@@ -78,7 +78,7 @@ class CampaignReport:
     canary: tuple[int, ...]
     rate: float | None
     from_start: bool
-    selection: LetterFilter
+    filter: LetterFilter
     actor: str
     note: str | None
     created_at: datetime
@@ -86,22 +86,18 @@ class CampaignReport:
     closed_at: datetime | None
 
 
-def report_of(store: Store, campaign: int, *, skipped_max: int = SKIPPED_MAX) -> CampaignReport:
-    """Return how a campaign stands, with at most `skipped_max` of the letters it left out; raises CampaignNotFoundError."""
-    known = known_campaign(store, campaign)
-    counts = counts_of(store, campaign)
-    skips = [
-        (str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", campaign)
-    ]
+def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> ReplayReport:
+    """Return how a replay stands, with at most `skipped_max` of the letters it left out; raises ReplayNotFoundError."""
+    known = get_replay(store, replay)
+    counts = counts_of(store, replay)
+    skips = [(str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", replay)]
     skipped = sum(letters for _, letters in skips)
-    named = _skipped(store.query("campaign_skipped", campaign, skipped_max)) if skips else []
+    named = _skipped(store.query("campaign_skipped", replay, skipped_max)) if skips else []
     # Looked at when it is over: it reads every letter.
-    _, complete, stages = (
-        store.query("recovered_of", campaign)[0] if known.ended_at is not None else (0, 0, 0)
-    )
+    _, complete, stages = store.query("recovered_of", replay)[0] if known.ended_at is not None else (0, 0, 0)
     waiting = counts.waiting if known.status != "stamping" else known.expected
     accounted = counts.ended + counts.replaying + waiting + skipped
-    return CampaignReport(
+    return ReplayReport(
         id=known.id,
         pipeline=known.pipeline,
         status=known.status,
@@ -126,15 +122,15 @@ def report_of(store: Store, campaign: int, *, skipped_max: int = SKIPPED_MAX) ->
                 sample=cast("int", sample),
                 escalated=cast("int", escalated),
             )
-            for code, group, letters, sample, escalated in _returned(store, campaign, counts)
+            for code, group, letters, sample, escalated in _returned(store, replay, counts)
         ],
         skips=skips,
-        first_skipped=_first_skipped(store, campaign, [reason for reason, _ in skips], named),
+        first_skipped=_first_skipped(store, replay, [reason for reason, _ in skips], named),
         skipped_letters=named,
         canary=known.plan.canary,
         rate=known.plan.rate,
         from_start=known.plan.from_start,
-        selection=known.selection,
+        filter=known.filter,
         actor=known.actor,
         note=known.note,
         created_at=instant(known.created_at),
@@ -148,7 +144,7 @@ def _skipped(rows: Sequence[Row]) -> list[tuple[int, str]]:
 
 
 def _first_skipped(
-    store: Store, campaign: int, reasons: Sequence[str], named: Sequence[tuple[int, str]]
+    store: Store, replay: int, reasons: Sequence[str], named: Sequence[tuple[int, str]]
 ) -> dict[str, list[tuple[int, str]]]:
     """Return the first letters of the most frequent reasons; those that come after the ones named anyway are looked for."""
     first: dict[str, list[tuple[int, str]]] = {reason: [] for reason in reasons[:REASONS_MAX]}
@@ -157,31 +153,31 @@ def _first_skipped(
         if known is not None and len(known) < FIRST_MAX:
             known.append((letter, reason))
     return {
-        reason: known or _skipped(store.query("skipped_for", campaign, reason, FIRST_MAX))
+        reason: known or _skipped(store.query("skipped_for", replay, reason, FIRST_MAX))
         for reason, known in first.items()
     }
 
 
-def _returned(store: Store, campaign: int, counts: Counts) -> list[Row]:
-    return store.query("returned_of", campaign) if counts.same + counts.other else []
+def _returned(store: Store, replay: int, counts: Counts) -> list[Row]:
+    return store.query("returned_of", replay) if counts.same + counts.other else []
 
 
-def waits_for(store: Store, campaign: Campaign, counts: Counts) -> str | None:
-    """Say what a campaign that has not ended waits for; None when it has, or waits for nothing."""
-    if campaign.ended_at is not None:
+def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
+    """Say what a replay that has not ended waits for; None when it has, or waits for nothing."""
+    if replay.ended_at is not None:
         return None
-    if campaign.status in {"paused", "stopped"}:
-        return f"somebody to resume or cancel it: {campaign.why}{_because(store, campaign)}"
-    if not any(campaign.pipeline in each.pipelines for each in workers(store) if each.is_live):
-        return f"a worker that serves {campaign.pipeline}"
-    if campaign.status != "running":
-        return "its letters to be taken" if campaign.status == "stamping" else "its letters to be let go"
-    return (_kept_by(store, campaign.pipeline) if counts.replaying else None) or campaign.why
+    if replay.status in {"paused", "stopped"}:
+        return f"somebody to resume or cancel it: {replay.why}{_because(store, replay)}"
+    if not any(replay.pipeline in each.pipelines for each in workers(store) if each.is_live):
+        return f"a worker that serves {replay.pipeline}"
+    if replay.status != "running":
+        return "its letters to be taken" if replay.status == "stamping" else "its letters to be let go"
+    return (_kept_by(store, replay.pipeline) if counts.replaying else None) or replay.why
 
 
-def _because(store: Store, campaign: Campaign) -> str:
+def _because(store: Store, replay: Replay) -> str:
     """Say why somebody has paused it, if they told."""
-    rows = store.query("last_pause_of", campaign.id) if campaign.status == "paused" else []
+    rows = store.query("last_pause_of", replay.id) if replay.status == "paused" else []
     return f" ({rows[0][0]})" if rows and rows[0][0] else ""
 
 
@@ -193,9 +189,9 @@ def _kept_by(store: Store, pipeline: str) -> str | None:
     return f"{held} jobs of {pipeline} that are held" if held else None
 
 
-def _seconds_left(store: Store, campaign: Campaign, counts: Counts) -> float | None:
-    if campaign.status != "running" or not counts.waiting + counts.replaying:
+def _seconds_left(store: Store, replay: Replay, counts: Counts) -> float | None:
+    if replay.status != "running" or not counts.waiting + counts.replaying:
         return None
-    recent = store.query("last_ended_of", campaign.id, SAMPLE_MAX) if campaign.plan.rate is None else ()
+    recent = store.query("last_ended_of", replay.id, SAMPLE_MAX) if replay.plan.rate is None else ()
     ended_at = [cast("float", row[0]) for row in recent]
-    return seconds_left(campaign.plan, counts, ended_at, now=CURRENT.get().clock.wall())
+    return seconds_left(replay.plan, counts, ended_at, now=CURRENT.get().clock.wall())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaying many dead letters at once: starting a campaign, and pausing, resuming, cancelling and closing it.
+"""Replaying many dead letters at once: starting a replay, and pausing, resuming, cancelling and closing it.
 
 Starting only writes down what is meant: the filter, the cut-off that keeps newcomers out, and how many letters were shown. A worker
-that serves the pipeline does the rest (`engine/campaigns`). Every act is in the operator log, in the transaction that does it.
+that serves the pipeline does the rest (`engine/replay`). Every act is in the operator log, in the transaction that does it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import msgspec
 from redrive.core.lifecycle import LetterState
 from redrive.core.replay import Counts, Plan, ReplayRules
 from redrive.engine.pipeline.codec import storable
-from redrive.engine.replay.campaign import Campaign, Options, campaign_of, counts_of, unstamp
+from redrive.engine.replay.campaign import Options, Replay, counts_of, replay_of, unmark
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.engine.runtime import CURRENT
-from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
+from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.jobs.inspect import instant
-from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
-from redrive.ops.letters.own_values import LETTERS_MAX, values_of_campaign, values_of_letters
+from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.own_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.store.protocol import Row, Step, Store, listed
 
 NOTE_MAX: Final = 4_000
@@ -35,7 +35,7 @@ FREE: Final = (LetterState.OPEN, LetterState.TRIAGED, LetterState.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prospect:
+class ReplayPreview:
     """What a replay would take, counted before anything is done."""
 
     pipeline: str
@@ -43,7 +43,7 @@ class Prospect:
     """How many would be replayed."""
     by_state: dict[str, int]
     taken: int
-    """How many more belong to another campaign that has not ended."""
+    """How many more belong to another replay that has not ended."""
     lacking: int
     """How many of `letters` have no evidence although the rules ask for it."""
     rules: ReplayRules
@@ -53,7 +53,7 @@ class Prospect:
     """The last act after which a letter can have come into it."""
 
 
-def prospect(store: Store, which: LetterFilter) -> Prospect:
+def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
     """Count what a replay would take; raises ReplayRefusedError when that is nothing, or belongs to several pipelines."""
     # Before anything is counted: what is moved meanwhile is left out, and never more replayed than was shown.
     cutoff, moves = store.query("last_letter")[0]
@@ -78,7 +78,7 @@ def prospect(store: Store, which: LetterFilter) -> Prospect:
     rules = rules_of(store, pipeline)
     letters = sum(by_state.values())
     lacking = letters - by_state.get(LetterState.READY, 0) if rules.evidence == "required" else 0
-    return Prospect(
+    return ReplayPreview(
         pipeline=pipeline,
         letters=letters,
         by_state=dict(by_state),
@@ -91,15 +91,15 @@ def prospect(store: Store, which: LetterFilter) -> Prospect:
 
 
 def start(
-    store: Store, which: LetterFilter, by: Actor, *, plan: Plan, seen: Prospect | None = None
-) -> Campaign:
-    """Begin a campaign over the letters that are there now, or were when `seen` was counted; later ones are not part of it.
+    store: Store, which: LetterFilter, by: Actor, *, plan: Plan, seen: ReplayPreview | None = None
+) -> Replay:
+    """Begin a replay over the letters that are there now, or were when `seen` was counted; later ones are not part of it.
 
     Raises:
         EvidenceMissingError: the rules ask for evidence, and some of the letters have none.
-        ReplayRefusedError: there is nothing to replay, or another campaign is just taking its letters.
+        ReplayRefusedError: there is nothing to replay, or another replay is just taking its letters.
     """
-    found = seen or prospect(store, which)
+    found = seen or preview_replay(store, which)
     if found.lacking:
         raise _lacking(which, found)
     now = CURRENT.get().clock.wall()
@@ -117,7 +117,7 @@ def start(
         now,
         found.moves,
     )
-    change = {"selection": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
+    change = {"filter": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
     by = by.hiding(values_of_letters(store, _few_of(store, which, found), by.reason))
     at, actor, verb, _, reason, letters, kept = by.log_letters(
         "replay", "replay", letters=found.letters, change=change
@@ -131,103 +131,101 @@ def start(
             fix="Look at redrive replay list; it takes a moment, and a worker that serves the pipeline."
             " One that was paused has to be resumed or cancelled first.",
         )
-    return known_campaign(store, cast("int", answer[0][0][0]))
+    return get_replay(store, cast("int", answer[0][0][0]))
 
 
-def pause(store: Store, campaign: int, by: Actor) -> Campaign:
+def pause(store: Store, replay: int, by: Actor) -> Replay:
     """Release nothing more until it is resumed; what was released goes on."""
-    known = known_campaign(store, campaign)
+    known = get_replay(store, replay)
     why = f"paused by {storable(by.name)}"
-    step = Step("pause_campaign", (why, campaign), rows=1)
+    step = Step("pause_campaign", (why, replay), rows=1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
-    return known_campaign(store, campaign)
+    return get_replay(store, replay)
 
 
-def resume(store: Store, campaign: int, by: Actor) -> Campaign:
-    """Go on with a campaign that was paused or stopped itself; what failed before is not held against it again."""
-    known = known_campaign(store, campaign)
+def resume(store: Store, replay: int, by: Actor) -> Replay:
+    """Go on with a replay that was paused or stopped itself; what failed before is not held against it again."""
+    known = get_replay(store, replay)
     # What failed while it was only paused is news.
-    pardoned = msgspec.json.encode(
-        counts_of(store, campaign) if known.status == "stopped" else known.pardoned
-    )
-    step = Step("resume_campaign", (pardoned, CURRENT.get().clock.wall(), campaign), rows=1)
+    pardoned = msgspec.json.encode(counts_of(store, replay) if known.status == "stopped" else known.pardoned)
+    step = Step("resume_campaign", (pardoned, CURRENT.get().clock.wall(), replay), rows=1)
     if store.apply(_log(store, known, by, "resume", "running"), step) is None:
         raise _not_now(known, "resumed", "Only one that was paused, or stopped itself, can go on.")
-    return known_campaign(store, campaign)
+    return get_replay(store, replay)
 
 
-def cancel(store: Store, campaign: int, by: Actor) -> Campaign:
-    """End a campaign: letters that were not released are free again, those that were go on to their end."""
-    known = known_campaign(store, campaign)
+def cancel(store: Store, replay: int, by: Actor) -> Replay:
+    """End a replay: letters that were not released are free again, those that were go on to their end."""
+    known = get_replay(store, replay)
     why = f"cancelled by {storable(by.name)}"
-    step = Step("cancel_campaign", (why, campaign), rows=1)
+    step = Step("cancel_campaign", (why, replay), rows=1)
     log = _log(store, known, by, "cancel", "cancelled")
     if store.apply(log, step) is None and known.status != "cancelling":
         raise _not_now(known, "cancelled", "It has ended already.")
-    while not unstamp(store, campaign, CURRENT.get().clock.wall()):
+    while not unmark(store, replay, CURRENT.get().clock.wall()):
         pass
-    return known_campaign(store, campaign)
+    return get_replay(store, replay)
 
 
-def close(store: Store, campaign: int, by: Actor, *, note: str) -> Campaign:
-    """Close a campaign that has ended, with a note on how it was resolved."""
-    known = known_campaign(store, campaign)
+def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
+    """Close a replay that has ended, with a note on how it was resolved."""
+    known = get_replay(store, replay)
     given = note.strip()
-    told = (safe_text(given, values_of_campaign(store, known, given)) or "")[:NOTE_MAX]
+    told = (safe_text(given, values_of_replay(store, known, given)) or "")[:NOTE_MAX]
     if not told:
         raise ReplayRefusedError(
-            subject=f"replay {campaign}",
+            subject=f"replay {replay}",
             problem="it is closed with a note, and the note is empty",
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
-    step = Step("close_campaign", (told, CURRENT.get().clock.wall(), campaign), rows=1)
-    log = Step("log_replay", (*Actor(by.name, told).line("close", f"replay {campaign}"), "closed", campaign))
+    step = Step("close_campaign", (told, CURRENT.get().clock.wall(), replay), rows=1)
+    log = Step("log_replay", (*Actor(by.name, told).line("close", f"replay {replay}"), "closed", replay))
     if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Let it end first, or cancel it."
         raise _not_now(known, "closed", problem)
-    return known_campaign(store, campaign)
+    return get_replay(store, replay)
 
 
-def known_campaign(store: Store, campaign: int) -> Campaign:
-    """Return a campaign; raises CampaignNotFoundError with ids that are near."""
-    rows = store.query("campaign", campaign) if 0 < campaign < 2**62 else []
+def get_replay(store: Store, replay: int) -> Replay:
+    """Return a replay; raises ReplayNotFoundError with ids that are near."""
+    rows = store.query("campaign", replay) if 0 < replay < 2**62 else []
     if not rows:
-        near = [str(row[0]) for row in store.query("near_campaigns", min(abs(campaign), 2**62))]
+        near = [str(row[0]) for row in store.query("near_campaigns", min(abs(replay), 2**62))]
         hint = f"There are: {', '.join(near)}." if near else "None was ever started in this database."
-        raise CampaignNotFoundError(campaign=campaign, hint=hint)
-    return campaign_of(rows[0])
+        raise ReplayNotFoundError(replay=replay, hint=hint)
+    return replay_of(rows[0])
 
 
-def list_campaigns(
+def list_replays(
     store: Store, *, pipeline: str | None = None, before: int | None = None, limit: int = 50
-) -> list[Campaign]:
-    """Return campaigns, newest first."""
+) -> list[Replay]:
+    """Return replays, newest first."""
     end = 2**62 if before is None else before
-    return [campaign_of(row) for row in store.query("campaigns", end, pipeline, limit)]
+    return [replay_of(row) for row in store.query("campaigns", end, pipeline, limit)]
 
 
-def _log(store: Store, campaign: Campaign, by: Actor, verb: str, after: str) -> Step:
-    """Return the step that writes down what is done to a campaign, without the values of the letters it is about.
+def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step:
+    """Return the step that writes down what is done to a replay, without the values of the letters it is about.
 
-    It goes before the act it is about: how the campaign was is read in the same transaction.
+    It goes before the act it is about: how the replay was is read in the same transaction.
     """
-    by = by.hiding(values_of_campaign(store, campaign, by.reason))
-    return Step("log_replay", (*by.line(verb, f"replay {campaign.id}"), after, campaign.id))
+    by = by.hiding(values_of_replay(store, replay, by.reason))
+    return Step("log_replay", (*by.line(verb, f"replay {replay.id}"), after, replay.id))
 
 
-def _few_of(store: Store, which: LetterFilter, found: Prospect) -> Iterator[int]:
+def _few_of(store: Store, which: LetterFilter, found: ReplayPreview) -> Iterator[int]:
     """Yield the letters a replay takes, if they are few."""
     states = found.by_state if found.letters <= LETTERS_MAX else ()
     for state in states:
         of_state = msgspec.structs.replace(which, state=state)
-        meant = Selection(which=of_state, cutoff=found.cutoff, count=found.letters, by_state={})
+        meant = FrozenSet(which=of_state, cutoff=found.cutoff, count=found.letters, by_state={})
         for ids in frozen_steps(store, meant):
             yield from ids
 
 
 def _census(store: Store, which: LetterFilter) -> Iterator[Row]:
-    """Count the letters that are meant by pipeline, state, and whether a campaign has them; by groups where that will do."""
+    """Count the letters that are meant by pipeline, state, and whether a replay has them; by groups where that will do."""
     if which.is_by_group:
         yield from store.query("replay_census", *which.census_row())
         return
@@ -259,7 +257,7 @@ def _nothing(which: LetterFilter, *, taken: int, ended: int) -> ReplayRefusedErr
     )
 
 
-def _lacking(which: LetterFilter, found: Prospect) -> EvidenceMissingError:
+def _lacking(which: LetterFilter, found: ReplayPreview) -> EvidenceMissingError:
     where = _options_of(which) or f"--pipeline {found.pipeline}"
     others = "" if which.ids is not None else "; or replay only those that have it, with --state ready"
     return EvidenceMissingError(
@@ -283,7 +281,7 @@ def _options_of(which: LetterFilter) -> str:
     )
 
 
-def _not_now(campaign: Campaign, verb: str, fix: str) -> ReplayRefusedError:
+def _not_now(replay: Replay, verb: str, fix: str) -> ReplayRefusedError:
     return ReplayRefusedError(
-        subject=f"replay {campaign.id}", problem=f"it is {campaign.status} and cannot be {verb}", fix=fix
+        subject=f"replay {replay.id}", problem=f"it is {replay.status} and cannot be {verb}", fix=fix
     )

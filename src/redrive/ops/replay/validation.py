@@ -167,7 +167,7 @@ class _View:
         )
 
     def _obstacles_of(
-        self, candidate: Candidate, code: Pipeline | None, campaign: object
+        self, candidate: Candidate, code: Pipeline | None, replay: object
     ) -> Iterator[tuple[str, str]]:
         if candidate.state in _CLOSED:
             # Its round is over, and whatever else could be said is about a later one.
@@ -176,8 +176,8 @@ class _View:
         if code is None:
             self._unchecked.add(candidate.pipeline)
         found = list(self._in_the_way(candidate, code))
-        if campaign is not None:
-            found.append(("taken", f"it belongs to replay {campaign}"))
+        if replay is not None:
+            found.append(("taken", f"it belongs to replay {replay}"))
         yield from found
         if candidate.key is not None:
             mark = (candidate.pipeline, candidate.key)

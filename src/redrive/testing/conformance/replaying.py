@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way back of failed jobs: a letter and its job move together, once, and the end of the job closes the letter.
 
-How a campaign goes about it is the matter of the engine; here is what a store must hold whoever asks.
+How a replay goes about it is the matter of the engine; here is what a store must hold whoever asks.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from redrive.engine.replay.campaign import counts_of, stamp_steps
+from redrive.engine.replay.campaign import counts_of, mark_steps
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.store.protocol import JobId, LaneId, Step, Store
 from redrive.testing.conformance.build import (
@@ -40,10 +40,10 @@ def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
     return [(row[1], row[15], row[14], row[17]) for row in store.query("letters_of_job", job)]
 
 
-def released(store: Store, letter: int, *, campaign: int | None = None, first: LaneId | None = None) -> bool:
+def released(store: Store, letter: int, *, replay: int | None = None, first: LaneId | None = None) -> bool:
     """Release a letter; say whether that could be done."""
     rows = store.query("replay_candidates", f"[{letter}]", int(first is not None))
-    steps = release_steps(store, batch_of(rows), campaign=campaign, first_lane=first, now=NOW + 10)
+    steps = release_steps(store, batch_of(rows), replay=replay, first_lane=first, now=NOW + 10)
     return store.apply(*steps) is not None
 
 
@@ -125,18 +125,18 @@ class Replaying(Scene):
         (candidate,) = batch_of(store.query("replay_candidates", "[1]", 0)).candidates
         agree(candidate.twin, twin.id)
 
-    def test_campaigns_count_their_letters(self, store: Store) -> None:
+    def test_replays_count_their_letters(self, store: Store) -> None:
         """From the stamp to the verdict."""
         _, lane = failed(store)
         failed(store)
         values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW, 0)
         store.apply(Step("add_campaign", values, rows=1), Step("drive_campaign", ("w1", NOW, 1, NOW), rows=1))
         everything = ("shop", *(None,) * 7, 1, None, None, None, 0)
-        store.apply(*stamp_steps(1, 0, 2, everything))
+        store.apply(*mark_steps(1, 0, 2, everything))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 
         holds(not released(store, 1))
-        holds(released(store, 1, campaign=1))
+        holds(released(store, 1, replay=1))
         (one,) = claim(store, lane, now=NOW + 20)
         exchange(store, "w1", [settlement(one)])
 

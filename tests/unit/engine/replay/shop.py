@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from redrive import Context, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.worker.worker import Ending
 from redrive.ops.audit import Actor
 from redrive.store.protocol import NewJob
@@ -68,11 +68,11 @@ class Shop:
         self.hopeless = set(hopeless)
 
     def work(self) -> Ending:
-        """Work until nothing is left, and drive campaigns meanwhile."""
+        """Work until nothing is left, and drive replays meanwhile."""
 
         async def scene() -> Ending:
             worker = worker_on(self.store, self.pipeline)
-            campaigns = Campaigns(
+            driver = ReplayDriver(
                 self.store,
                 [self.pipeline],
                 self.clock,
@@ -80,7 +80,7 @@ class Shop:
                 ask_store=at_once,
                 on_news=worker.look,
             )
-            driving = asyncio.ensure_future(campaigns.run())
+            driving = asyncio.ensure_future(driver.run())
             try:
                 return await worker.run(until_idle=True)
             finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns over dead letters, driven by a worker: canaries, stopping, pausing, cancelling, and what they leave out."""
+"""Replays over dead letters, driven by a worker: canaries, stopping, pausing, cancelling, and what they leave out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 
 from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
 from redrive.engine.replay import campaign
-from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
-from redrive.errors import CampaignNotFoundError, EvidenceMissingError, ReplayRefusedError
-from redrive.ops import pipelines as pausing
+from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
+from redrive.ops import pipelines
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
@@ -159,9 +159,9 @@ def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is
 def test_a_replay_says_that_its_pipeline_is_paused(shop: Shop) -> None:
     shop.fail(1)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
     shop.store.start_worker("w", shop.clock.wall(), 60, About(pipelines=("shop",)))
-    pausing.pause(shop.store, "shop", BY)
+    pipelines.pause(shop.store, "shop", BY)
     driver.drive()
     driver.drive()
 
@@ -176,7 +176,7 @@ def test_a_paused_replay_releases_nothing_until_it_is_resumed(shop: Shop) -> Non
     shop.fix()
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of((1, 2)))
     shop.store.apply(Step("drive_campaign", ("nobody", 0.0, begun.id, 1e12)))
-    shop.store.apply(Step("stamped", (begun.cutoff, begun.id, "nobody", begun.stamped_to)))
+    shop.store.apply(Step("stamped", (begun.cutoff, begun.id, "nobody", begun.marked_to)))
 
     replays.pause(shop.store, begun.id, BY)
     assert shop.work() == "idle"
@@ -311,8 +311,8 @@ def test_a_rate_spreads_the_releases(shop: Shop) -> None:
     assert 9.0 <= shop.clock.wall() - before <= 15.0
 
 
-def test_stamping_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "STAMP_WINDOW", 7)
+def test_marking_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "MARK_WINDOW", 7)
     monkeypatch.setattr(campaign, "RELEASE_MAX", 3)
     shop.fail(30)
     shop.fix()
@@ -347,11 +347,11 @@ def test_there_must_be_something_to_replay(shop: Shop) -> None:
 
 
 def test_an_unknown_replay_names_those_there_are(shop: Shop) -> None:
-    with pytest.raises(CampaignNotFoundError, match="there is no replay 9"):
+    with pytest.raises(ReplayNotFoundError, match="there is no replay 9"):
         replays.pause(shop.store, 9, BY)
     shop.fail(1)
     replays.start(shop.store, SHOP, BY, plan=plan_of())
-    with pytest.raises(CampaignNotFoundError) as missing:
+    with pytest.raises(ReplayNotFoundError) as missing:
         report_of(shop.store, 10**30)
     assert missing.value.hint == "There are: 1."
 
@@ -400,7 +400,7 @@ def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Sh
     shop.fail(2)
     shop.fix()
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
-    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w1", ask_store=at_once)
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w1", ask_store=at_once)
     driver.drive()
     with shop.store._writing() as db:
         db.execute("UPDATE letter_tallies SET letters = letters + 5 WHERE campaign_id = ?", (begun.id,))

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.replay.campaign import Campaigns
+from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops.letters import triage as judging
-from redrive.ops.letters.freeze import Selection, freeze
+from redrive.ops.letters import triage
+from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.replay import replays
-from redrive.ops.replay.progress import CampaignReport, report_of
+from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.store.protocol import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -30,17 +30,17 @@ def shop(clock: VirtualClock) -> Shop:
     return made
 
 
-def named(shop: Shop, *letters: int) -> Selection:
+def named(shop: Shop, *letters: int) -> FrozenSet:
     return freeze(shop.store, LetterFilter(ids=letters))
 
 
 def remedied(shop: Shop, *letters: int) -> None:
-    judging.remediate(
+    triage.remediate(
         shop.store, named(shop, *letters), BY, evidence="fixed", is_safe=True, diagnosis="auth_config"
     )
 
 
-def replayed(shop: Shop, begun: int) -> CampaignReport:
+def replayed(shop: Shop, begun: int) -> ReplayReport:
     assert shop.work() == "idle"
     return report_of(shop.store, begun)
 
@@ -58,10 +58,10 @@ def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop) 
 
 
 def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) -> None:
-    judging.discard(shop.store, named(shop, 4, 5, 6), BY)
+    triage.discard(shop.store, named(shop, 4, 5, 6), BY)
 
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    judging.restore(shop.store, named(shop, 4, 5, 6), BY)
+    triage.restore(shop.store, named(shop, 4, 5, 6), BY)
     report = replayed(shop, begun.id)
 
     assert (begun.expected, report.letters, report.recovered) == (3, 3, 3)
@@ -70,7 +70,7 @@ def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) 
 
 def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(shop: Shop) -> None:
     held = replays.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
-    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     shop.store.stop_worker("w")
@@ -87,14 +87,14 @@ def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(sh
 
 def test_letters_that_are_triaged_after_the_start_stay_part_of_it(shop: Shop) -> None:
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    judging.triage(shop.store, named(shop, 1, 2), BY, diagnosis="data")
+    triage.triage(shop.store, named(shop, 1, 2), BY, diagnosis="data")
 
     assert replayed(shop, begun.id).recovered == 6
 
 
 def test_letters_can_be_replayed_after_they_were_restored_or_let_go(shop: Shop) -> None:
-    judging.discard(shop.store, named(shop, 1, 2), BY)
-    judging.restore(shop.store, named(shop, 1, 2), BY)
+    triage.discard(shop.store, named(shop, 1, 2), BY)
+    triage.restore(shop.store, named(shop, 1, 2), BY)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     replays.cancel(shop.store, begun.id, BY)
 
@@ -104,11 +104,11 @@ def test_letters_can_be_replayed_after_they_were_restored_or_let_go(shop: Shop) 
 
 
 def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: Shop) -> None:
-    judging.discard(shop.store, named(shop, 3, 4, 5, 6), BY)
+    triage.discard(shop.store, named(shop, 3, 4, 5, 6), BY)
     chosen = freeze(shop.store, LetterFilter(state="open"))
-    judging.restore(shop.store, named(shop, 3, 4, 5, 6), BY)
+    triage.restore(shop.store, named(shop, 3, 4, 5, 6), BY)
 
-    judged = judging.discard(shop.store, chosen, BY)
+    judged = triage.discard(shop.store, chosen, BY)
 
     assert (chosen.count, judged.changed) == (2, 2)
     assert judged.left == {"it became open only later": 4}
@@ -127,7 +127,7 @@ def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: 
     ],
 )
 def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: LetterFilter, where: str) -> None:
-    found = replays.Prospect(
+    found = replays.ReplayPreview(
         pipeline="shop",
         letters=1,
         by_state={"open": 1},

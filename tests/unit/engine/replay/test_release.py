@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from redrive import Pipeline, RetryPolicy, stage
 from redrive.core.replay import plan_of
 from redrive.engine.pipeline.codec import codec_for
-from redrive.engine.replay.campaign import Campaigns, counts_of
+from redrive.engine.replay.campaign import ReplayDriver, counts_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, misfit, release_steps
 from redrive.engine.replay.rules import record_rules
@@ -81,12 +81,12 @@ def test_a_letter_that_was_edited_since_it_was_read_is_not_released_with_the_old
     batch = batch_of(shop.store.query("replay_candidates", "[1]", 0))
     edit(shop.store, 1, BY, value=b"5")
 
-    steps = release_steps(shop.store, batch, campaign=None, first_lane=None, now=shop.clock.wall())
+    steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
 
     assert shop.store.apply(*steps) is None
 
 
-def test_large_values_and_large_edits_are_replayed_in_a_campaign(clock: VirtualClock) -> None:
+def test_large_values_and_large_edits_are_replayed_in_a_replay(clock: VirtualClock) -> None:
     store, pipeline, seen = seen_by_first_stage(clock)
     long = "x" * 50_000
     lane = store.lanes("one", ["first"])[0]
@@ -95,7 +95,7 @@ def test_large_values_and_large_edits_are_replayed_in_a_campaign(clock: VirtualC
     edit(store, 1, BY, value=f'"{long}!"'.encode())
     seen.clear()
 
-    driver = Campaigns(store, [pipeline], clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    driver = ReplayDriver(store, [pipeline], clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     store.start_worker("w", clock.wall(), 60)
     begun = replays.start(store, LetterFilter(pipeline="one"), BY, plan=plan_of(()))
     for _ in range(3):
@@ -131,25 +131,25 @@ def test_nothing_of_a_value_that_does_not_fit_is_told(kind: object) -> None:
     assert misfit(codec_for("x", object), value) is None
 
 
-def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
+def test_a_replay_that_cannot_be_driven_does_not_keep_others_waiting(
     shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.fail(2)
     shop.fix()
     first = replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
-    plain = Campaigns._turn
+    plain = ReplayDriver._turn
 
-    def broken(self: Campaigns, campaign: object, row: Row) -> float:
-        if campaign.id == first.id:  # type: ignore[attr-defined]
+    def broken(self: ReplayDriver, replay: object, row: Row) -> float:
+        if replay.id == first.id:  # type: ignore[attr-defined]
             raise RuntimeError("no way")
-        return plain(self, campaign, row)  # type: ignore[arg-type]
+        return plain(self, replay, row)  # type: ignore[arg-type]
 
-    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     driver.drive()
     second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
-    monkeypatch.setattr(Campaigns, "_turn", broken)
+    monkeypatch.setattr(ReplayDriver, "_turn", broken)
     for _ in range(3):
         driver.drive()
 
@@ -157,11 +157,11 @@ def test_a_campaign_that_cannot_be_driven_does_not_keep_others_waiting(
     assert report_of(shop.store, second.id).replaying == 1
 
 
-def test_a_campaign_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Shop) -> None:
+def test_a_replay_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Shop) -> None:
     shop.fail(2)
     shop.fix()
     replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
-    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
@@ -196,7 +196,7 @@ def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: Virtua
 def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) -> None:
     shop.fail(10)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    driver = Campaigns(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     driver.drive()
@@ -213,7 +213,7 @@ def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) ->
 
 def test_letters_that_came_while_somebody_thought_about_the_count_are_not_part_of_it(shop: Shop) -> None:
     shop.fail(2)
-    seen = replays.prospect(shop.store, SHOP)
+    seen = replays.preview_replay(shop.store, SHOP)
     shop.fail(3)
     shop.fix()
 

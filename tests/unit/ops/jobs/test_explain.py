@@ -31,7 +31,7 @@ from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.explain import Explanation, explain, timeline
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
-from redrive.ops.letters.letter import letter_story
+from redrive.ops.letters.letter import letter_details
 from redrive.testing import VirtualClock
 from tests.embedded import changing
 
@@ -208,7 +208,7 @@ def test_each_state_of_a_letter_has_its_next_command(rd: Redrive) -> None:
     assert "redrive dlq remediate 1" in steps_for_letter(replace(letter, state="triaged"))[0]
     assert steps_for_letter(replace(letter, state="ready")) == ["Run it again: redrive job retry 1"]
     assert "redrive dlq restore 1" in steps_for_letter(replace(letter, state="discarded"))[0]
-    assert "redrive replay status 4" in steps_for_letter(replace(letter, state="ready", campaign=4))[0]
+    assert "redrive replay status 4" in steps_for_letter(replace(letter, state="ready", replay=4))[0]
     assert steps_for_letter(replace(letter, state="returned")) == []
 
 
@@ -289,7 +289,7 @@ def test_an_erased_job_is_told_by_the_state_of_its_letter(rd: Redrive) -> None:
     story = inspect.story_of(rd.store, job)
     (letter,) = story.letters
 
-    taken = next_steps(story.facts, replace(letter, campaign=4))
+    taken = next_steps(story.facts, replace(letter, replay=4))
     discarded = next_steps(story.facts, replace(letter, state="discarded"))
 
     assert taken[1:] == ["Replay 4 has taken it, and skips it: redrive replay status 4"]
@@ -371,11 +371,11 @@ def test_a_timeline_tells_rounds_and_how_each_replay_ended(rd: Redrive, clock: V
 
 def test_the_hint_of_an_erased_letter_does_not_end_with_a_replay(rd: Redrive) -> None:
     job = worked(rd, failing(KeyError("x")))
-    assert "can never be replayed" not in letter_story(rd.store, 1).hint
+    assert "can never be replayed" not in letter_details(rd.store, 1).hint
 
     erase(rd.store, job, Actor("ann"))
 
-    assert letter_story(rd.store, 1).hint.startswith("It can never be replayed: its values were erased at ")
+    assert letter_details(rd.store, 1).hint.startswith("It can never be replayed: its values were erased at ")
 
 
 def test_an_unknown_job_is_refused_with_ids_that_are_near(rd: Redrive) -> None:

@@ -20,7 +20,7 @@ from redrive.ops.breakers import move
 from redrive.ops.jobs import retry as retrying
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.replay.validation import validate
 from redrive.store.protocol import NewJob, Step
@@ -166,8 +166,8 @@ def test_a_letter_whose_evidence_is_taken_back_meanwhile_is_not_retried(
     ready(strict)
 
     def meanwhile(*given: object, **more: object) -> list[Step]:
-        selection = freeze(strict.store, LetterFilter(ids=(1,)))
-        judging.triage(strict.store, selection, BY, diagnosis="data")
+        frozen = freeze(strict.store, LetterFilter(ids=(1,)))
+        triage.triage(strict.store, frozen, BY, diagnosis="data")
         return release_steps(*given, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(retrying, "release_steps", meanwhile)

@@ -43,20 +43,20 @@ def middle(clock: VirtualClock) -> float:
     ],
 )
 def test_every_filter_is_counted_exactly(shop: Shop, which: LetterFilter, letters: int) -> None:
-    assert replays.prospect(shop.store, which).letters == letters
+    assert replays.preview_replay(shop.store, which).letters == letters
 
 
 def test_a_time_divides_the_letters(shop: Shop) -> None:
     between = shop.clock.wall() - 500
 
-    assert replays.prospect(shop.store, LetterFilter(since=between)).letters == 3
-    assert replays.prospect(shop.store, LetterFilter(until=between)).letters == 2
+    assert replays.preview_replay(shop.store, LetterFilter(since=between)).letters == 3
+    assert replays.preview_replay(shop.store, LetterFilter(until=between)).letters == 2
     with pytest.raises(ReplayRefusedError, match="nothing to replay"):
-        replays.prospect(shop.store, LetterFilter(until=between, state="ready"))
+        replays.preview_replay(shop.store, LetterFilter(until=between, state="ready"))
 
 
 def test_an_unknown_letter_is_refused_with_those_that_are_near(shop: Shop) -> None:
     with pytest.raises(LetterNotFoundError) as missing:
-        replays.prospect(shop.store, LetterFilter(ids=(7,)))
+        replays.preview_replay(shop.store, LetterFilter(ids=(7,)))
 
     assert "5" in missing.value.hint

@@ -14,10 +14,9 @@ from redrive.engine.replay.release import batch_of, release_steps
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.erase import erase
-from redrive.ops.letters import edit as mending
 from redrive.ops.letters import triage
 from redrive.ops.letters.diff import difference
-from redrive.ops.letters.edit import commit, draft, edit, value_for_edit
+from redrive.ops.letters.edit import _editable, commit, draft, edit, value_for_edit
 from redrive.ops.letters.freeze import freeze
 from tests.embedded import embedded, read_rows
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, pay, take, value
@@ -28,7 +27,7 @@ __all__ = ["letter"]
 def replay(rd: Redrive, *, from_start: bool = False) -> str:
     batch = batch_of(rd.store.query("replay_candidates", "[1]", int(from_start)))
     first = rd.store.lanes("shop", ["take", "pay"])[0] if from_start else None
-    assert rd.store.apply(*release_steps(rd.store, batch, campaign=None, first_lane=first, now=0.0))
+    assert rd.store.apply(*release_steps(rd.store, batch, replay=None, first_lane=first, now=0.0))
     rd.work([SHOP], until_idle=True)
     return str(read_rows(rd, "SELECT status FROM jobs")[0][0])
 
@@ -291,9 +290,9 @@ def test_a_letter_that_moves_while_its_edit_is_written_is_left_alone(
     rd: Redrive, letter: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = draft(rd.store, letter, value=value())
-    before = mending._editable(rd.store, letter, "input")
+    before = _editable(rd.store, letter, "input")
     embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
-    monkeypatch.setattr(mending, "_editable", lambda *_: before)
+    monkeypatch.setattr("redrive.ops.letters.edit._editable", lambda *_: before)
 
     with pytest.raises(ReplayRefusedError, match="it has moved meanwhile"):
         commit(rd.store, mine, ANN)

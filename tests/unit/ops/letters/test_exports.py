@@ -18,8 +18,7 @@ from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
-from redrive.ops.letters import imports
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import imports, triage
 from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
@@ -96,19 +95,15 @@ def replay(rd: Redrive, *, from_start: bool = False) -> str:
     if obstacle is not None:
         return obstacle.kind
     first = rd.store.lanes("shop", ["take", "check"])[0] if from_start else None
-    assert (
-        rd.store.apply(*release_steps(rd.store, batch, campaign=None, first_lane=first, now=0.0)) is not None
-    )
+    assert rd.store.apply(*release_steps(rd.store, batch, replay=None, first_lane=first, now=0.0)) is not None
     rd.work([SHOP], until_idle=True)
     return str(read_rows(rd, "SELECT status FROM jobs WHERE id = 1")[0][0])
 
 
 def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
     fail(here, "bad token-of-mine", owner="ann", key="k1")
-    judging.triage(
-        here.store, freeze(here.store, ALL), Actor("bob", "mail ann@example.com"), diagnosis="data"
-    )
-    judging.note(here.store, freeze(here.store, LetterFilter(ids=(1,))), ANN, text="seen")
+    triage.triage(here.store, freeze(here.store, ALL), Actor("bob", "mail ann@example.com"), diagnosis="data")
+    triage.note(here.store, freeze(here.store, LetterFilter(ids=(1,))), ANN, text="seen")
 
     (line,) = lines(here)
 

@@ -16,8 +16,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
-from redrive.ops.letters import imported_attempts
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import imported_attempts, triage
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
@@ -121,9 +120,9 @@ def test_pruning_leaves_nothing_of_what_happened_elsewhere(there: Redrive, clock
 
 def test_an_export_has_the_acts_done_by_group_by_filter_and_in_a_replay_of_many(here: Redrive) -> None:
     group = known_letter(here.store, 1).group
-    judging.triage(here.store, freeze(here.store, LetterFilter(group=group)), ANN, diagnosis="transient")
-    judging.note(here.store, freeze(here.store, LetterFilter(pipeline="shop")), ANN, text="both")
-    judging.note(here.store, freeze(here.store, LetterFilter(ids=(2,))), ANN, text="this one")
+    triage.triage(here.store, freeze(here.store, LetterFilter(group=group)), ANN, diagnosis="transient")
+    triage.note(here.store, freeze(here.store, LetterFilter(pipeline="shop")), ANN, text="both")
+    triage.note(here.store, freeze(here.store, LetterFilter(ids=(2,))), ANN, text="this one")
     replays.start(here.store, LetterFilter(ids=(1,)), ANN, plan=plan_of())
     here.work([SHOP], until_idle=True)
 

@@ -15,10 +15,10 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor, unbroken
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.letter import known_letter, letter_story
-from redrive.ops.replay import replays as replay
+from redrive.ops.letters.letter import known_letter, letter_details
+from redrive.ops.replay import replays
 
 ANN = Actor("ann", "a test")
 ALL = LetterFilter()
@@ -41,14 +41,14 @@ def fail(rd: Redrive, *pipelines: Pipeline) -> None:
 
 
 def acts(rd: Redrive, letter: int) -> list[tuple[str, str]]:
-    return [(each.verb, each.subject) for each in letter_story(rd.store, letter).operations]
+    return [(each.verb, each.subject) for each in letter_details(rd.store, letter).operations]
 
 
 def test_an_act_by_filter_is_in_the_story_of_exactly_the_letters_it_changed(rd: Redrive) -> None:
     fail(rd, SHOP, MALL, SHOP, SHOP)
-    judging.discard(rd.store, freeze(rd.store, LetterFilter(ids=(3,))), ANN)
+    triage.discard(rd.store, freeze(rd.store, LetterFilter(ids=(3,))), ANN)
 
-    done = judging.triage(
+    done = triage.triage(
         rd.store, freeze(rd.store, LetterFilter(pipeline="shop")), ANN, diagnosis="code_defect"
     )
 
@@ -60,9 +60,9 @@ def test_an_act_by_filter_is_in_the_story_of_exactly_the_letters_it_changed(rd: 
 
 def test_a_filter_by_state_or_by_ids_is_no_guess_either(rd: Redrive) -> None:
     fail(rd, SHOP, SHOP, SHOP, SHOP)
-    judging.triage(rd.store, freeze(rd.store, LetterFilter(ids=(1, 3))), ANN, diagnosis="data")
-    judging.discard(rd.store, freeze(rd.store, LetterFilter(state="open")), ANN)
-    judging.note(rd.store, freeze(rd.store, ALL), ANN, text="all of them")
+    triage.triage(rd.store, freeze(rd.store, LetterFilter(ids=(1, 3))), ANN, diagnosis="data")
+    triage.discard(rd.store, freeze(rd.store, LetterFilter(state="open")), ANN)
+    triage.note(rd.store, freeze(rd.store, ALL), ANN, text="all of them")
 
     note = ("note", "filter all")
     assert acts(rd, 1) == acts(rd, 3) == [("triage", "filter ids=2 named"), note]
@@ -71,10 +71,10 @@ def test_a_filter_by_state_or_by_ids_is_no_guess_either(rd: Redrive) -> None:
 
 def test_an_act_on_a_group_is_not_told_of_letters_it_left_alone(rd: Redrive) -> None:
     fail(rd, SHOP, SHOP)
-    judging.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
+    triage.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
     group = known_letter(rd.store, 1).group
 
-    judging.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, diagnosis="data")
+    triage.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, diagnosis="data")
 
     assert acts(rd, 1) == [("triage", f"group {group}")]
     assert acts(rd, 2) == [("discard", "letter 2")]
@@ -85,33 +85,33 @@ def test_a_long_act_is_told_once_and_without_the_ids_of_others(
 ) -> None:
     fail(rd, *[SHOP] * 5)
     steps = [[1, 2], [3, 4], [5]]
-    monkeypatch.setattr(judging, "frozen_steps", lambda *_: iter(steps))
+    monkeypatch.setattr(triage, "frozen_steps", lambda *_: iter(steps))
 
-    judging.discard(rd.store, freeze(rd.store, ALL), ANN)
+    triage.discard(rd.store, freeze(rd.store, ALL), ANN)
 
     for letter in range(1, 6):
-        (act,) = letter_story(rd.store, letter).operations
+        (act,) = letter_details(rd.store, letter).operations
         assert (act.letters, act.verb) == (1 if letter == 5 else 2, "discard")
         assert "letters" not in (act.change or {})
 
 
 def test_a_replay_of_many_is_in_the_story_of_those_it_took(rd: Redrive) -> None:
     fail(rd, SHOP, SHOP, MALL)
-    judging.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
-    begun = replay.start(
+    triage.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
+    begun = replays.start(
         rd.store, LetterFilter(pipeline="shop"), ANN, plan=plan_of((1,), None, from_start=False)
     )
     rd.work([SHOP], until_idle=True)
     fail(rd, SHOP)
-    again = replay.start(rd.store, LetterFilter(ids=(5,)), ANN, plan=plan_of((1,), None, from_start=False))
+    again = replays.start(rd.store, LetterFilter(ids=(5,)), ANN, plan=plan_of((1,), None, from_start=False))
     rd.work([SHOP], until_idle=True)
 
     assert (begun.id, again.id) == (1, 2)
     assert acts(rd, 1) == [("replay", "replay 1")]
     assert acts(rd, 2) == [("discard", "letter 2")]
     assert acts(rd, 3) == []
-    (first,) = letter_story(rd.store, 1).operations
-    (second,) = letter_story(rd.store, 5).operations
+    (first,) = letter_details(rd.store, 1).operations
+    (second,) = letter_details(rd.store, 5).operations
     assert first.id < second.id
     assert (second.change or {})["campaign"] == 2
 
@@ -120,7 +120,7 @@ def test_the_story_of_a_job_has_each_act_on_its_letters_once(rd: Redrive) -> Non
     fail(rd, SHOP)
     rd.replays.retry(1, actor="ann")
     rd.work([SHOP], until_idle=True)
-    judging.note(rd.store, freeze(rd.store, ALL), ANN, text="both letters of it")
+    triage.note(rd.store, freeze(rd.store, ALL), ANN, text="both letters of it")
 
     told = [each.verb for each in inspect.story_of(rd.store, 1).operations]
 

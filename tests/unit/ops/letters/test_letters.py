@@ -17,11 +17,10 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
 from redrive.ops.audit import Actor
 from redrive.ops.letters import letter as letters
-from redrive.ops.letters import pages
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import pages, triage
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.groups import known_codes, trend_of
-from redrive.ops.letters.letter import groups, known_letter, letter_story, list_letters, resolve_group
+from redrive.ops.letters.letter import groups, known_letter, letter_details, list_letters, resolve_group
 from redrive.ops.letters.pages import cursor_of, position_of
 from redrive.ops.letters.stack import stack_of
 from redrive.testing import VirtualClock
@@ -230,7 +229,7 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
             mine = [letter for letter in meant if letter.group == group.fingerprint]
             waits = [letter for letter in mine if letter.state in {"open", "triaged", "ready"}]
             assert group.pending == len(waits)
-            assert group.taken == sum(letter.campaign is not None for letter in waits), which
+            assert group.taken == sum(letter.replay is not None for letter in waits), which
             sample = next(letter for letter in mine if letter.id == group.sample)
             assert sample.last_failure_at == max(letter.last_failure_at for letter in mine)
 
@@ -307,7 +306,7 @@ def test_an_unknown_letter_is_refused_with_ids_that_are_near(rd: Redrive) -> Non
         (2**70, "The last dead letter is 3"),
     ):
         with pytest.raises(LetterNotFoundError) as refused:
-            letter_story(rd.store, wrong)
+            letter_details(rd.store, wrong)
         assert words in refused.value.hint
 
 
@@ -319,9 +318,9 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
         Actor("bob", "looked at it").log("note", "letter 1"),
         Actor("eve").log("note", "job 2"),
     )
-    judging.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), Actor("ann"), diagnosis="data")
+    triage.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), Actor("ann"), diagnosis="data")
 
-    story = letter_story(rd.store, 1)
+    story = letter_details(rd.store, 1)
 
     assert (story.letter.job, story.letter.owner, story.letter.key) == (job.id, "ann", "k-1")
     assert (story.letter.state, story.letter.follows, story.letter.followed_by) == ("triaged", None, None)
@@ -346,12 +345,12 @@ def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
     rd.work([MALL], until_idle=True)
     clock.advance(5)
     group = LetterFilter(group=known_letter(rd.store, 1).group)
-    judging.triage(rd.store, freeze(rd.store, group), Actor("ann"), diagnosis="data")
+    triage.triage(rd.store, freeze(rd.store, group), Actor("ann"), diagnosis="data")
     clock.advance(5)
     rd.submit(MALL, 0)
     rd.work([MALL], until_idle=True)
 
-    assert [len(letter_story(rd.store, letter).operations) for letter in (1, 2)] == [1, 0]
+    assert [len(letter_details(rd.store, letter).operations) for letter in (1, 2)] == [1, 0]
 
 
 def test_edits_are_told_without_what_was_changed(rd: Redrive, clock: VirtualClock) -> None:
@@ -363,7 +362,7 @@ def test_edits_are_told_without_what_was_changed(rd: Redrive, clock: VirtualCloc
         )
         db.execute("DELETE FROM jobs")
 
-    story = letter_story(rd.store, 1)
+    story = letter_details(rd.store, 1)
 
     (edit,) = story.edits
     assert (edit.part, edit.actor, edit.at.timestamp()) == ("input", "ann", 9.0)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from redrive import Redrive
-from redrive.engine.replay.campaign import unstamp
+from redrive.engine.replay.campaign import unmark
 from redrive.engine.replay.filter import LetterFilter
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.preview import Verb, outlook
-from redrive.ops.letters.triage import Judged
+from redrive.ops.letters.preview import Verb, preview
+from redrive.ops.letters.triage import ActResult
 from tests.embedded import embedded
 from tests.unit.ops.letters.test_triage import ALL, ANN, fail, only, stamp, states
 
@@ -21,9 +21,9 @@ EARLY = "it is open: triage it first, or give a diagnosis as well"
 def mixed(rd: Redrive) -> None:
     """Seven letters: two open, one triaged, one ready, one discarded, one resolved, one taken by replay 1."""
     fail(rd, *[0] * 7, owner="ann")
-    judging.triage(rd.store, only(rd, 3, 4), ANN, diagnosis="data")
-    judging.remediate(rd.store, only(rd, 4), ANN, evidence="e", is_safe=True)
-    judging.discard(rd.store, only(rd, 5), ANN)
+    triage.triage(rd.store, only(rd, 3, 4), ANN, diagnosis="data")
+    triage.remediate(rd.store, only(rd, 4), ANN, evidence="e", is_safe=True)
+    triage.discard(rd.store, only(rd, 5), ANN)
     embedded(rd)._db.execute(
         "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0 WHERE id = 6"
     )
@@ -59,7 +59,7 @@ def test_what_will_change_and_what_stays_is_told_for_every_act(
 ) -> None:
     mixed(rd)
 
-    told = outlook(rd.store, freeze(rd.store, which), verb)
+    told = preview(rd.store, freeze(rd.store, which), verb)
 
     assert (dict(told.changes), dict(told.stays)) == (changes, stays)
     assert told.changing == 7 - sum(stays.values())
@@ -68,57 +68,57 @@ def test_what_will_change_and_what_stays_is_told_for_every_act(
 @pytest.mark.parametrize("verb", ["triage", "discard", "restore"])
 def test_what_was_told_is_what_is_done(rd: Redrive, verb: Verb) -> None:
     mixed(rd)
-    told = outlook(rd.store, freeze(rd.store, ALL), verb)
+    told = preview(rd.store, freeze(rd.store, ALL), verb)
 
     if verb == "triage":
-        done = judging.triage(rd.store, told.selection, ANN, diagnosis="transient")
+        done = triage.triage(rd.store, told.frozen, ANN, diagnosis="transient")
     else:
-        done = getattr(judging, verb)(rd.store, told.selection, ANN)
+        done = getattr(triage, verb)(rd.store, told.frozen, ANN)
 
-    assert done == Judged(changed=told.changing, left=told.stays)
+    assert done == ActResult(changed=told.changing, left=told.stays)
 
 
 def test_letters_that_become_able_while_somebody_thinks_are_left_alone(rd: Redrive) -> None:
     fail(rd, 0, 0, 0)
-    judging.triage(rd.store, only(rd, 1), ANN, diagnosis="data")
-    told = outlook(rd.store, freeze(rd.store, ALL), "remediate")
-    judging.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
+    triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data")
+    told = preview(rd.store, freeze(rd.store, ALL), "remediate")
+    triage.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
 
-    done = judging.remediate(rd.store, told.selection, ANN, evidence="e", is_safe=True)
+    done = triage.remediate(rd.store, told.frozen, ANN, evidence="e", is_safe=True)
 
     assert told.changing == 1
-    assert done == Judged(changed=1, left={"it became triaged only later": 1, EARLY: 1})
+    assert done == ActResult(changed=1, left={"it became triaged only later": 1, EARLY: 1})
     assert states(rd) == {1: "ready", 2: "triaged", 3: "open"}
 
 
 def test_letters_that_come_into_a_state_nobody_was_in_are_left_alone(rd: Redrive) -> None:
     fail(rd, 0, 0)
-    judging.discard(rd.store, only(rd, 2), ANN)
-    told = outlook(rd.store, freeze(rd.store, ALL), "discard")
-    judging.restore(rd.store, only(rd, 2), ANN)
-    judging.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
+    triage.discard(rd.store, only(rd, 2), ANN)
+    told = preview(rd.store, freeze(rd.store, ALL), "discard")
+    triage.restore(rd.store, only(rd, 2), ANN)
+    triage.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
 
-    done = judging.discard(rd.store, told.selection, ANN)
+    done = triage.discard(rd.store, told.frozen, ANN)
 
-    assert done == Judged(changed=1, left={"it became triaged only later": 1})
+    assert done == ActResult(changed=1, left={"it became triaged only later": 1})
 
 
 def test_letters_that_a_replay_lets_go_of_meanwhile_are_left_alone(rd: Redrive) -> None:
     fail(rd, 0, 0)
-    campaign = stamp(rd, 2)
-    told = outlook(rd.store, freeze(rd.store, ALL), "triage")
-    unstamp(rd.store, campaign, 1.0)
+    replay = stamp(rd, 2)
+    told = preview(rd.store, freeze(rd.store, ALL), "triage")
+    unmark(rd.store, replay, 1.0)
 
-    done = judging.triage(rd.store, told.selection, ANN, diagnosis="data")
+    done = triage.triage(rd.store, told.frozen, ANN, diagnosis="data")
 
     assert told.changing == 1
-    assert done == Judged(changed=1, left={"a replay let go of it only later": 1})
+    assert done == ActResult(changed=1, left={"a replay let go of it only later": 1})
 
 
 def test_two_acts_on_one_set_are_no_surprise_to_a_program(rd: Redrive) -> None:
     """Only who was told a number is held to it: a program may triage what it chose, and go on with the same set."""
     fail(rd, 0, 0)
     which = freeze(rd.store, ALL)
-    judging.triage(rd.store, which, ANN, diagnosis="data")
+    triage.triage(rd.store, which, ANN, diagnosis="data")
 
-    assert judging.remediate(rd.store, which, ANN, evidence="e", is_safe=True).changed == 2
+    assert triage.remediate(rd.store, which, ANN, evidence="e", is_safe=True).changed == 2

@@ -12,10 +12,9 @@ from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor
-from redrive.ops.letters import freeze as selecting
-from redrive.ops.letters import triage as judging
-from redrive.ops.letters.freeze import Selection, freeze, frozen_steps
-from redrive.ops.letters.triage import Judged
+from redrive.ops.letters import triage
+from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.triage import ActResult
 from redrive.store.protocol import Step
 from redrive.testing import VirtualClock
 from tests.embedded import embedded, read_rows
@@ -59,12 +58,12 @@ def changes(rd: Redrive) -> list[dict[str, dict[str, object]]]:
     return [json.loads(row[0]) for row in read_rows(rd, "SELECT change FROM operations ORDER BY id")]
 
 
-def only(rd: Redrive, *ids: int) -> Selection:
+def only(rd: Redrive, *ids: int) -> FrozenSet:
     return freeze(rd.store, LetterFilter(ids=ids))
 
 
 def stamp(rd: Redrive, *ids: int) -> int:
-    """Let a campaign that waits take letters, as the engine does."""
+    """Let a replay that waits take letters, as the engine does."""
     row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0, 0)
     made = cast("list[list[tuple[int]]]", rd.store.apply(Step("add_campaign", row)))[0][0][0]
     for each in ids:
@@ -75,7 +74,7 @@ def stamp(rd: Redrive, *ids: int) -> int:
 def test_a_frozen_set_is_counted_exactly_by_state(rd: Redrive) -> None:
     fail(rd, 0, 0, -1, 5)
     fail(rd, 0, pipeline=MILL)
-    judging.discard(rd.store, only(rd, 2), ANN)
+    triage.discard(rd.store, only(rd, 2), ANN)
 
     every = freeze(rd.store, ALL)
     group = read_rows(rd, "SELECT fingerprint FROM letters WHERE id = 1")[0][0]
@@ -109,26 +108,26 @@ def test_any_filter_counts_what_it_then_walks_over(rd: Redrive, clock: VirtualCl
         (LetterFilter(ids=(3, 1), owner="ann"), [1]),
         (ALL, [1, 2, 3]),
     ):
-        selection = freeze(rd.store, which)
-        assert [each for step in frozen_steps(rd.store, selection) for each in step] == ids
-        assert selection.count == len(ids)
+        frozen = freeze(rd.store, which)
+        assert [each for step in frozen_steps(rd.store, frozen) for each in step] == ids
+        assert frozen.count == len(ids)
 
 
 def test_newcomers_are_never_touched(rd: Redrive) -> None:
     fail(rd, 0, 0)
-    selection = freeze(rd.store, LetterFilter(pipeline="shop"))
+    frozen = freeze(rd.store, LetterFilter(pipeline="shop"))
     fail(rd, 0)
 
-    assert judging.discard(rd.store, selection, ANN) == Judged(changed=2, left={})
+    assert triage.discard(rd.store, frozen, ANN) == ActResult(changed=2, left={})
     assert states(rd) == {1: "discarded", 2: "discarded", 3: "open"}
 
 
 def test_a_large_set_is_walked_in_small_transactions(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(rd, *[0] * 7)
-    monkeypatch.setattr(selecting, "WINDOW", 3)
+    monkeypatch.setattr("redrive.ops.letters.freeze.WINDOW", 3)
     assert list(frozen_steps(rd.store, freeze(rd.store, ALL), step=2)) == [[1, 2], [3], [4, 5], [6], [7]]
 
-    done = judging.note(rd.store, freeze(rd.store, ALL), ANN, text="seen")
+    done = triage.note(rd.store, freeze(rd.store, ALL), ANN, text="seen")
 
     assert done.changed == 7
     assert log(rd) == [("note", "filter all", "seen", n) for n in (3, 3, 1)]
@@ -150,7 +149,7 @@ def test_what_nobody_knows_is_refused_with_what_is_near(rd: Redrive) -> None:
 def test_triage_records_the_diagnosis_and_what_it_was_about(rd: Redrive) -> None:
     fail(rd, 0)
 
-    assert judging.triage(rd.store, only(rd, 1), ANN, diagnosis="code_defect").changed == 1
+    assert triage.triage(rd.store, only(rd, 1), ANN, diagnosis="code_defect").changed == 1
 
     assert (letter(rd)["state"], letter(rd)["diagnosis"]) == ("triaged", "code_defect")
     assert log(rd) == [("triage", "letter 1", "a test", 1)]
@@ -163,9 +162,9 @@ def test_triage_records_the_diagnosis_and_what_it_was_about(rd: Redrive) -> None
 
 def test_another_diagnosis_takes_the_evidence_back(rd: Redrive) -> None:
     fail(rd, 0)
-    judging.remediate(rd.store, only(rd, 1), ANN, evidence="fixed", is_safe=True, diagnosis="data")
+    triage.remediate(rd.store, only(rd, 1), ANN, evidence="fixed", is_safe=True, diagnosis="data")
 
-    judging.triage(rd.store, only(rd, 1), ANN, diagnosis="transient")
+    triage.triage(rd.store, only(rd, 1), ANN, diagnosis="transient")
 
     assert letter(rd) == {
         "state": "triaged",
@@ -180,27 +179,27 @@ def test_another_diagnosis_takes_the_evidence_back(rd: Redrive) -> None:
 
 def test_evidence_makes_triaged_letters_ready(rd: Redrive) -> None:
     fail(rd, 0, 0)
-    judging.triage(rd.store, only(rd, 1), ANN, diagnosis="data")
+    triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data")
 
-    done = judging.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence=" deployed 1.2 ", is_safe=True)
+    done = triage.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence=" deployed 1.2 ", is_safe=True)
 
-    assert done == Judged(changed=1, left={"it is open: triage it first, or give a diagnosis as well": 1})
+    assert done == ActResult(changed=1, left={"it is open: triage it first, or give a diagnosis as well": 1})
     assert (letter(rd)["state"], letter(rd)["evidence"], letter(rd)["is_safe"]) == (
         "ready",
         "deployed 1.2",
         1,
     )
-    assert judging.remediate(rd.store, only(rd, 1), ANN, evidence="again", is_safe=True) == Judged(
+    assert triage.remediate(rd.store, only(rd, 1), ANN, evidence="again", is_safe=True) == ActResult(
         changed=0, left={"it is ready": 1}
     )
 
 
 def test_a_diagnosis_with_the_evidence_is_two_moves_on_record(rd: Redrive) -> None:
     fail(rd, 0, 0)
-    judging.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
+    triage.triage(rd.store, only(rd, 2), ANN, diagnosis="data")
     which = freeze(rd.store, LetterFilter(pipeline="shop"))
 
-    done = judging.remediate(rd.store, which, ANN, evidence="e", is_safe=True, diagnosis="transient")
+    done = triage.remediate(rd.store, which, ANN, evidence="e", is_safe=True, diagnosis="transient")
 
     assert done.changed == 2
     assert states(rd) == {1: "ready", 2: "ready"}
@@ -215,7 +214,7 @@ def test_evidence_has_to_say_something(rd: Redrive, evidence: str) -> None:
     fail(rd, 0)
 
     with pytest.raises(ConfigurationError, match="evidence must say something"):
-        judging.remediate(rd.store, only(rd, 1), ANN, evidence=evidence, is_safe=True, diagnosis="data")
+        triage.remediate(rd.store, only(rd, 1), ANN, evidence=evidence, is_safe=True, diagnosis="data")
     assert states(rd) == {1: "open"}
     assert log(rd) == []
 
@@ -224,9 +223,9 @@ def test_nobody_gets_ready_without_the_word_that_it_is_safe(rd: Redrive) -> None
     fail(rd, 0)
 
     with pytest.raises(ConfigurationError, match="idempotent, or harmless"):
-        judging.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=False, diagnosis="data")
+        triage.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=False, diagnosis="data")
     with pytest.raises(ConfigurationError, match="diagnosis must be transient or data"):
-        judging.triage(rd.store, only(rd, 1), ANN, diagnosis="bad luck")
+        triage.triage(rd.store, only(rd, 1), ANN, diagnosis="bad luck")
     assert states(rd) == {1: "open"}
 
 
@@ -234,10 +233,10 @@ def test_what_people_write_is_redacted(rd: Redrive) -> None:
     fail(rd, 0)
     secret = "password=hunter2hunter2"
 
-    judging.remediate(
+    triage.remediate(
         rd.store, only(rd, 1), Actor("ann", secret), evidence=secret, is_safe=True, diagnosis="data"
     )
-    judging.note(rd.store, only(rd, 1), ANN, text=secret)
+    triage.note(rd.store, only(rd, 1), ANN, text=secret)
 
     stored = str(read_rows(rd, "SELECT evidence FROM dead_letters")) + str(
         read_rows(rd, "SELECT * FROM operations")
@@ -248,30 +247,30 @@ def test_what_people_write_is_redacted(rd: Redrive) -> None:
 
 def test_discarding_and_restoring_begin_anew(rd: Redrive) -> None:
     fail(rd, 0)
-    judging.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=True, diagnosis="data")
+    triage.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=True, diagnosis="data")
 
-    assert judging.restore(rd.store, only(rd, 1), ANN).left == {"it is ready": 1}
-    assert judging.discard(rd.store, only(rd, 1), ANN).changed == 1
-    assert judging.discard(rd.store, only(rd, 1), ANN).left == {"it is discarded": 1}
-    assert judging.restore(rd.store, only(rd, 1), ANN).changed == 1
+    assert triage.restore(rd.store, only(rd, 1), ANN).left == {"it is ready": 1}
+    assert triage.discard(rd.store, only(rd, 1), ANN).changed == 1
+    assert triage.discard(rd.store, only(rd, 1), ANN).left == {"it is discarded": 1}
+    assert triage.restore(rd.store, only(rd, 1), ANN).changed == 1
 
     assert (letter(rd)["state"], letter(rd)["diagnosis"], letter(rd)["is_safe"]) == ("open", None, 0)
     assert [verb for verb, *_ in log(rd)] == ["triage", "remediate", "discard", "restore"]
 
 
-def test_a_letter_that_a_campaign_has_taken_keeps_its_diagnosis_but_may_be_discarded(rd: Redrive) -> None:
+def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discarded(rd: Redrive) -> None:
     fail(rd, 0, 0)
-    judging.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence="e", is_safe=True, diagnosis="data")
-    campaign = stamp(rd, 1)
+    triage.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence="e", is_safe=True, diagnosis="data")
+    replay = stamp(rd, 1)
 
-    kept = judging.triage(rd.store, freeze(rd.store, ALL), ANN, diagnosis="transient")
-    gone = judging.discard(rd.store, only(rd, 1), ANN)
+    kept = triage.triage(rd.store, freeze(rd.store, ALL), ANN, diagnosis="transient")
+    gone = triage.discard(rd.store, only(rd, 1), ANN)
 
-    assert kept == Judged(changed=1, left={f"replay {campaign} has taken it": 1})
+    assert kept == ActResult(changed=1, left={f"replay {replay} has taken it": 1})
     assert gone.changed == 1
     assert letter(rd)["campaign_id"] is None
-    assert rd.store.query("campaign_skips", campaign) == [("it was discarded meanwhile", 1)]
-    assert rd.store.query("campaign_counts", campaign) == [("waiting", 0)]
+    assert rd.store.query("campaign_skips", replay) == [("it was discarded meanwhile", 1)]
+    assert rd.store.query("campaign_counts", replay) == [("waiting", 0)]
     assert freeze(rd.store, ALL).by_state == {"triaged": 1, "discarded": 1}
 
 
@@ -279,29 +278,29 @@ def test_a_replaying_letter_cannot_be_discarded(rd: Redrive) -> None:
     fail(rd, 0)
     embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
 
-    assert judging.discard(rd.store, only(rd, 1), ANN) == Judged(changed=0, left={"it is replaying": 1})
+    assert triage.discard(rd.store, only(rd, 1), ANN) == ActResult(changed=0, left={"it is replaying": 1})
     assert log(rd) == []
 
 
 def test_letters_are_given_to_somebody_and_taken_back(rd: Redrive) -> None:
     fail(rd, 0, 0)
 
-    judging.assign(rd.store, freeze(rd.store, LetterFilter(pipeline="shop")), ANN, assignee="bob")
+    triage.assign(rd.store, freeze(rd.store, LetterFilter(pipeline="shop")), ANN, assignee="bob")
     assert letter(rd, 2)["assignee"] == "bob"
-    judging.assign(rd.store, only(rd, 2), ANN, assignee=None)
+    triage.assign(rd.store, only(rd, 2), ANN, assignee=None)
 
     assert (letter(rd, 1)["assignee"], letter(rd, 2)["assignee"]) == ("bob", None)
     assert log(rd)[0] == ("assign", "filter pipeline=shop", "a test", 2)
     assert changes(rd)[1]["after"] == {"assignee": None}
     with pytest.raises(ConfigurationError, match="assignee must say something"):
-        judging.assign(rd.store, only(rd, 2), ANN, assignee=" ")
+        triage.assign(rd.store, only(rd, 2), ANN, assignee=" ")
 
 
 def test_an_act_on_a_group_is_logged_under_its_name(rd: Redrive) -> None:
     fail(rd, 0)
     group = read_rows(rd, "SELECT fingerprint FROM letters")[0][0]
 
-    judging.note(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, text="seen")
+    triage.note(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, text="seen")
 
     assert log(rd) == [("note", f"group {group}", "seen", 1)]
 
@@ -319,9 +318,9 @@ def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) 
         return found
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
-    done = judging.discard(rd.store, which, ANN)
+    done = triage.discard(rd.store, which, ANN)
 
-    assert done == Judged(changed=1, left={"it is replaying": 1})
+    assert done == ActResult(changed=1, left={"it is replaying": 1})
     assert log(rd)[0][3] == 1
 
 
@@ -331,15 +330,15 @@ def test_letters_that_never_stand_still_are_given_up(rd: Redrive, monkeypatch: p
     monkeypatch.setattr(rd.store, "apply", lambda *_: None)
 
     with pytest.raises(StoreUnavailableError, match="20 times in a row"):
-        judging.discard(rd.store, which, ANN)
+        triage.discard(rd.store, which, ANN)
 
 
 def test_what_left_the_set_meanwhile_is_counted(rd: Redrive) -> None:
     fail(rd, 0, 0)
     which = freeze(rd.store, LetterFilter(state="open"))
-    judging.discard(rd.store, only(rd, 2), ANN)
+    triage.discard(rd.store, only(rd, 2), ANN)
 
-    assert judging.triage(rd.store, which, ANN, diagnosis="data") == Judged(
+    assert triage.triage(rd.store, which, ANN, diagnosis="data") == ActResult(
         changed=1, left={"it was moved or pruned meanwhile": 1}
     )
 
@@ -347,7 +346,7 @@ def test_what_left_the_set_meanwhile_is_counted(rd: Redrive) -> None:
 def test_several_named_letters_are_logged_by_their_number(rd: Redrive) -> None:
     fail(rd, 0, 0, 0)
 
-    judging.note(rd.store, only(rd, 1, 3), ANN, text="seen")
+    triage.note(rd.store, only(rd, 1, 3), ANN, text="seen")
 
     assert log(rd) == [("note", "filter ids=2 named", "seen", 2)]
 
@@ -358,8 +357,8 @@ def test_closed_letters_need_nobody(rd: Redrive) -> None:
         "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0"
     )
 
-    assert judging.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {"it is resolved": 1}
-    assert judging.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {"it is resolved": 1}
+    assert triage.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {"it is resolved": 1}
+    assert triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {"it is resolved": 1}
 
 
 def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -> None:
@@ -373,7 +372,7 @@ def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
 
-    assert judging.discard(rd.store, which, ANN) == Judged(changed=1, left={"it was pruned": 1})
+    assert triage.discard(rd.store, which, ANN) == ActResult(changed=1, left={"it was pruned": 1})
 
 
 def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> None:
@@ -387,4 +386,4 @@ def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> No
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
 
-    assert judging.discard(rd.store, which, ANN) == Judged(changed=1, left={"it is triaged by now": 1})
+    assert triage.discard(rd.store, which, ANN) == ActResult(changed=1, left={"it is triaged by now": 1})

@@ -9,12 +9,12 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import RECENT_SECONDS, Counts, Plan, seconds_left
-from redrive.ops.replay.progress import CampaignReport
+from redrive.ops.replay.progress import ReplayReport
 from redrive.testing import VirtualClock
 
 SHOPS: list[Redrive] = []
 """The connection that the stage looks at its replay with; none while everything fails."""
-SEEN: list[CampaignReport] = []
+SEEN: list[ReplayReport] = []
 
 
 @stage(retry=RetryPolicy(1))

@@ -61,20 +61,20 @@ def test_the_first_letters_of_every_reason_are_named_with_the_job_that_has_the_k
 def test_a_reason_whose_letters_come_late_is_named_as_well(
     rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    campaign = left_out(rd)
+    replay = left_out(rd)
     monkeypatch.setattr(progress, "FIRST_MAX", 1)
 
-    report = report_of(rd.store, campaign, skipped_max=2)
+    report = report_of(rd.store, replay, skipped_max=2)
 
     assert [letter for letter, _ in report.skipped_letters] == [3, 5]
     assert [[letter for letter, _ in named] for named in report.first_skipped.values()] == [[3], [6]]
 
 
 def test_only_the_most_frequent_reasons_are_gone_into(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = left_out(rd)
+    replay = left_out(rd)
     monkeypatch.setattr(progress, "REASONS_MAX", 1)
 
-    report = report_of(rd.store, campaign)
+    report = report_of(rd.store, replay)
 
     assert list(report.first_skipped) == ["a newer job has its key"]
     assert len(report.skips) == 2
