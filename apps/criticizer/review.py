@@ -69,7 +69,7 @@ def prompt_of(change: Change) -> str:
     return redact("\n\n".join(told))
 
 
-def read_answer(text: str, change: Change, *, reviewer: str) -> Review:
+def classify_response(text: str, change: Change, *, reviewer: str) -> Review:
     """Return the review that a model's answer holds; raises SCHEMA_INVALID, which never quotes the answer."""
     try:
         answer = msgspec.json.decode(text, type=_Answer)

@@ -111,7 +111,7 @@ def test_an_older_redrive_stops_at_a_newer_database(shell: Shell) -> None:
     ):
         ended = shell(*command)
         assert ended.code == 1
-        assert "has schema version 99, and this redrive knows version" in ended.err
+        assert "has schema version 99; this redrive needs version" in ended.err
 
 
 def test_doctor_warns_of_a_large_database_and_of_one_that_others_can_read(shell: Shell) -> None:

@@ -50,10 +50,10 @@ def test_a_connection_without_an_address_is_to_what_the_file_says(folder: Path) 
     ("text", "told"),
     [
         ('database-url = "postgresql://u:hunter22@h/x"', "Did you mean database_url"),
-        ("colour = 1", "There is database_url"),
-        ("database_url = 5", "database_url in redrive.toml must be an address, got 5"),
-        ('database_url = ["postgresql://u:hunter22@h/x"]', "must be an address, got .*postgresql"),
-        ('database_url = " "', "must be an address"),
+        ("colour = 1", "Known settings: database_url"),
+        ("database_url = 5", "database_url in redrive.toml must be a path or URL, got 5"),
+        ('database_url = ["postgresql://u:hunter22@h/x"]', "must be a path or URL, got .*postgresql"),
+        ('database_url = " "', "must be a path or URL"),
         ("database_url = ", "cannot be read"),
     ],
 )
@@ -82,8 +82,8 @@ def test_a_file_that_is_no_text_is_refused(folder: Path) -> None:
             '[[tool.redrive]]\ndatabase_url = "jobs.db"\n',
             r"must be a table, got \[\{'database_url': 'jobs.db'",
         ),
-        ("[tool.redrive]\ncolour = 1\n", "has a setting nobody knows, got 'colour'"),
-        ("[tool.redrive]\ndatabase_url = true\n", "must be an address, got True"),
+        ("[tool.redrive]\ncolour = 1\n", "has an unknown setting, got 'colour'"),
+        ("[tool.redrive]\ndatabase_url = true\n", "must be a path or URL, got True"),
     ],
 )
 def test_what_the_file_of_the_project_says_wrongly_is_refused_naming_it(
@@ -115,5 +115,5 @@ def test_a_blank_address_in_the_environment_is_refused_and_an_empty_one_is_none(
     assert database_url() is None
     monkeypatch.setenv("REDRIVE_DATABASE_URL", " ")
 
-    with pytest.raises(ConfigurationError, match="REDRIVE_DATABASE_URL must be an address, got ' '"):
+    with pytest.raises(ConfigurationError, match="REDRIVE_DATABASE_URL must be a path or URL, got ' '"):
         database_url()

@@ -14,7 +14,7 @@ import msgspec
 import openai
 
 from apps.criticizer.change import Change
-from apps.criticizer.review import INSTRUCTIONS, Review, prompt_of, read_answer
+from apps.criticizer.review import INSTRUCTIONS, Review, classify_response, prompt_of
 from apps.criticizer.settings import Settings
 from redrive import Context, Fail
 
@@ -56,7 +56,7 @@ class ModelReviewer:
             error.args = (f"the model's server answered {error.status_code}",)
             raise
         ctx.note("request_id", answer.request_id or "none")
-        review = read_answer(_content_of(answer.content), change, reviewer=self._model)
+        review = classify_response(_content_of(answer.content), change, reviewer=self._model)
         ctx.note("findings_dropped", len(review.dropped))
         return review
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apps.criticizer.change import Change, parse_patch
-from apps.criticizer.review import INSTRUCTIONS, VERSION, Review, prompt_of, read_answer
+from apps.criticizer.review import INSTRUCTIONS, VERSION, Review, classify_response, prompt_of
 from apps.criticizer.settings import Settings
 from apps.criticizer.tests.scenes import (
     FINDING,
@@ -42,7 +42,7 @@ def test_the_model_reviews_and_the_webhook_is_told(upstream: Upstream, settings:
 
 def test_the_version_stands_in_the_prompt_and_in_the_answer() -> None:
     assert VERSION in INSTRUCTIONS
-    assert read_answer(answer(FINDING), CHANGE, reviewer="m").version == VERSION
+    assert classify_response(answer(FINDING), CHANGE, reviewer="m").version == VERSION
 
 
 def test_findings_that_cannot_be_believed_are_dropped_one_by_one_with_the_reason() -> None:
@@ -56,7 +56,7 @@ def test_findings_that_cannot_be_believed_are_dropped_one_by_one_with_the_reason
         "prices.py is bad",
     ]
 
-    review = read_answer(answer(*bad, FINDING), CHANGE, reviewer="m")
+    review = classify_response(answer(*bad, FINDING), CHANGE, reviewer="m")
 
     assert [each.message for each in review.findings] == [FINDING["message"]]
     assert len(review.dropped) == len(bad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from redrive.core.checks import seconds
+from redrive.core.arguments import seconds
 from redrive.engine.job import ENDED, LOOK_FIRST, LOOK_MOST, Job, JobFacts
 from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError

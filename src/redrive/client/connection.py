@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from redrive.client.letters import DeadLetters, Replays
 from redrive.client.reports import Reports
+from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
-from redrive.core.checks import seconds, whole
 from redrive.engine.job import ENDED, Job
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
 from redrive.engine.pipeline.submission import Many, Terms, new_job

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long to wait before the next attempt: a growth, a cap, and jitter on top.
+"""Compute how long to wait before the next attempt: a growing delay, a cap, and jitter on top.
 
     capped(n) = clamp(growth(n), floor, cap)          n = number of the attempt that failed, from 1
     delay(n)  = jitter(capped(n), draw)               draw in [0, 1)
@@ -16,14 +16,14 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
 
-from redrive.core.checks import number, seconds, share, whole
+from redrive.core.arguments import number, seconds, share, whole
 from redrive.errors import ConfigurationError
 
 _JITTERS: Final = "Use Jitter.none(), Jitter.full(), Jitter.ratio(0.25) or Jitter.additive(0, 2)."
 
 
 class JitterKind(StrEnum):
-    """The shapes of chance a delay can get."""
+    """The ways to randomise a delay."""
 
     NONE = "none"
     FULL = "full"
@@ -33,7 +33,7 @@ class JitterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Jitter:
-    """How chance spreads a delay, so that many callers that failed together do not come back together."""
+    """Randomise a delay, so that callers that failed together do not retry together."""
 
     kind: JitterKind = JitterKind.NONE
     low: float = 0.0
@@ -47,7 +47,7 @@ class Jitter:
 
     @classmethod
     def none(cls) -> Self:
-        """Return the delay as it is."""
+        """Leave the delay unchanged."""
         return cls()
 
     @classmethod
@@ -77,12 +77,12 @@ class Jitter:
         return cls(JitterKind.ADDITIVE, shortest, longest)
 
     def apply(self, delay: float, draw: float) -> float:
-        """Return the delay with chance applied."""
+        """Return the delay after jitter."""
         if self.kind is JitterKind.FULL:
             return delay * draw
         if self.kind is JitterKind.RATIO:
             return delay * (1.0 - self.high + 2.0 * self.high * draw)
-        # What is left is additive, or none, whose range is empty.
+        # Additive; `none` is the same with an empty range.
         return delay + self.low + (self.high - self.low) * draw
 
 
@@ -135,8 +135,8 @@ class Backoff:
     ) -> Self:
         """Grow by a factor: `initial * factor ** (attempt - 1)`, kept between `floor` and `cap`."""
         first = seconds("Backoff.exponential initial", initial, above=True)
-        grows = number(factor)
-        if grows is None or grows < 1:
+        growth = number(factor)
+        if growth is None or growth < 1:
             raise ConfigurationError(
                 field="Backoff.exponential factor",
                 value=factor,
@@ -144,7 +144,7 @@ class Backoff:
                 fix="2 doubles the delay.",
             )
         lowest = seconds("Backoff.exponential floor", floor)
-        return cls(Growth.EXPONENTIAL, (first,), grows, lowest, _cap(cap, max(first, lowest)), jitter)
+        return cls(Growth.EXPONENTIAL, (first,), growth, lowest, _cap(cap, max(first, lowest)), jitter)
 
     @classmethod
     def linear(
@@ -160,7 +160,7 @@ class Backoff:
 
     @classmethod
     def fixed(cls, delay: timedelta | float, *, jitter: Jitter = Jitter()) -> Self:  # noqa: B008 - a frozen value.
-        """Wait the same every time; 0 tries again at once."""
+        """Wait the same time after every attempt; 0 retries at once."""
         first = seconds("Backoff.fixed delay", delay)
         return cls(Growth.FIXED, (first,), 1.0, 0.0, first, jitter)
 
@@ -192,7 +192,7 @@ class Backoff:
         return cls(Growth.SCHEDULE, steps, 1.0, 0.0, max(steps), jitter)
 
     def delay(self, attempt: int, draw: float) -> float:
-        """Return the seconds to wait after attempt number `attempt` (from 1) failed; `draw` in [0, 1) is the chance in it."""
+        """Return the seconds to wait after attempt number `attempt` (from 1) failed; `draw` in [0, 1) selects the jitter."""
         whole("attempt", attempt, minimum=1, fix="The first attempt is number 1.")
         if not 0 <= draw < 1:
             raise ConfigurationError(
@@ -212,7 +212,9 @@ class Backoff:
     def _grown(self, attempt: int) -> float:
         try:
             return self.steps[0] * self.factor ** (attempt - 1)
-        except OverflowError:  # The float range ends long before attempt 10,000; the cap rules from there on.
+        except (
+            OverflowError
+        ):  # The float range ends long before attempt 10,000; from there on the cap applies.
             return math.inf
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a breaker is configured to do: when it opens, what counts against the dependency, how it comes back.
+"""Configure a breaker: when it opens, which failures count, how it closes again.
 
-The state machine itself is `core.breaker_state`; this module has no notion of time passing.
+The state machine is in `core.breaker_state`; nothing here depends on time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Literal
 
-from redrive.core.checks import seconds, share, whole
+from redrive.core.arguments import seconds, share, whole
 from redrive.core.failure import Category, Failure
 from redrive.errors import ConfigurationError
 
@@ -20,7 +20,7 @@ Counts = Literal["reachability", "all"] | Collection[str | int | Category]
 
 
 class Evidence(StrEnum):
-    """What one call says about the dependency behind a breaker."""
+    """What one call proves about the dependency behind a breaker."""
 
     ALIVE = "alive"
     DOWN = "down"
@@ -29,12 +29,12 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """When to stop calling a dependency, and how to come back.
+    """When to stop calling a dependency, and how to start again.
 
     It opens after `consecutive` counting failures in a row, or when at least `failure_rate` of at least `min_calls` calls within
-    `window` seconds failed. `mode="hold"` makes work wait; `mode="fail_fast"` refuses it at once. `counts` says which failures
-    count: by default only those that say the dependency is unreachable or cannot serve; a 4xx proves it alive. Guards share
-    a breaker by sharing the object; the name is what logs, errors and operators call it.
+    `window` seconds failed. `mode="hold"` makes work wait; `mode="fail_fast"` refuses it at once. `counts` selects the failures
+    that count: by default only those that show that the dependency is unreachable or cannot serve; a 4xx proves it alive. Guards
+    share a breaker by sharing the object; the name identifies it in logs, errors and commands.
     """
 
     name: str
@@ -47,16 +47,19 @@ class Breaker:
     close_after: int = 1
     mode: Literal["hold", "fail_fast"] = "hold"
     probe: Callable[[], object] | None = None
-    """Called instead of risking a real call; returning (or awaiting) without an exception means alive."""
+    """Called instead of a real call while the breaker is half open; returning without an exception means alive. May be async."""
     counts: Counts = "reachability"
     probe_timeout: timedelta | float = 60.0
     ramp: timedelta | float = 10.0
-    """Seconds after closing during which held work is let go gradually; 0 lets all go at once."""
+    """Seconds after closing during which held work is released gradually; 0 releases all at once."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigurationError(
-                field="Breaker.name", value=self.name, rule="must be a name", fix='Breaker("openai", ...).'
+                field="Breaker.name",
+                value=self.name,
+                rule="must be a non-empty string",
+                fix='Write Breaker("openai", ...).',
             )
         _check_thresholds(self)
         for field, above in (("window", True), ("open_for", True), ("probe_timeout", True), ("ramp", False)):
@@ -81,12 +84,12 @@ class Breaker:
                 field=f"Breaker({self.name}).probe",
                 value=self.probe,
                 rule="must be callable",
-                fix="Pass a function of nothing.",
+                fix="Pass a function without parameters.",
             )
         object.__setattr__(self, "counts", _checked_counts(self.name, self.counts))
 
     def evidence_of(self, failure: Failure) -> Evidence:
-        """Say what this failure tells about the dependency."""
+        """Return what this failure proves about the dependency."""
         if self._is_counted(failure):
             return Evidence.DOWN
         return Evidence.ALIVE if failure.proves_alive else Evidence.NOTHING

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A circuit breaker as a pure step function: configuration and state in, the next state out.
+"""A circuit breaker as pure step functions: configuration and state in, the next state out.
 
     closed --(threshold reached)--> open --(open_for passed, one probe taken)--> half_open
     half_open --(close_after probes in a row succeed)--> closed        half_open --(the probe fails)--> open
-    any --(isolate)--> isolated: refuses everything until it is closed by hand
+    any --(isolate)--> isolated: refuses every call until an operator closes it
 
-Whoever holds the state (a process for `guard`, the store for the engine) applies these functions to it. While half open, one
-probe is out at a time, known by its token; a probe that never comes back is void after `probe_timeout`. Only the probe's own
-result moves a half-open breaker; late results of older calls change nothing.
+The owner of the state (a process for `guard`, the store for the engine) applies these functions to it. A half-open breaker
+admits one probe at a time, identified by its token; a probe without a result expires after `probe_timeout`. Only the probe's
+own result moves a half-open breaker; late results of older calls change nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from redrive.core.arguments import seconds
 from redrive.core.breaker import Breaker
-from redrive.core.checks import seconds
 
 BUCKETS: Final = 12
 """Slices of the sliding window; it covers at least 11/12 of `window` and at most all of it."""
@@ -28,7 +28,7 @@ RAMP_DOUBLINGS: Final = 10.0
 
 
 class Phase(StrEnum):
-    """What a breaker is doing."""
+    """The states of a breaker."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -38,7 +38,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What happened in one slice of the window."""
+    """The calls counted in one slice of the window."""
 
     bucket: int
     ok: int
@@ -47,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The one call that is out to find out whether the dependency is back."""
+    """The one call that tests whether the dependency is back."""
 
     token: str
     taken_at: float
@@ -55,7 +55,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerState:
-    """Everything a breaker remembers. The default is a breaker that has never seen a call."""
+    """The whole state of a breaker. The default is a breaker that has counted no call yet."""
 
     phase: Phase = Phase.CLOSED
     changed_at: float | None = None
@@ -68,14 +68,14 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The call may be made; as the probe if it is one."""
+    """The call may start, possibly as the probe."""
 
     is_probe: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The call may not be made before `retry_at`; None means not until the breaker is closed by hand."""
+    """The call may not start before `retry_at`; None means not until an operator closes the breaker."""
 
     retry_at: float | None
     reason: str
@@ -84,7 +84,7 @@ class Refused:
 def admit(
     breaker: Breaker, state: BreakerState, now: float, token: str
 ) -> tuple[BreakerState, Admitted | Refused]:
-    """Ask for one call; the caller that is admitted as the probe must `record` or `release` under the same token."""
+    """Admit or refuse one call; a caller admitted as the probe must `record` or `release` with the same token."""
     if state.phase is Phase.CLOSED:
         return state, Admitted(is_probe=False)
     retry_at = opens_at(breaker, state)
@@ -102,12 +102,12 @@ def admit(
 
 
 def opens_at(breaker: Breaker, state: BreakerState) -> float | None:
-    """Return the instant from which one call may be admitted again; None for never by itself."""
+    """Return the instant from which one call may be admitted again; None if only an operator can admit one."""
     if state.phase is Phase.ISOLATED:
         return None
     if state.phase is Phase.OPEN:
         return (state.changed_at or 0.0) + _seconds(breaker.open_for)
-    # Closed has no probe; half open waits for the one that is out.
+    # Closed has no probe; half open waits for the current one.
     return -math.inf if state.probe is None else state.probe.taken_at + _seconds(breaker.probe_timeout)
 
 
@@ -120,9 +120,9 @@ def record(
     failed: int = 0,
     token: str | None = None,
 ) -> BreakerState:
-    """Take in results: first `ok` calls that found the dependency alive, then `failed` ones that did not.
+    """Count results: first `ok` calls that found the dependency alive, then `failed` calls that did not.
 
-    `token` names the probe whose result this is. Returns the same object when nothing changes.
+    `token` identifies the probe whose result this is. Returns the same object when nothing changes.
     """
     if state.phase is Phase.CLOSED:
         return _recorded_closed(breaker, state, now, ok, failed)
@@ -136,29 +136,30 @@ def record(
 
 
 def release(state: BreakerState, token: str) -> BreakerState:
-    """Give the probe back without a result, so that another call may be the probe at once."""
+    """Release the probe without a result, so that another call may become the probe at once."""
     return replace(state, probe=None) if state.probe is not None and state.probe.token == token else state
 
 
 def opened(now: float) -> BreakerState:
-    """Return an open breaker, whether it tripped or was opened by hand."""
+    """Return an open breaker, tripped or opened by an operator."""
     return BreakerState(phase=Phase.OPEN, changed_at=now)
 
 
 def closed(now: float) -> BreakerState:
-    """Return a closed breaker with a clean slate that starts to ramp."""
+    """Return a closed breaker without counts, at the start of its ramp."""
     return BreakerState(phase=Phase.CLOSED, changed_at=now)
 
 
 def isolated(now: float) -> BreakerState:
-    """Return a breaker that refuses everything until it is closed by hand."""
+    """Return a breaker that refuses every call until an operator closes it."""
     return BreakerState(phase=Phase.ISOLATED, changed_at=now)
 
 
 def next_start_at(breaker: Breaker, state: BreakerState, starts: int) -> float:
     """Return the instant from which one more call may start, when `starts` have started since the breaker closed.
 
-    A pure function of the closing time: starts per second begin at 1 and double ten times over `ramp` seconds, then all may go.
+    A pure function of the closing time: starts per second begin at 1 and double ten times over `ramp` seconds; then there is no
+    limit.
     """
     ramp = _seconds(breaker.ramp)
     if state.phase is not Phase.CLOSED or state.changed_at is None or ramp == 0:
@@ -176,7 +177,7 @@ def starts_allowed(breaker: Breaker, state: BreakerState, now: float) -> float:
 
 
 def is_ramping(breaker: Breaker, state: BreakerState, now: float) -> bool:
-    """Say whether the breaker closed so recently that work is still let go gradually."""
+    """Return whether the breaker closed so recently that work is still released gradually."""
     return (
         state.phase is Phase.CLOSED
         and state.changed_at is not None
@@ -185,7 +186,7 @@ def is_ramping(breaker: Breaker, state: BreakerState, now: float) -> bool:
 
 
 def slice_end(breaker: Breaker, now: float) -> float:
-    """Return the instant at which the slice of the window that `now` lies in ends."""
+    """Return the end of the slice of the window that contains `now`."""
     return (_bucket(breaker, now) + 1) * _seconds(breaker.window) / BUCKETS
 
 
@@ -232,5 +233,5 @@ def _bucket(breaker: Breaker, now: float) -> int:
 
 
 def _seconds(value: timedelta | float) -> float:
-    """Read a duration that `__post_init__` has already made a float; the field's type cannot say so."""
+    """Narrow a duration that `__post_init__` already converted to a float; the field's type cannot express that."""
     return value if isinstance(value, float) else seconds("duration", value)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run of many jobs is doing: its tally, its status, and whether it has failed too often to go on.
+"""The tally of a run, its status, and whether too much of it failed to continue.
 
     success rate = succeeded / total          an empty run has succeeded
     failure rate = dead / finished            finished = succeeded + dead + cancelled
 
-Pure: counting and acting on the answer belong to whoever drives the run.
+Pure: the driver of the run counts, and acts on the answer.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, cast
 
-from redrive.core.checks import share, whole
+from redrive.core.arguments import share, whole
 from redrive.errors import ConfigurationError
 
 
 class RunStatus(StrEnum):
-    """How a run stands."""
+    """The status of a run."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -31,7 +31,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Every job of a run, accounted for: `total = succeeded + dead + cancelled + open`, always."""
+    """The jobs of a run by outcome; always `total = succeeded + dead + cancelled + open`."""
 
     total: int = 0
     succeeded: int = 0
@@ -51,7 +51,7 @@ class Tally:
 
     @property
     def finished(self) -> int:
-        """How many jobs will not change by themselves any more."""
+        """How many jobs have reached a final state."""
         return self.succeeded + self.dead + self.cancelled
 
     @property
@@ -62,7 +62,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunThresholds:
-    """From which success rate a run counts as completed, and from which as a partial success."""
+    """The success rates from which a run counts as completed, and as a partial success."""
 
     completed: float = 0.95
     partial_success: float = 0.50
@@ -80,7 +80,7 @@ class RunThresholds:
 
     @classmethod
     def of(cls, field: str, given: object) -> RunThresholds:
-        """Return what was given as thresholds: themselves, or a mapping with one or both of the rates; None means the defaults."""
+        """Convert an argument to thresholds: an instance, a mapping with one or both of the rates, or None for the defaults."""
         if given is None:
             return cls()
         if isinstance(given, RunThresholds):
@@ -96,7 +96,7 @@ class RunThresholds:
         return cls(**cast("dict[str, float]", dict(rates)))
 
     def status_of(self, tally: Tally) -> RunStatus:
-        """Return the status of a run that was not stopped; it is running while jobs are open."""
+        """Return the status of a run that was not stopped; it is `running` while jobs are open."""
         if tally.open:
             return RunStatus.RUNNING
         rate = tally.succeeded / tally.total if tally.total else 1.0
@@ -111,7 +111,7 @@ def _by_name(given: object) -> Mapping[object, object] | None:
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:
-    """The run failed too often: how often, out of how many, and the sentence that says so."""
+    """Too much of a run failed: the rate, the counts, and a sentence with both."""
 
     rate: float
     dead: int
@@ -121,10 +121,10 @@ class BudgetExceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureBudget:
-    """How much failure a run may see before it stops itself.
+    """The share of failed jobs at which a run stops itself.
 
-    The rate is cumulative, and is looked at each time another `check_every` jobs have finished; never before `min_finished` jobs
-    have, which is one full interval unless said otherwise. A `max_rate` of 0 stops at the first failure.
+    The rate is cumulative. It is checked each time another `check_every` jobs have finished, but not before `min_finished` jobs
+    have finished (default: `check_every`). A `max_rate` of 0 stops the run at the first failure.
     """
 
     max_rate: float = 0.10
@@ -151,11 +151,11 @@ class FailureBudget:
             )
 
     def is_due(self, finished_before: int, finished_now: int) -> bool:
-        """Say whether another interval was completed between two looks at the run."""
+        """Return whether another interval of `check_every` jobs was completed between the two counts."""
         return finished_now // self.check_every > finished_before // self.check_every
 
     def check(self, tally: Tally) -> BudgetExceeded | None:
-        """Return why the run has to stop, or None if it may go on."""
+        """Return why the run has to stop, or None if it may continue."""
         if tally.finished < (self.min_finished or self.check_every):
             return None
         rate = tally.dead / tally.finished

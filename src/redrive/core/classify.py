@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an exception to a failure, given the rules.
+"""Turn an exception into a failure, given the rules.
 
-The outermost exception with a rule wins. A wrapper without one is what it was raised `from`; the exception it merely happened
-*during* counts only when the wrapper's type is unknown and is no bug type. A group is as bad as its worst member. What nobody
-knows is a bug and is not retried. Finding rules (and loading the files they stand in) is the `Lookup`'s work, not this module's.
+The outermost exception with a rule wins. A wrapper without a rule is classified by its `__cause__`; its `__context__` counts
+only when the wrapper's type is unknown and is not a bug type. A group is classified by its worst member. An exception without
+any rule is a bug and is not retried. The caller's `Lookup` finds the rules and loads their modules.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from redrive.core import taxonomy
-from redrive.core.failure import Asked, Failure, Severity
-from redrive.core.retry_after import from_attributes, sane
+from redrive.core.failure import Failure, Severity, SignalKind
+from redrive.core.retry_after import from_attributes, plausible
 from redrive.core.signals import Fail, Retry, Signal, Snooze
-from redrive.core.verdict import Moment, Read, Verdict
+from redrive.core.verdict import RuleFunction, Verdict
 
 CHAIN_MAX: Final = 100
-"""How many causes deep a rule is looked for."""
+"""How many causes are searched for one with a rule."""
 MEMBERS_MAX: Final = 1000
-"""How many members of an exception group are read; the rest is left out."""
+"""How many members of an exception group are classified; the rest is ignored."""
 DEPTH_MAX: Final = 20
-"""How many groups deep, each beneath a member of the one before, members are read."""
+"""How deep groups may be nested through the causes of their members."""
 MESSAGE_MAX: Final = 8_192
 
 BUG_TYPES: Final = (
@@ -46,40 +46,40 @@ BUG_TYPES: Final = (
     TypeError,
     ValueError,
 )
-"""Types that mean a mistake in a program. What happened before the mistake does not excuse it, so their context is ignored."""
+"""Types that mean a mistake in a program. What happened before it does not explain it, so their context is ignored."""
 
 _BUG: Final = Verdict(code=taxonomy.BUG_CODE)
 _SEVERITIES: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRule:
     """A rule that applies to an exception type."""
 
     name: str
-    read: Read
+    apply: RuleFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known about an exception type, worth remembering between exceptions."""
+class TypeRules:
+    """The rules for an exception type, computed once per type."""
 
-    rules: tuple[Found, ...]
-    """The user's before the built-in ones, the most specific class first."""
+    rules: tuple[FoundRule, ...]
+    """User rules before built-in ones, the most specific class first."""
     lineage: tuple[str, ...]
 
 
-Lookup = Callable[[type[BaseException]], Known]
-"""Returns what is known about an exception type."""
+Lookup = Callable[[type[BaseException]], TypeRules]
+"""Returns the rules for an exception type."""
 
 
-def classify(exc: BaseException, lookup: Lookup, moment: Moment, *, idempotent: bool = False) -> Failure:
-    """Return the failure that this exception is; total: whatever is raised, there is an answer."""
-    return _Reader(lookup, moment, idempotent, {}).read(exc)
+def classify(exc: BaseException, lookup: Lookup, now: float, *, idempotent: bool = False) -> Failure:
+    """Classify an exception; total: every exception gets a failure."""
+    return _Classification(lookup, now, idempotent, {}).classify(exc)
 
 
 def message_of(exc: BaseException) -> str:
-    """Return what the exception says, cut to a bounded length, even when its `__str__` raises."""
+    """Return the exception's message, cut to a bounded length, even when its `__str__` raises."""
     try:
         text = str(exc)
     except Exception:  # noqa: BLE001 - a broken __str__ of a foreign class must not hide the failure.
@@ -88,7 +88,7 @@ def message_of(exc: BaseException) -> str:
 
 
 def class_name(kind: type[BaseException]) -> str:
-    """Return the dotted name of an exception class; built-in ones go without a module."""
+    """Return the dotted name of an exception class; a built-in one has no module in front."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -98,18 +98,18 @@ def lineage_of(kind: type[BaseException]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """One classification under way."""
+class _Classification:
+    """The classification of one exception."""
 
     lookup: Lookup
-    moment: Moment
+    now: float
     idempotent: bool
     groups: dict[int, Failure]
-    """What the groups met so far are, so that none is read twice, however the exceptions refer to each other."""
+    """The failures of the groups found so far, so that none is classified twice, even if exceptions refer to each other."""
 
-    def read(self, exc: BaseException, depth: int = 0) -> Failure:
+    def classify(self, exc: BaseException, depth: int = 0) -> Failure:
         if isinstance(exc, Signal):
-            return self._asked(exc)
+            return self._from_signal(exc)
         current: BaseException | None = exc
         seen: set[int] = set()
         while current is not None and id(current) not in seen and len(seen) < CHAIN_MAX:
@@ -119,33 +119,32 @@ class _Reader:
             known = self._known(exc, current)
             if known is not None:
                 return known
-            current = _beneath(current)
+            current = _inner(current)
         return self._unknown(exc)
 
     def _known(self, exc: BaseException, current: BaseException) -> Failure | None:
-        """Ask the rules about one exception of the chain."""
-        for found in self.lookup(type(current)).rules:
-            answer = found.read(current, self.moment)
+        """Apply the rules to one exception of the chain."""
+        for rule in self.lookup(type(current)).rules:
+            answer = rule.apply(current, self.now)
             if answer is not None:
                 verdict = answer if isinstance(answer, Verdict) else Verdict(code=answer)
-                return self._failure(exc, current, verdict, found.name)
+                return self._failure(exc, current, verdict, rule.name)
         if _is_plain_bug(type(current)):
             return self._failure(exc, current, _BUG, "a bug by its type")
         return None
 
     def _worst(self, outer: BaseException, group: BaseExceptionGroup[BaseException], depth: int) -> Failure:
-        """Read a group as its worst member: what cannot heal before what can, then the more severe; first come on a tie."""
+        """Classify a group by its worst member: permanent before retryable, then the more severe, then the first."""
         worst = self.groups.get(id(group))
         if worst is None:
-            self.groups[id(group)] = self._unknown(
-                group
-            )  # What a member says that leads back to its own group.
+            # The answer for a member whose causes lead back to this group.
+            self.groups[id(group)] = self._unknown(group)
             members = _members_of(group) if depth < DEPTH_MAX else []
-            failures = [self.read(member, depth + 1) for member in members]
+            failures = [self.classify(member, depth + 1) for member in members]
             worst = max(failures, key=_badness, default=self._unknown(group))
-            told = max((f.retry_after for f in failures if f.retry_after is not None), default=None)
+            longest = max((f.retry_after for f in failures if f.retry_after is not None), default=None)
             worst = replace(
-                worst, retry_after=told, rule=f"{worst.rule} (the worst of {class_name(type(group))})"
+                worst, retry_after=longest, rule=f"{worst.rule} (the worst of {class_name(type(group))})"
             )
             self.groups[id(group)] = worst
         return replace(worst, error_class=class_name(type(outer)), message=message_of(outer))
@@ -154,36 +153,36 @@ class _Reader:
         if type(exc) is ValueError:
             return self._failure(exc, exc, _BUG, "a bug by its type")
         unknown = Verdict(code=taxonomy.BUG_UNKNOWN)
-        failure = self._failure(exc, exc, unknown, "no rule knows it: unknown counts as a bug")
+        failure = self._failure(exc, exc, unknown, "no rule matches: an unknown exception counts as a bug")
         return replace(failure, is_unknown=True)
 
-    def _asked(self, signal: Signal) -> Failure:
-        """Read a stage's own wish. The code of a `Fail` may be an application's own: its code set settles what that means."""
-        asked, code, delay = Asked.CANCEL, taxonomy.CANCELLED, None
+    def _from_signal(self, signal: Signal) -> Failure:
+        """Turn a stage's signal into a failure. `Fail` may carry an application's own code, which its code set explains."""
+        kind, code, delay = SignalKind.CANCEL, taxonomy.CANCELLED, None
         if isinstance(signal, Retry):
-            asked, code, delay = Asked.RETRY, taxonomy.RETRY_ASKED, signal.delay
+            kind, code, delay = SignalKind.RETRY, taxonomy.RETRY_ASKED, signal.delay
         elif isinstance(signal, Snooze):
-            asked, code, delay = Asked.SNOOZE, taxonomy.RETRY_ASKED, signal.delay
+            kind, code, delay = SignalKind.SNOOZE, taxonomy.RETRY_ASKED, signal.delay
         elif isinstance(signal, Fail):
-            asked, code = Asked.FAIL, taxonomy.CODES.get(signal.code, taxonomy.STAGE_FAILED)
+            kind, code = SignalKind.FAIL, taxonomy.CODES.get(signal.code, taxonomy.STAGE_FAILED)
         verdict = Verdict(code=code)
         failure = self._failure(signal, signal, verdict, f"the stage asked for it: {type(signal).__name__}")
-        named = signal.code if isinstance(signal, Fail) else failure.code
-        can_heal = asked in {Asked.RETRY, Asked.SNOOZE}
+        name = signal.code if isinstance(signal, Fail) else failure.code
+        can_heal = kind in {SignalKind.RETRY, SignalKind.SNOOZE}
         return replace(
-            failure, asked=asked, code=named, retryable=can_heal, is_reachability=False, retry_after=delay
+            failure, signal=kind, code=name, retryable=can_heal, is_reachability=False, retry_after=delay
         )
 
     def _failure(self, exc: BaseException, known: BaseException, verdict: Verdict, rule: str) -> Failure:
         code = verdict.code
-        told = sane(verdict.retry_after)
-        if told is None:
-            told = from_attributes(known, self.moment.now)
+        retry_after = plausible(verdict.retry_after)
+        if retry_after is None:
+            retry_after = from_attributes(known, self.now)
         lineage = self.lookup(type(exc)).lineage
         if known is not exc:
             lineage += self.lookup(type(known)).lineage
-            rule = f"{rule} (beneath {class_name(type(exc))})"
-            told = from_attributes(exc, self.moment.now) if told is None else told
+            rule = f"{rule} (inside {class_name(type(exc))})"
+            retry_after = from_attributes(exc, self.now) if retry_after is None else retry_after
         return Failure(
             code=code.name,
             category=code.category,
@@ -194,7 +193,7 @@ class _Reader:
             lineage=lineage,
             rule=rule,
             canonical=code.name,
-            retry_after=told,
+            retry_after=retry_after,
             http_status=verdict.http_status,
             provider_code=verdict.provider_code,
             request_id=verdict.request_id,
@@ -222,8 +221,8 @@ def _members_of(group: BaseExceptionGroup[BaseException]) -> list[BaseException]
     return list(members.values())
 
 
-def _beneath(exc: BaseException) -> BaseException | None:
-    """Return the exception to look at next when this one has no rule."""
+def _inner(exc: BaseException) -> BaseException | None:
+    """Return the exception to try next when this one has no rule."""
     if exc.__cause__ is not None:
         return exc.__cause__
     if exc.__suppress_context__ or isinstance(exc, BUG_TYPES):
@@ -237,5 +236,5 @@ def _is_client_status(status: int | None) -> bool:
 
 
 def _is_plain_bug(kind: type[BaseException]) -> bool:
-    """Built-in bug types speak for themselves. ValueError and users' subclasses are also used as wrappers, so they do not."""
+    """Return whether the type alone means a bug. ValueError and users' subclasses do not: they also serve as wrappers."""
     return kind.__module__ == "builtins" and kind is not ValueError and issubclass(kind, BUG_TYPES)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An application's own failure codes, as data over the canonical ones.
 
-A `CodeSet` is an ordered list of own codes, each saying what it takes: canonical codes, categories, HTTP statuses or exception
+A `CodeSet` is an ordered list of own codes. Each lists what it takes: canonical codes, categories, HTTP statuses or exception
 classes, for every stage or only for some. The first entry that takes a failure names it; `otherwise` names the rest. The set
-changes names, limits and words; the facts of the failure (status, told delay, message) stay as they were classified.
+changes names, limits and texts; the facts of the failure (status, retry-after delay, message) stay as they were classified.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import KW_ONLY, dataclass
 
 from msgspec.structs import replace
 
-from redrive.core.checks import whole
+from redrive.core.arguments import whole
 from redrive.core.classify import class_name
-from redrive.core.failure import Asked, Category, Failure, Retryable, Severity
+from redrive.core.failure import Category, Failure, Retryable, Severity, SignalKind
 from redrive.core.taxonomy import CODES, code_named
 from redrive.errors import ConfigurationError
 
@@ -27,8 +27,8 @@ Source = str | Category | int | range | type[BaseException]
 class OwnCode:
     """One code of an application: its name, what it takes, and what it changes.
 
-    One match among `takes` is enough. What is left None stays as the canonical code has it. A name may stand in several entries
-    of a set, for instance once retryable and once not.
+    One match among `takes` is enough. A field that is None keeps the value of the canonical code. Several entries of a set may
+    have the same name, for instance one retryable and one not.
     """
 
     name: str
@@ -40,14 +40,17 @@ class OwnCode:
     retryable: bool | Retryable | None = None
     severity: Severity | None = None
     max_attempts: int | None = None
-    """How many attempts may fail with this code before it is given up; the first one counts."""
+    """How many attempts may fail with this code before the job is given up; the first one counts."""
     stages: Collection[str] = ()
-    """The stages this entry speaks for; empty means all."""
+    """The stages this entry applies to; empty means all."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ConfigurationError(
-                field="OwnCode.name", value=self.name, rule="must be a name", fix='OwnCode("GW_5XX", [...]).'
+                field="OwnCode.name",
+                value=self.name,
+                rule="must be a non-empty string",
+                fix='Write OwnCode("GW_5XX", [...]).',
             )
         for field in ("takes", "stages"):
             given = getattr(self, field)
@@ -65,20 +68,20 @@ class OwnCode:
                 field=f"OwnCode({self.name}).retryable",
                 value=self.retryable,
                 rule="must be True, False or a Retryable",
-                fix="Leave it out to keep what the built-in code says.",
+                fix="Leave it out to keep the value of the built-in code.",
             )
         if self.max_attempts is not None:
             field = f"OwnCode({self.name}).max_attempts"
             whole(field, self.max_attempts, minimum=1, fix="Leave it out for no limit of its own.")
 
     def takes_failure(self, failure: Failure, stage: str | None) -> bool:
-        """Say whether this entry names the failure when it happened in this stage."""
+        """Return whether this entry names a failure of this stage."""
         if self.stages and stage not in self.stages:
             return False
         return any(_matches(source, failure) for source in self.takes)
 
     def applied_to(self, failure: Failure, *, idempotent: bool) -> Failure:
-        """Return the failure under this name."""
+        """Return the failure with this entry's name and values."""
         return replace(
             failure,
             code=self.name,
@@ -92,8 +95,8 @@ class OwnCode:
         )
 
     def _retryable(self, failure: Failure, *, idempotent: bool) -> bool:
-        # What the stage asked for by a signal stands above any table.
-        if self.retryable is None or failure.asked is not None:
+        # A signal from the stage overrules any table.
+        if self.retryable is None or failure.signal is not None:
             return failure.retryable
         if isinstance(self.retryable, Retryable):
             return self.retryable.holds(idempotent=idempotent)
@@ -122,7 +125,7 @@ class CodeSet:
                 )
 
     def __getitem__(self, name: str) -> OwnCode:
-        """Return the first entry with this name, or say which names there are."""
+        """Return the first entry with this name; the error for an unknown one lists the names."""
         for entry in (*self.codes, self.otherwise):
             if entry.name == name:
                 return entry
@@ -139,10 +142,10 @@ class CodeSet:
         return tuple(dict.fromkeys(entry.name for entry in (*self.codes, self.otherwise)))
 
     def for_code(self, code: str) -> OwnCode:
-        """Return the entry that names failures of a canonical code in any stage, when nothing but that code is known of them.
+        """Return the entry for a code when nothing but the code is known, as of a stored letter or event.
 
-        So what stands in a letter or an event can be told in the words of another set. What is no canonical code has its own
-        entry, or none: then it is `otherwise`.
+        For a canonical code that is the first entry for any stage that takes it; for another code, the entry of that name. If
+        there is none, it is `otherwise`.
         """
         known = CODES.get(code)
         if known is None:
@@ -153,16 +156,18 @@ class CodeSet:
         return named[0] if named else self.otherwise
 
     def category_of(self, name: str) -> Category | None:
-        """Return the category that all entries of this name give; None when one of them leaves it open, or they differ."""
+        """Return the category that all entries of this name set; None when one of them sets none, or they differ."""
         given = {entry.category for entry in (*self.codes, self.otherwise) if entry.name == name}
         return given.pop() if len(given) == 1 else None
 
     def translate(self, failure: Failure, *, stage: str | None = None, idempotent: bool = False) -> Failure:
         """Return the failure under this application's own code."""
-        if failure.asked is Asked.FAIL and failure.code in self.names:
+        if failure.signal is SignalKind.FAIL and failure.code in self.names:
             return self[failure.code].applied_to(failure, idempotent=idempotent)
-        if failure.asked is Asked.FAIL and failure.code != failure.canonical:
-            failure = replace(failure, rule=f"{failure.rule}, and {failure.code} is no code of {self.name}")
+        if failure.signal is SignalKind.FAIL and failure.code != failure.canonical:
+            failure = replace(
+                failure, rule=f"{failure.rule}, but {failure.code} is not a code of {self.name}"
+            )
         taking = (entry for entry in self.codes if entry.takes_failure(failure, stage))
         return next(taking, self.otherwise).applied_to(failure, idempotent=idempotent)
 

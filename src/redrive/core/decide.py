@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opens_at
-from redrive.core.failure import Asked, Failure
+from redrive.core.failure import Failure, SignalKind
 from redrive.core.policy import RetryPolicy
 from redrive.core.taxonomy import BREAKER_OPEN
 
@@ -119,7 +119,7 @@ def decide(
     breaker: Standing | None = None,
 ) -> Decision:
     """Decide what to do about a failure; `draw` in [0, 1) is the chance in the backoff."""
-    if failure.asked is not None:
+    if failure.signal is not None:
         return _as_asked(policy, failure, history, now, draw)
     if policy.gives_up_on(failure):
         rest = RETRIED_ELSE if policy.allows(failure) else NOT_RETRIED_ELSE
@@ -135,11 +135,11 @@ def decide(
 
 def _as_asked(policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float) -> Decision:
     """Do what the stage asked for by a signal; only limits and the deadline stand above that."""
-    if failure.asked is Asked.CANCEL:
+    if failure.signal is SignalKind.CANCEL:
         return Cancel(reason=Reason.ASKED, sentence="the stage asked to cancel")
-    if failure.asked is Asked.FAIL:
+    if failure.signal is SignalKind.FAIL:
         return DeadLetter(reason=Reason.ASKED, sentence=f"the stage gave up with {failure.code}")
-    if failure.asked is Asked.SNOOZE:
+    if failure.signal is SignalKind.SNOOZE:
         return _snooze(policy, failure, history, now)
     return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
 
@@ -159,7 +159,7 @@ def _ruling(policy: RetryPolicy, failure: Failure, *, is_retried: bool) -> str:
 def _hold(policy: RetryPolicy, failure: Failure, standing: Standing, now: float) -> Hold:
     """Wait for the dependency: until its breaker lets a call through, and as long as it told us to."""
     until = opens_at(standing.breaker, standing.state)
-    told = policy.told_delay(failure)
+    told = policy.retry_after_delay(failure)
     if until is not None and told is not None:
         until = max(until, now + told)
     phase = standing.state.phase
@@ -200,13 +200,13 @@ def _retry(
 ) -> RetryAt | DeadLetter:
     delay = policy.backoff.delay(history.attempt, draw)
     reason, why, ruling = Reason.RETRYABLE, "backoff", ""
-    if failure.asked is Asked.RETRY:
+    if failure.signal is SignalKind.RETRY:
         reason, why = Reason.ASKED, "backoff, as the stage asked to be tried again"
         if failure.retry_after is not None:
             delay, why = failure.retry_after, "as the stage asked"
     else:
         ruling = _ruling(policy, failure, is_retried=True)
-        told = policy.told_delay(failure)
+        told = policy.retry_after_delay(failure)
         if told is not None and told >= delay:
             delay, reason, why = told, Reason.TOLD_DELAY, "as the dependency told us"
     at = now + delay

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a failure probably is, before anybody has looked: a first diagnosis by its category, and what to do about it.
+"""Suggest a diagnosis for a failure from its code and category, and what to do about it.
 
-A suggestion and nothing more; the diagnosis that counts is the one an operator records. Codes of an application's own are not in
-the taxonomy: their category speaks for them.
+It is only a suggestion; the diagnosis that counts is the one an operator records. An application's own codes are not in the
+taxonomy, so their category decides.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from redrive.core.taxonomy import CODES
 
 
 class Diagnosis(StrEnum):
-    """What is wrong, in the words that decide what has to be mended."""
+    """What is wrong, and so what has to be fixed."""
 
-    TRANSIENT = "transient"  # it heals by itself: replay when the dependency is well
+    TRANSIENT = "transient"  # it heals by itself: replay when the dependency works again
     DATA = "data"  # the payload is wrong: edit it, or discard the letter
     AUTH_CONFIG = "auth_config"  # credentials, permissions or settings: correct them, then replay
     CODE_DEFECT = "code_defect"  # the program is wrong: fix and deploy it, then replay
@@ -44,30 +44,30 @@ _BY_CODE: Final[dict[str, Diagnosis]] = {
     "JOB_EXPIRED": Diagnosis.TRANSIENT,
     "IO_ERROR": Diagnosis.TRANSIENT,
 }
-"""Codes that are something else than the rest of their category."""
+"""Codes whose diagnosis differs from the rest of their category."""
 _HINTS: Final = {
-    Diagnosis.TRANSIENT: "Check that what it depends on is well again, then replay.",
-    Diagnosis.DATA: "Correct the payload, or discard the letter if nothing is to be done, then replay.",
+    Diagnosis.TRANSIENT: "Check that the dependency works again, then replay.",
+    Diagnosis.DATA: "Correct the payload and replay, or discard the letter if nothing needs to be done.",
     Diagnosis.AUTH_CONFIG: "Correct the credentials, the permissions or the configuration, then replay.",
     Diagnosis.CODE_DEFECT: "Read the stack; fix the code, deploy, then replay.",
 }
 
 
 def suggested_diagnosis(category: str, code: str | None = None) -> Diagnosis:
-    """Return what a failure of this category probably is; a code of the taxonomy that is an exception is known as one."""
+    """Return the probable diagnosis for a category; some codes of the taxonomy have one of their own."""
     if code is not None and code in _BY_CODE:
         return _BY_CODE[code]
     return _BY_CATEGORY.get(category, Diagnosis.CODE_DEFECT)
 
 
 def remediation_hint(code: str, category: str) -> str:
-    """Return what to do about a code: the taxonomy's words, or those for its category where the code is an application's own."""
+    """Return what to do about a code: the taxonomy's hint, or the hint for its category if the code is an application's own."""
     known = CODES.get(code)
     return _HINTS[suggested_diagnosis(category)] if known is None else known.hint
 
 
 def can_heal(code: str) -> bool | None:
-    """Say whether the taxonomy has trying again heal this code; None when it depends, or the code is an application's own."""
+    """Return whether the taxonomy calls this code retryable; None when it depends, or the code is an application's own."""
     known = CODES.get(code)
     if known is None or known.retryable is Retryable.IF_IDEMPOTENT:
         return None

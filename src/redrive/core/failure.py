@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of failure: categories, severities, codes, and one failure as a value.
+"""Categories, severities, codes, and one failure as a value.
 
-A `Code` says what kind of thing went wrong and what may be done about it; a `Failure` is one occurrence of it. Neither decides
-anything: that is `core.policy`. A failure's message is as the exception had it; whoever writes it down redacts it first.
+A `Code` describes a kind of failure and what may be done about it; a `Failure` is one occurrence. Neither decides anything:
+`core.decide` does. A failure's message is not redacted; redact it before writing it anywhere.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from redrive.errors import ConfigurationError
 
 
 class Category(StrEnum):
-    """What kind of thing went wrong; the coarsest answer an operator wants first."""
+    """What kind of thing went wrong, at the coarsest level."""
 
     NETWORK = "network"  # the dependency could not be reached, or a gateway before it failed (CR-1.1)
     RATE_LIMIT = "rate_limit"  # the dependency asks us to slow down, or a quota is spent (CR-1.2)
-    UPSTREAM = "upstream"  # the dependency answered that it failed itself (CR-1.3)
+    UPSTREAM = "upstream"  # the dependency reported a failure of its own (CR-1.3)
     CONFLICT = "conflict"  # a write raced with another one (CR-1.4)
-    VALIDATION = "validation"  # what we sent or received has the wrong form (CR-1.5)
+    VALIDATION = "validation"  # a request or an answer has the wrong form (CR-1.5)
     AUTH = "auth"  # credentials or permissions (CR-1.6)
-    NOT_FOUND = "not_found"  # it is not there, for good (CR-1.7)
-    REJECTED = "rejected"  # a policy or business rule said no (CR-1.8)
+    NOT_FOUND = "not_found"  # the target does not exist (CR-1.7)
+    REJECTED = "rejected"  # a policy or business rule refused it (CR-1.8)
     BUG = "bug"  # our code or our configuration (CR-1.9)
     IO = "io"  # local disks and files
-    CAPACITY = "capacity"  # we ran out of something: queue, memory, disk, file descriptors
+    CAPACITY = "capacity"  # a local resource ran out: queue, memory, disk, file descriptors
 
 
 class Severity(StrEnum):
-    """How loud to be about it. The words and their order are those of stdlib logging."""
+    """How serious a failure is. Names and order are those of stdlib logging."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -45,15 +45,15 @@ class Retryable(StrEnum):
 
     YES = "yes"
     NO = "no"
-    IF_IDEMPOTENT = "if_idempotent"  # only where running the stage twice does no harm (CR-1.4)
+    IF_IDEMPOTENT = "if_idempotent"  # only if the stage may run twice without harm (CR-1.4)
 
     def holds(self, *, idempotent: bool) -> bool:
-        """Say whether a failure with this mark may be retried by a stage that is, or is not, idempotent."""
+        """Return whether a stage that is, or is not, idempotent may retry."""
         return self is Retryable.YES or (self is Retryable.IF_IDEMPOTENT and idempotent)
 
 
-class Asked(StrEnum):
-    """What a stage may ask for by raising or returning a signal."""
+class SignalKind(StrEnum):
+    """Which signal a stage raised or returned."""
 
     RETRY = "retry"
     SNOOZE = "snooze"
@@ -69,13 +69,13 @@ class Code(Struct, frozen=True, kw_only=True):
     retryable: Retryable
     severity: Severity
     line: str
-    """A short line a person may be shown: no jargon, no internals."""
+    """One short line for people: no jargon, no internals."""
     hint: str
     """What an operator should do about it."""
     is_reachability: bool = False
-    """True when it says that the dependency cannot be reached or cannot serve; such failures open a breaker by default."""
+    """True when the dependency cannot be reached or cannot serve; such failures open a breaker by default."""
     max_attempts: int | None = None
-    """How many attempts may fail with this code before it is given up, whatever is left of the policy's own limit."""
+    """How many attempts may fail with this code before the job is given up, even if the policy's limit allows more."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("_", "").isalnum() or self.name != self.name.upper():
@@ -89,7 +89,7 @@ class Code(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(
                 field=f"Code({self.name}).line",
                 value=self.line,
-                rule="must say something",
+                rule="must not be empty",
                 fix="Write one short sentence.",
             )
         if self.max_attempts is not None and self.max_attempts < 1:
@@ -112,32 +112,32 @@ class Failure(Struct, frozen=True, kw_only=True):
     retryable: bool
     severity: Severity
     message: str
-    """What the exception said, cut to a bounded length and not yet redacted."""
+    """The exception's message, cut to a bounded length and not redacted."""
     error_class: str
     """The dotted name of the exception's class."""
     lineage: tuple[str, ...] = ()
-    """The dotted names of every class the exception (and the known failure inside it) is an instance of."""
+    """The dotted names of every class that the exception is an instance of, then those of the inner exception with the rule."""
     rule: str
     """Which rule matched, for `explain`."""
     canonical: str
     """The built-in code behind `code`; equal to it unless an application's own code set renamed it."""
     retry_after: float | None = None
-    """Seconds the dependency told us to wait, already checked for sense."""
+    """Seconds the dependency asked us to wait; implausible values are already removed."""
     http_status: int | None = None
     provider_code: str | None = None
-    """What the dependency itself called the failure, such as `rate_limit_exceeded`."""
+    """The dependency's own name for the failure, such as `rate_limit_exceeded`."""
     request_id: str | None = None
-    """The dependency's id for the request, for its support desk."""
+    """The dependency's id for the request, as its support asks for it."""
     is_reachability: bool = False
     is_unknown: bool = False
-    """True when no rule knew the exception, so that it counts as a bug by default."""
+    """True when no rule matched the exception, so that it counts as a bug."""
     max_attempts: int | None = None
-    asked: Asked | None = None
-    """What the stage itself asked for by a signal, which overrules the classifier."""
+    signal: SignalKind | None = None
+    """The signal the stage sent, which overrules the classifier."""
     line: str = ""
     hint: str = ""
 
     @property
     def proves_alive(self) -> bool:
-        """Say whether the dependency answered at all, so that the failure speaks for it rather than against it."""
+        """Return whether the dependency answered, so that the failure proves it alive."""
         return not self.is_reachability and (self.http_status is not None or self.provider_code is not None)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dead letters are the same trouble: one fingerprint per cause.
+"""Compute the fingerprint of a failure, so that dead letters with the same cause form one group.
 
     fingerprint = version : hash(stage, code, error classes, place, normalised message)
 
-The classes are those of the exception and of the known failure beneath it. The place is where our user's own code was: module and
-function of each own frame, and the line within the innermost function; recursion counts once, however deep.
-Frames of libraries are left out, so that their versions may shift lines; if there is no own frame, library functions stand in. That
-goes for an application installed as a wheel too, since by its path it is a library: its functions tell its bugs apart, its lines do
-not. What stays of the message is the work of `core.normalise`; the values of its job that it quotes were taken out before, by
-`core.quoting`. The version goes first, so that a new algorithm never regroups old letters.
+The classes are those of the exception and of the inner exception that a rule classified. The place is in the user's own code:
+module and function of each own frame, and the line within the innermost function; recursion counts once, however deep. Library
+frames are left out, so that a new version of a library does not change the fingerprint. Without any own frame, the functions of
+the libraries are used, without lines; this includes an application installed as a wheel, which looks like a library by its path.
+`core.normalise` removes from the message what differs between occurrences. The version comes first, so that a new algorithm
+never regroups old letters.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ VERSION: Final = "v1"
 FRAMES_MAX: Final = 50
 _OUTERMOST_MAX: Final = 10
 _PERIOD_MAX: Final = 4
-"""How many functions may call each other in a circle and still count as one recursion."""
+"""How many functions may call each other in a cycle and still count as one recursion."""
 _PLACES_MAX: Final = 256
-"""So many stacks are kept with their places; frames hold names of the program and nothing that was said."""
+"""Size of the cache of places; frames contain only names of the program, never values."""
 _LIBRARY: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\](?:python|pypy)\d|[/\\]python\d+\.zip[/\\]|\\Lib\\|^<frozen "
 )
 _OWN_PACKAGE: Final = "redrive."
 _ROOT: Final = "BaseException"
 _QUOTING_NAMES: Final = frozenset({"AttributeError", "ImportError", "KeyError", "NameError", "TypeError"})
-"""Types whose messages quote names of the program rather than values."""
+"""Types whose messages quote names from the program rather than values."""
 
 
 class Frame(Struct, frozen=True):
-    """One frame of a stack, reduced to what stays the same when the same thing happens again."""
+    """One frame of a stack, reduced to what stays the same between occurrences."""
 
     module: str
     function: str
@@ -54,7 +54,7 @@ class Frame(Struct, frozen=True):
 
 
 def frames_of(exc: BaseException) -> tuple[Frame, ...]:
-    """Return the frames of an exception's traceback, outermost first; of a very deep one both ends, without the middle."""
+    """Return the frames of an exception's traceback, outermost first; a very deep one loses its middle."""
     frames: list[Frame] = []
     trace = exc.__traceback__
     while trace is not None:
@@ -94,9 +94,9 @@ def _is_library(filename: str) -> bool:
 
 
 def _classes(lineage: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Split a lineage into the exception's own and the class of the known failure beneath it, if there is one.
+    """Split a lineage into the exception's own and the class of the inner exception that a rule classified, if any.
 
-    Every exception's own lineage ends with BaseException; what follows is the other's. Of a group it is the worst member's.
+    An exception's own lineage ends with BaseException; the lineage of the inner one (of a group: the worst member's) follows.
     """
     if _ROOT not in lineage:
         return lineage, ""
@@ -113,10 +113,10 @@ def _place(frames: tuple[Frame, ...]) -> tuple[str, ...]:
 
 
 def _unrepeated(names: list[str]) -> list[str]:
-    """Return the names with runs that follow themselves counted once, so that a deeper recursion is the same place."""
+    """Return the names with repeated sequences reduced to one, so that a deeper recursion is the same place."""
     kept: list[str] = []
     for name in names:
-        # A run that follows itself ends in the name that the run before it ended in.
+        # A repeated sequence ends in the same name as the sequence before it.
         recent = kept[-_PERIOD_MAX:]
         kept.append(name)
         if name not in recent:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an HTTP answer means: status, headers and error body together, for every client library alike.
+"""Classify an HTTP error response from its status, headers and body, in the same way for every client library.
 
-It is given what a rule found on the exception and never does I/O: a body that was not read yet is no body.
+The rule passes what it found on the exception. Nothing here does I/O: a body that was not read yet counts as no body.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Category, Code, Retryable
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_headers
-from redrive.core.verdict import Moment, Verdict
+from redrive.core.verdict import Verdict
 
 _STATUSES: Final[dict[int, Code]] = {
     401: taxonomy.AUTH_INVALID,
@@ -47,10 +47,11 @@ _STATUSES: Final[dict[int, Code]] = {
     526: taxonomy.TLS_CERTIFICATE,  # Cloudflare does not trust the certificate of the server behind it
     529: taxonomy.UPSTREAM_OVERLOADED,
 }
-_VAGUE_WORDS: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
-_SPEAKING_IN_5XX: Final = frozenset(
+_GENERAL_CODES: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
+_CATEGORIES_IN_5XX: Final = frozenset(
     {Category.RATE_LIMIT, Category.REJECTED, Category.UPSTREAM, Category.NETWORK}
 )
+"""Categories that the body of a 5xx may set."""
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",
     "request-id",
@@ -66,11 +67,11 @@ _ID_MAX: Final = 200
 
 
 def code_for_status(status: int) -> Code:
-    """Return what a status means by itself.
+    """Return the code for a status alone.
 
-    408, 425, 429 and 499 heal, other 4xx do not. 5xx heal, except those that complain about the request or about how something is
-    set up. 508 heals: by the RFC it is a loop, but those who meet it meet a web host whose customer used up his processes. A
-    redirect asks for another request. A success that was raised as an error is an answer that makes no sense.
+    408, 425, 429 and 499 are retryable, other 4xx are not. 5xx are retryable, except those about the request or the server's
+    configuration. 508 is retryable: by the RFC it is a loop, but in practice web hosts send it when a customer has used up all
+    processes. A redirect needs another request. A success that was raised as an error is a protocol error.
     """
     known = _STATUSES.get(status)
     if known is not None:
@@ -80,19 +81,19 @@ def code_for_status(status: int) -> Code:
     return taxonomy.REQUEST_INVALID if status >= 300 else taxonomy.NETWORK_PROTOCOL
 
 
-def read_answer(status: int, moment: Moment, *, headers: object = None, body: object = None) -> Verdict:
-    """Read an error answer: the provider's own word wins over the status where it says more."""
+def classify_response(status: int, now: float, *, headers: object = None, body: object = None) -> Verdict:
+    """Classify an error response; the provider's own error name wins over the status where it is more specific."""
     folded = fold_headers(headers)
     provider = read_body(body)
     code = _code(status, folded, provider)
     if "x-should-retry" in folded:
-        code = _obeying(code, folded["x-should-retry"])
-    told = from_headers(folded, moment.now, is_limit=code is taxonomy.RATE_LIMITED)
+        code = _with_should_retry(code, folded["x-should-retry"])
+    retry_after = from_headers(folded, now, is_limit=code is taxonomy.RATE_LIMITED)
     return Verdict(
         code=code,
         http_status=status,
-        retry_after=told if told is not None else provider.retry_after,
-        provider_code=provider.word,
+        retry_after=provider.retry_after if retry_after is None else retry_after,
+        provider_code=provider.name,
         request_id=request_id_in(folded) or provider.request_id,
     )
 
@@ -105,36 +106,36 @@ def request_id_in(headers: Mapping[str, str]) -> str | None:
 
 def _code(status: int, headers: Mapping[str, str], provider: ProviderError) -> Code:
     by_status = code_for_status(status)
-    by_word = provider.code
-    if status == 403 and by_word in {None, taxonomy.AUTH_DENIED} and _is_limit(headers):
+    by_body = provider.code
+    if status == 403 and by_body in {None, taxonomy.AUTH_DENIED} and _is_limit(headers):
         return taxonomy.RATE_LIMITED
-    if by_word is None or _knows_better(status, by_status, provider, by_word):
+    if by_body is None or _status_wins(status, by_status, provider, by_body):
         return by_status
-    return by_word
+    return by_body
 
 
-def _knows_better(status: int, by_status: Code, provider: ProviderError, by_word: Code) -> bool:
-    """Say whether the status stands against what the provider's word means."""
-    # Where both speak of the network, the status says more exactly what happened: a 504 with "timeout_error" is a gateway's.
-    if by_word.category is Category.NETWORK and by_status.category is Category.NETWORK:
+def _status_wins(status: int, by_status: Code, provider: ProviderError, by_body: Code) -> bool:
+    """Return whether the status overrules the code that the body means."""
+    # If both mean the network, the status is more exact: a 504 with "timeout_error" comes from a gateway.
+    if by_body.category is Category.NETWORK and by_status.category is Category.NETWORK:
         return True
-    # A general word ("invalid_request_error", "internal") never overrules a status that says more: a 401 stays a 401.
-    if by_word in _VAGUE_WORDS and status in _STATUSES:
+    # A general name ("invalid_request_error", "internal") never overrules a more specific status: a 401 stays a 401.
+    if by_body in _GENERAL_CODES and status in _STATUSES:
         return True
-    # A 5xx is the server's own trouble whatever its body claims, except for a spent quota or a policy block.
+    # A 5xx is a failure of the server whatever its body says, except for a spent quota or a policy block.
     if status >= 500:
-        return by_word.category not in _SPEAKING_IN_5XX
-    # A 4xx blames the request. Only a word that names something which passes makes it heal, not "internal" or "unavailable".
-    makes_it_heal = by_word.retryable is Retryable.YES and by_status.retryable is not Retryable.YES
-    return makes_it_heal and not provider.is_passing
+        return by_body.category not in _CATEGORIES_IN_5XX
+    # A 4xx blames the request. Only the name of a temporary condition makes it retryable, not "internal" or "unavailable".
+    makes_it_retryable = by_body.retryable is Retryable.YES and by_status.retryable is not Retryable.YES
+    return makes_it_retryable and not provider.is_temporary
 
 
-def _obeying(code: Code, word: str) -> Code:
-    """Obey a server that says whether to try again (`x-should-retry`, which OpenAI and Anthropic send)."""
-    asked = {"true": Retryable.YES, "false": Retryable.NO}.get(word, code.retryable)
-    return code if asked is code.retryable else replace(code, retryable=asked)
+def _with_should_retry(code: Code, value: str) -> Code:
+    """Apply the header `x-should-retry`, which OpenAI and Anthropic send."""
+    wanted = {"true": Retryable.YES, "false": Retryable.NO}.get(value, code.retryable)
+    return code if wanted is code.retryable else replace(code, retryable=wanted)
 
 
 def _is_limit(headers: Mapping[str, str]) -> bool:
-    """A 403 with Retry-After, or with nothing left of a limit, is how some services (GitHub, for one) say 429."""
+    """Return whether a 403 means 429: some services (such as GitHub) send it with Retry-After or a spent limit."""
     return "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one transition table of jobs and the one of dead letters; nothing else may move either.
+"""The transition tables of jobs and dead letters; no other move is allowed.
 
-`docs/concepts/lifecycle.md` is generated from these tables. "Retrying" and "held" are no states: such a job is `queued` with a
-reason and a time at which it is due.
+`docs/concepts/lifecycle.md` is generated from these tables. "Retrying" and "held" are not states: such a job is `queued` with
+a reason and a time at which it is due.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redrive.errors import IllegalTransitionError
 
 
 class JobState(StrEnum):
-    """Where a job is."""
+    """The states of a job."""
 
     QUEUED = "queued"
     PROCESSING = "processing"
@@ -25,7 +25,7 @@ class JobState(StrEnum):
 
 
 class LetterState(StrEnum):
-    """Where a dead letter is."""
+    """The states of a dead letter."""
 
     OPEN = "open"
     TRIAGED = "triaged"
@@ -41,7 +41,7 @@ State = TypeVar("State", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[State]):
-    """One arrow: what it is called, from where, to where, and when it happens. No source means: it comes into being."""
+    """One transition: its verb, source, target, and when it happens. Without a source it creates the thing."""
 
     verb: str
     source: State | None
@@ -60,15 +60,15 @@ _Q, _P, _C, _F, _X = (
 JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
     Move("submit", None, _Q, "the job is durable and waits for a worker"),
     Move("claim", _Q, _P, "a worker took a lease on it"),
-    Move("checkpoint", _P, _Q, "the stage is done, the next one waits"),
-    Move("complete", _P, _C, "the last stage is done"),
-    Move("retry", _P, _Q, "the attempt failed, can heal, and is due again later"),
+    Move("checkpoint", _P, _Q, "the stage succeeded; the next one waits for a worker"),
+    Move("complete", _P, _C, "the last stage succeeded"),
+    Move("retry", _P, _Q, "the attempt failed and will be retried later"),
     Move("hold", _P, _Q, "a dependency is down or the stage snoozed; no attempt is burned"),
     Move("reap", _P, _Q, "the worker died or lost its lease; no attempt is burned"),
     Move("bury", _P, _F, "the failure is permanent or the attempts are spent; a dead letter is written"),
     Move("refuse", _Q, _F, "a fail-fast breaker is open or the job expired; a dead letter is written"),
-    Move("cancel", _Q, _X, "somebody cancelled it before it started, or its run was aborted"),
-    Move("stop", _P, _X, "somebody, or the stage itself, cancelled it while it ran"),
+    Move("cancel", _Q, _X, "it was cancelled before it started, or its run was aborted"),
+    Move("stop", _P, _X, "an operator, or the stage itself, cancelled it while it ran"),
     Move("replay", _F, _Q, "the cause is fixed; it starts again at the stage that failed"),
 )
 
@@ -80,21 +80,21 @@ LETTER_MOVES: Final[tuple[Move[LetterState], ...]] = (
     Move("bury", None, _O, "its job failed for good"),
     Move("triage", _O, _T, "an operator recorded the diagnosis"),
     Move("triage", _T, _T, "an operator corrected the diagnosis"),
-    Move("triage", _R, _T, "an operator corrected the diagnosis; the evidence has to be given again"),
-    Move("remediate", _T, _R, "evidence of the fix and the safety of a replay are on record"),
+    Move("triage", _R, _T, "an operator corrected the diagnosis; the evidence must be recorded again"),
+    Move("remediate", _T, _R, "evidence of the fix and confirmation that a replay is safe are recorded"),
     Move("replay", _R, _REPLAYING, "a replay, or a retry of the job, took it"),
-    Move("retry", _O, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
-    Move("retry", _T, _REPLAYING, "the pipeline's replay rules ask for no evidence"),
+    Move("retry", _O, _REPLAYING, "the pipeline's replay rules require no evidence"),
+    Move("retry", _T, _REPLAYING, "the pipeline's replay rules require no evidence"),
     Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed, or was cancelled"),
     Move(
         "return",
         _REPLAYING,
         _RETURNED,
-        "the replay failed again: a new letter is open, escalated if a permanent code came back",
+        "the job failed again: a new letter is open, escalated if the code is permanent",
     ),
-    Move("discard", _O, _DISCARDED, "an operator decided that nothing is to be done"),
-    Move("discard", _T, _DISCARDED, "an operator decided that nothing is to be done"),
-    Move("discard", _R, _DISCARDED, "an operator decided that nothing is to be done"),
+    Move("discard", _O, _DISCARDED, "an operator decided that nothing needs to be done"),
+    Move("discard", _T, _DISCARDED, "an operator decided that nothing needs to be done"),
+    Move("discard", _R, _DISCARDED, "an operator decided that nothing needs to be done"),
     Move("restore", _DISCARDED, _O, "the discard was a mistake"),
 )
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about a failure: the policy as a value, and the decision it leads to.
+"""The retry policy as a value: how often to try, how long to wait, and which failures to retry.
 
-`decide` is total and pure: the same policy, failure, history, time and draw always lead to the same decision, so that any past
-decision can be explained by asking again. Decisions are values that carry their reason; acting on them is somebody else's work.
-Instants are seconds on whatever clock the caller passes as `now`.
+It takes no decision; `core.decide` applies it.
 """
 
 from __future__ import annotations
@@ -13,27 +11,27 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Literal, TypeGuard, cast
 
+from redrive.core.arguments import flag, seconds, whole
 from redrive.core.backoff import Backoff
-from redrive.core.checks import flag, seconds, whole
 from redrive.core.classify import class_name
 from redrive.core.failure import Failure
 from redrive.errors import ConfigurationError
 
 Trigger = int | str | type[BaseException]
-"""What a list of a policy may name: an HTTP status, a code, category or provider's code, or an exception class."""
+"""An entry of a policy's list: an HTTP status; a code, category or provider code; or an exception class."""
 
 RetryOn = Literal["classified", "all", "none"] | Collection[Trigger]
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how to try again.
+    """How often to retry, and how long to wait.
 
-    By default the classifier decides what is worth retrying. `retry_on="all"` retries everything but `Fail` and `Cancel`, `"none"`
+    By default the classifier decides what is retried. `retry_on="all"` retries everything but `Fail` and `Cancel`, `"none"`
     nothing. A list replaces the classifier: a status or code in it always retries; an exception class in it retries unless the
     failure carries an HTTP status or provider code that the classifier calls permanent; what is not in it does not retry.
-    `give_up_on` wins over all of that. `per_code_max_attempts={"IO_ERROR": 2}` is one retry for that code, whatever is left of
-    `max_attempts`. A told delay (Retry-After) is never undercut up to `retry_after_cap`, and never exceeds it.
+    `give_up_on` wins over all of that. `per_code_max_attempts={"IO_ERROR": 2}` is one retry for that code, even if `max_attempts`
+    allows more. The wait is at least the delay of Retry-After, which is cut to `retry_after_cap` first.
     """
 
     max_attempts: int = 3
@@ -46,7 +44,7 @@ class RetryPolicy:
     respect_retry_after: bool = True
     retry_after_cap: timedelta | float = 300.0
     snooze_max: int = 1000
-    """How often a stage may snooze in one round before that counts as a failure."""
+    """How often a stage may snooze in one round before the next snooze counts as a failure."""
 
     def __post_init__(self) -> None:
         whole("RetryPolicy.max_attempts", self.max_attempts, minimum=1, fix="1 means: try once, never again.")
@@ -77,22 +75,22 @@ class RetryPolicy:
         whole("RetryPolicy.snooze_max", self.snooze_max, minimum=0, fix="0 forbids snoozing.")
 
     def allows(self, failure: Failure) -> bool:
-        """Say whether `retry_on` lets this failure be tried again; `give_up_on` and the limits are other questions."""
+        """Return whether `retry_on` retries this failure; `give_up_on` and the limits are checked elsewhere."""
         if isinstance(self.retry_on, str):
             return self.retry_on == "all" or (self.retry_on == "classified" and failure.retryable)
         return any(_retries(trigger, failure) for trigger in self.retry_on)
 
     def gives_up_on(self, failure: Failure) -> bool:
-        """Say whether `give_up_on` names this failure."""
-        return any(_names(trigger, failure) for trigger in self.give_up_on)
+        """Return whether `give_up_on` matches this failure."""
+        return any(_matches(trigger, failure) for trigger in self.give_up_on)
 
     def limit_for(self, failure: Failure) -> int | None:
         """Return how many attempts may fail with this failure's code, if it has a limit of its own."""
         limits = self.per_code_max_attempts
         return limits.get(failure.code, limits.get(failure.canonical, failure.max_attempts))
 
-    def told_delay(self, failure: Failure) -> float | None:
-        """Return the delay the dependency asked for, cut to the cap; None when there is none or it is not respected."""
+    def retry_after_delay(self, failure: Failure) -> float | None:
+        """Return the delay the dependency asked for, cut to the cap; None when there is none or the policy ignores it."""
         if failure.retry_after is None or not self.respect_retry_after:
             return None
         return min(failure.retry_after, seconds("retry_after_cap", self.retry_after_cap))
@@ -124,8 +122,7 @@ def _is_trigger(value: object) -> TypeGuard[Trigger]:
     return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
 
 
-def _names(trigger: Trigger, failure: Failure) -> bool:
-    """Say whether a trigger speaks of this failure."""
+def _matches(trigger: Trigger, failure: Failure) -> bool:
     if isinstance(trigger, str):
         return trigger in {failure.code, failure.canonical, failure.category, failure.provider_code}
     if isinstance(trigger, int):
@@ -134,8 +131,8 @@ def _names(trigger: Trigger, failure: Failure) -> bool:
 
 
 def _retries(trigger: Trigger, failure: Failure) -> bool:
-    if not _names(trigger, failure):
+    if not _matches(trigger, failure):
         return False
     has_answer = failure.http_status is not None or failure.provider_code is not None
-    # One exception class often stands for every HTTP error of a library, so a permanent answer overrules the class.
+    # Many libraries use one exception class for every HTTP error, so a permanent answer overrules the class.
     return not isinstance(trigger, type) or failure.retryable or not has_answer

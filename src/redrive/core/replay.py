@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from redrive.core.checks import one_of
+from redrive.core.arguments import one_of
 from redrive.errors import ConfigurationError
 
 CANARY: Final = (1, 5, 20, 100)

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage may raise, or return, to steer its own job: signals, not errors, and so with a root of their own."""
+"""Signals that a stage may raise or return to control its own job.
+
+They are not errors and have a base class of their own.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from redrive.core.checks import seconds
+from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
 
 
-class Signal(Exception):  # noqa: N818 - a signal is a wish of the stage, not an error.
-    """The root of the signals; never raised itself."""
+class Signal(Exception):  # noqa: N818 - a signal is a request of the stage, not an error.
+    """The base class of the signals; never raised itself."""
 
 
 class Retry(Signal):
     """Try this stage again; burns an attempt. Without a delay the policy's backoff applies."""
 
     def __init__(
-        self, delay: timedelta | float | None = None, *, message: str = "the stage asked to be tried again"
+        self, delay: timedelta | float | None = None, *, message: str = "the stage asked for a retry"
     ) -> None:
         self.delay = None if delay is None else seconds("Retry.delay", delay)
         self.message = message
@@ -28,7 +31,7 @@ class Retry(Signal):
 
 
 class Snooze(Signal):
-    """Run this stage again after a delay; burns no attempt. How often is bounded by the policy."""
+    """Run this stage again after a delay; burns no attempt. The policy's `snooze_max` limits how often."""
 
     def __init__(self, delay: timedelta | float, *, message: str = "the stage asked to be run later") -> None:
         self.delay = seconds("Snooze.delay", delay)
@@ -48,7 +51,7 @@ class Cancel(Signal):
 
 
 class Fail(Signal):
-    """Give the job up at once with this code, whatever the policy says about retries."""
+    """Give the job up at once with this code, whatever the retry policy."""
 
     def __init__(self, code: str, message: str = "") -> None:
         if not isinstance(code, str) or not code:

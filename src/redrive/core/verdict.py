@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rule says about an exception: the seam between `core.classify` and everything in `redrive.rules`.
+"""What a rule returns for an exception: the interface between `core.classify` and `redrive.rules`.
 
-A rule is a plain function of the exception. It answers with a `Verdict`, or with None for "not mine, ask the next one". Rules
-never import the library whose errors they read: they are found by the name of the exception's class, and look at attributes.
+A rule is a plain function of the exception and the time. It returns a `Verdict`, or None to let the next rule try. Rules never
+import the library whose errors they read: they are found by the name of the exception's class, and read its attributes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redrive.core.taxonomy import code_named
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """A rule's answer: which canonical code, and what else the exception told."""
+    """A rule's answer: the canonical code, and other facts from the exception."""
 
     code: Code
     http_status: int | None = None
@@ -31,18 +31,12 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return cls(code=code_named(code), http_status=http_status, retry_after=retry_after)
 
 
-class Moment(Struct, frozen=True):
-    """What a rule may know besides the exception."""
+RuleFunction = Callable[[BaseException, float], "Verdict | Code | None"]
+"""A function of the exception and of the time now, in seconds since the epoch (some headers name an instant). Returning a plain
+`Code` is short for a verdict with no other facts."""
 
-    now: float
-    """Wall-clock seconds since the epoch, for headers that name an instant."""
+RuleEntry = Code | RuleFunction
+"""An entry of a rule table: a fixed code, or a function that reads the exception."""
 
-
-Read = Callable[[BaseException, Moment], "Verdict | Code | None"]
-"""A rule's function. A bare `Code` is short for a verdict with nothing else to tell."""
-
-Reading = Code | Read
-"""What stands in a rule table: a fixed code, or a function that reads the exception."""
-
-RuleTable = Mapping[str, Reading]
+RuleTable = Mapping[str, RuleEntry]
 """One library's rules: unqualified class name -> what an exception of that class means; its subclasses inherit the entry."""

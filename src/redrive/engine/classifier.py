@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from redrive import rules as builtin
 from redrive.core import classify as core
-from redrive.core.checks import number
+from redrive.core.arguments import number
 from redrive.core.codeset import CodeSet
 from redrive.core.failure import Code, Failure
 from redrive.core.taxonomy import CODES, code_named
-from redrive.core.verdict import Moment, Verdict
+from redrive.core.verdict import Verdict
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 
@@ -70,7 +70,7 @@ class Rule(Generic[E]):
             return any(core.class_name(cls) == self.match for cls in kind.__mro__)
         return issubclass(kind, self.match)
 
-    def read(self, exc: BaseException, _moment: Moment) -> Verdict | Code | None:
+    def read(self, exc: BaseException, _now: float) -> Verdict | Code | None:
         """Answer for one exception; a rule that raises or answers nonsense is reported as what it is: wrong configuration."""
         answer = self._ask(exc)
         if answer is None or isinstance(answer, Code):
@@ -134,7 +134,7 @@ class Classifier:
 
     def __init__(self, rules: Iterable[Rule[Any]] = ()) -> None:
         self._lock = threading.Lock()
-        self._found: tuple[tuple[Rule[Any], ...], dict[type[BaseException], core.Known]] = ((), {})
+        self._found: tuple[tuple[Rule[Any], ...], dict[type[BaseException], core.TypeRules]] = ((), {})
         self._warned: set[str] = set()
         if not isinstance(rules, Iterable):
             raise ConfigurationError(
@@ -172,17 +172,17 @@ class Classifier:
                 rule="must be an exception",
                 fix="Pass the exception itself, as caught by `except`.",
             )
-        failure = core.classify(exc, self._lookup, Moment(CURRENT.get().clock.wall()), idempotent=idempotent)
+        failure = core.classify(exc, self._lookup, CURRENT.get().clock.wall(), idempotent=idempotent)
         if failure.is_unknown:
             self._warn(failure)
         return failure if codes is None else codes.translate(failure, stage=stage, idempotent=idempotent)
 
-    def _lookup(self, kind: type[BaseException]) -> core.Known:
+    def _lookup(self, kind: type[BaseException]) -> core.TypeRules:
         rules, cache = self._found
         known = cache.get(kind)
         if known is None:
-            own = tuple(core.Found(rule.label, rule.read) for rule in rules if rule.applies_to(kind))
-            known = core.Known(own + builtin.find(kind), core.lineage_of(kind))
+            own = tuple(core.FoundRule(rule.label, rule.read) for rule in rules if rule.applies_to(kind))
+            known = core.TypeRules(own + builtin.find(kind), core.lineage_of(kind))
             if len(cache) < self.CACHE_MAX:
                 cache[kind] = known
         return known

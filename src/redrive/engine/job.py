@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.checks import seconds
+from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.runtime import CURRENT
 from redrive.errors import (

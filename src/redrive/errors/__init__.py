@@ -1,41 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every error redrive raises, in one tree; its files are its branches, and all of it is imported from here.
+"""Every error that redrive raises, in one tree. Each module is a branch; import all names from here.
 
     RedriveError                                    root
-    |-- ConfigurationError (also ValueError)            a constructor, decorator or rule was given something it cannot use
+    |-- ConfigurationError (also ValueError)            a constructor, decorator or rule got an invalid argument
     |-- SerializationError (also ValueError)            a value cannot become JSON, or JSON does not fit its type
-    |-- IllegalTransitionError                          a job or dead letter was asked to make a move its lifecycle lacks
+    |-- IllegalTransitionError                          the lifecycle of a job or dead letter does not allow the move
     |                                               calls
-    |-- BreakerOpenError                                a breaker refused the call; `retry_at` says when to come back
+    |-- BreakerOpenError                                a breaker refused the call; `retry_at` is when to try again
     |-- AttemptTimeoutError (also TimeoutError)         one attempt took longer than its `timeout`
-    |-- AttemptsSpentError                              a function asked to be tried again once more often than it may
+    |-- AttemptsSpentError                              a function asked for a retry after its last attempt
     |-- DeadlineExceededError (also TimeoutError)       the total deadline ended while the call ran or waited
     |                                               jobs
     |-- JobNotFoundError (also LookupError)             there is no job with this id
-    |-- JobFailedError                                  the job whose result was asked for failed
-    |-- JobErasedError                                  the result that was asked for was erased
-    |-- JobCancelledError                               the job whose result was asked for was cancelled
-    |-- WaitTimeoutError (also TimeoutError)            the job did not end while it was waited for
+    |-- JobFailedError                                  there is no result: the job failed
+    |-- JobErasedError                                  there is no result: it was erased
+    |-- JobCancelledError                               there is no result: the job was cancelled
+    |-- WaitTimeoutError (also TimeoutError)            the job did not end within the timeout of the wait
     |-- JobExpiredError                                 the job was not started before its `expires_at`
     |-- WorkerCrashError                                the process that ran the stage alone died
-    |-- RunError                                        a run cannot be started, found or resumed as asked
-    |-- FailureBudgetExceededError                      so much of a run failed that it stopped itself
+    |-- RunError                                        a run cannot be started, found or resumed
+    |-- FailureBudgetExceededError                      more of a run failed than its budget allows
     |                                               letters
     |-- LetterNotFoundError (also LookupError)          there is no dead letter with this id
-    |-- ReplayNotFoundError (also LookupError)        there is no replay with this id
-    |-- ReplayRefusedError                              a replay, a retry or a change of a replay cannot be done now
-    |   |-- EvidenceMissingError                        the rules ask for evidence of a fix first
+    |-- ReplayNotFoundError (also LookupError)          there is no replay with this id
+    |-- ReplayRefusedError                              a replay, a retry or a change of a replay is not possible now
+    |   |-- EvidenceMissingError                        the replay rules require evidence of a fix first
     |   `-- NotOwnerError                               only the owner of a job may do this
     |                                               store
     `-- StoreError
-        |-- StoreUnavailableError                       the database did not take the statement; nothing of the batch was stored
-        |-- StoreRefusedError                           the database refused what it was asked, and would again
-        |-- StoreDamagedError                           the database file is damaged, or is no database
-        `-- SchemaMismatchError                         the database was made by another version of redrive
+        |-- StoreUnavailableError                       the database is unavailable; nothing of the batch was stored
+        |-- StoreRefusedError                           the database refused the statement, and would refuse it again
+        |-- StoreDamagedError                           the file is damaged, or is not a database
+        `-- SchemaMismatchError                         the database has the schema of another version of redrive
 
-Each error carries its facts as attributes, a stable `code` slug, and a `hint` that says what to do next. All of them survive
-pickling and copying, although their constructors take keywords only. What a *stage* raises to steer its own job (Retry, Snooze,
-Cancel, Fail) is no error and has a root of its own in `redrive.core.signals`.
+Each error has its facts as attributes, a stable `code` slug, and a `hint` with what to do next. All of them survive pickling
+and copying, although their constructors take keywords only. What a *stage* raises to control its own job (Retry, Snooze,
+Cancel, Fail) is not an error and has a root class of its own in `redrive.core.signals`.
 """
 
 from __future__ import annotations

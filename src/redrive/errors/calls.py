@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guarded call raises of its own; what the function itself raised goes through as it is."""
+"""Errors that a guarded call adds; exceptions of the function itself pass through unchanged."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class BreakerOpenError(RedriveError):
-    """A breaker refused the call without making it.
+    """A breaker refused the call, and the call was not made.
 
-    `retry_at` is the aware UTC instant from which a call may be let through, or None while an operator isolates the breaker.
+    `retry_at` is the aware UTC instant from which a call may be admitted, or None while an operator isolates the breaker.
     """
 
     code = "breaker-open"
@@ -26,7 +26,7 @@ class BreakerOpenError(RedriveError):
         when = (
             f"try again at {retry_at.isoformat(timespec='seconds')}"
             if retry_at
-            else "it stays so until it is closed by hand"
+            else "it stays isolated until an operator closes it"
         )
         super().__init__(
             f"breaker {breaker!r} refused the call: {reason}; {when}",
@@ -48,7 +48,7 @@ class AttemptTimeoutError(RedriveError, TimeoutError):
 
 
 class AttemptsSpentError(RedriveError):
-    """A function asked for another run by a signal, and the policy has none left; the signal is its cause."""
+    """A function asked for another run by a signal, but the policy allows no more; the signal is the cause."""
 
     code = "attempts-spent"
 
@@ -56,7 +56,8 @@ class AttemptsSpentError(RedriveError):
         self.name = name
         self.sentence = sentence
         super().__init__(
-            f"{name}: {sentence}", hint="Raise max_attempts= or snooze_max=, or find out what it waits for."
+            f"{name}: {sentence}",
+            hint="Raise max_attempts= or snooze_max=, or find out what the function waits for.",
         )
 
 
@@ -69,5 +70,5 @@ class DeadlineExceededError(RedriveError, TimeoutError):
         self.deadline = deadline
         super().__init__(
             f"the call did not finish within its deadline of {deadline:g} s",
-            hint="Raise deadline=, or lower timeout= so that more attempts fit into it.",
+            hint="Raise deadline=, or lower timeout= so that more attempts fit in.",
         )

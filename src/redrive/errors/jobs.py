@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors about jobs and the runs they belong to: what became of one, and what cannot be asked of it.
+"""Errors about jobs and runs.
 
-Two of them, JobExpiredError and WorkerCrashError, are not raised to callers: they are what a dead letter is written about.
+JobExpiredError and WorkerCrashError are not raised to callers: they become dead letters.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ class JobNotFoundError(RedriveError, LookupError):
 
     def __init__(self, *, job_id: int) -> None:
         self.job_id = job_id
-        super().__init__(
-            f"there is no job {job_id}", hint="Check the id, and that this is the right database."
-        )
+        super().__init__(f"there is no job {job_id}", hint="Check the id and the database.")
 
 
 class JobFailedError(RedriveError):
-    """The job whose result was asked for failed; its dead letter says why."""
+    """There is no result because the job failed; its dead letter has the reason."""
 
     code = "job-failed"
 
@@ -31,12 +29,12 @@ class JobFailedError(RedriveError):
         self.error_code = error_code
         super().__init__(
             f"job {job_id} failed with {error_code}: {message}",
-            hint=f"redrive job show {job_id} tells its whole story.",
+            hint=f"For its history: redrive job show {job_id}.",
         )
 
 
 class JobErasedError(RedriveError):
-    """The result that was asked for was erased; the record of its job is still there."""
+    """There is no result because it was erased; the record of the job still exists."""
 
     code = "job-erased"
 
@@ -44,22 +42,22 @@ class JobErasedError(RedriveError):
         self.job_id = job_id
         super().__init__(
             f"the values of job {job_id} were erased",
-            hint=f"Its record is still there: redrive job show {job_id}.",
+            hint=f"The record still exists: redrive job show {job_id}.",
         )
 
 
 class JobCancelledError(RedriveError):
-    """The job whose result was asked for was cancelled."""
+    """There is no result because the job was cancelled."""
 
     code = "job-cancelled"
 
     def __init__(self, *, job_id: int) -> None:
         self.job_id = job_id
-        super().__init__(f"job {job_id} was cancelled", hint="Submit it again if it is still wanted.")
+        super().__init__(f"job {job_id} was cancelled", hint="Submit it again if you still need it.")
 
 
 class WaitTimeoutError(RedriveError, TimeoutError):
-    """The job did not end while it was waited for; it goes on."""
+    """The job did not end within the timeout of the wait; it continues."""
 
     code = "wait-timeout"
 
@@ -80,13 +78,13 @@ class JobExpiredError(RedriveError):
     def __init__(self, *, late: float) -> None:
         self.late = late
         super().__init__(
-            f"the job came to its turn {late:.0f} s after it had expired",
-            hint="Add workers, or give such jobs more time.",
+            f"the job expired {late:.0f} s before a worker could start it",
+            hint="Add workers, or give such jobs a later expires_at.",
         )
 
 
 class WorkerCrashError(RedriveError):
-    """The process that ran the stage, and nothing else, died."""
+    """The process that ran the stage alone died."""
 
     code = "worker-crash"
 
@@ -102,7 +100,7 @@ class WorkerCrashError(RedriveError):
 
 
 class RunError(RedriveError):
-    """A run cannot be started, found or resumed as asked; nothing was changed."""
+    """A run cannot be started, found or resumed; nothing was changed."""
 
     code = "run"
 
@@ -112,7 +110,7 @@ class RunError(RedriveError):
 
 
 class FailureBudgetExceededError(RedriveError):
-    """So much of a run failed that it stopped itself; `report` accounts for every item."""
+    """More of a run failed than its budget allows, so it stopped; `report` accounts for every item."""
 
     code = "failure-budget-exceeded"
 
@@ -122,5 +120,5 @@ class FailureBudgetExceededError(RedriveError):
         self.report = report
         super().__init__(
             f"run {run} was aborted: {sentence}",
-            hint="What is done stays done; the rest was cancelled. Fix the cause, then start a new run.",
+            hint="Finished jobs keep their results; the rest was cancelled. Fix the cause, then start a new run.",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors on the way back: dead letters that are not there, and replays that may not be."""
+"""Errors about dead letters and replays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LetterNotFoundError(RedriveError, LookupError):
         self.letter_id = letter_id
         super().__init__(
             f"there is no dead letter {letter_id}",
-            hint="Check the id, and that this is the right database; redrive dlq list shows those there are.",
+            hint="Check the id and the database; redrive dlq list shows the dead letters.",
         )
 
 
@@ -30,7 +30,7 @@ class ReplayNotFoundError(RedriveError, LookupError):
 
 
 class ReplayRefusedError(RedriveError):
-    """A replay, a retry or a change of a replay cannot be done as things are; nothing was changed."""
+    """A replay, a retry or a change of a replay is not possible now; nothing was changed."""
 
     code = "replay-refused"
 
@@ -41,7 +41,7 @@ class ReplayRefusedError(RedriveError):
 
 
 class EvidenceMissingError(ReplayRefusedError):
-    """The rules of the pipeline ask for evidence of a fix before anything of it runs again."""
+    """The pipeline's replay rules require evidence of a fix before its jobs run again."""
 
     code = "evidence-missing"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root of the tree, and the errors that any part of redrive may raise.
+"""The root of the error tree, and the errors that any part of redrive may raise.
 
-It imports nothing of redrive, so that everything else may import it.
+It imports nothing from redrive, so that everything else may import it.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def _rebuild(cls: type[RedriveError], args: tuple[object, ...], state: dict[str,
 
 
 class RedriveError(Exception):
-    """The root: catch this to catch everything redrive itself raises."""
+    """The base class of every error that redrive itself raises."""
 
     __module__ = _HOME
     code: ClassVar[str] = "redrive"
     hint: str
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Give the errors of this package the name they are imported by; what others derive keeps its own."""
+        """Set the public module name of the errors of this package; classes derived elsewhere keep their own."""
         super().__init_subclass__(**options)
-        if str(cls.__module__).startswith(f"{_HOME}."):  # A class made by hand may have no module at all.
+        if str(cls.__module__).startswith(f"{_HOME}."):  # A class made by type() may have no module at all.
             cls.__module__ = _HOME
 
     def __init__(self, message: str, *, hint: str) -> None:
@@ -53,7 +53,7 @@ class RedriveError(Exception):
 
 
 class ConfigurationError(RedriveError, ValueError):
-    """Something was configured in a way that cannot work; names the field, the rule, the value and the fix."""
+    """An argument or setting is invalid; the message has the field, the rule, the value and the fix."""
 
     code = "configuration"
 
@@ -66,7 +66,10 @@ class ConfigurationError(RedriveError, ValueError):
 
 
 class SerializationError(RedriveError, ValueError):
-    """A value cannot become JSON, or JSON does not fit its type. Of many, `index` is its place, `stored` the jobs before it."""
+    """A value cannot become JSON, or JSON does not fit its type.
+
+    In a batch, `index` is the position of the value and `stored` has the ids of the jobs stored before it.
+    """
 
     code = "serialization"
     index: int | None = None
@@ -76,12 +79,12 @@ class SerializationError(RedriveError, ValueError):
         self.where = where
         self.kind = kind
         self.problem = problem
-        hint = "Correct the value, or the annotation that says what it must be."
+        hint = "Correct the value, or the annotation with its type."
         super().__init__(f"{where}: {kind} does not fit: {problem}", hint=hint)
 
 
 class IllegalTransitionError(RedriveError):
-    """A state machine was asked for a move that its table does not contain."""
+    """The transition table of a state machine does not contain the move."""
 
     code = "illegal-transition"
 

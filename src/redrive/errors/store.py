@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the database behind the store: out of reach, refusing, damaged, or of another version."""
+"""Errors of the database behind the store: unavailable, refusing, damaged, or of another version."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from redrive.errors.root import RedriveError
 
 
 class StoreError(RedriveError):
-    """Something about the store; the branch of its errors."""
+    """The base class of the store's errors."""
 
     code = "store"
 
 
 class StoreUnavailableError(StoreError):
-    """The database did not take the statement; nothing of the batch was stored, and the same batch may be sent again."""
+    """The database is unavailable; nothing of the batch was stored, and the same batch may be sent again."""
 
     code = "store-unavailable"
 
@@ -22,12 +22,12 @@ class StoreUnavailableError(StoreError):
         self.cause = cause
         super().__init__(
             f"the database {database} failed: {cause}",
-            hint="Check that its folder exists, is writable and has space, and that the file is a redrive database.",
+            hint="Check that its directory exists, is writable and has space, and that the file is a redrive database.",
         )
 
 
 class StoreRefusedError(StoreError):
-    """The database refused what it was asked, and would again: a constraint, a closed connection, a mistake of ours."""
+    """The database refused the statement, and would refuse it again: a constraint, a closed connection, a bug in redrive."""
 
     code = "store-refused"
 
@@ -36,15 +36,15 @@ class StoreRefusedError(StoreError):
         *,
         database: str,
         cause: str,
-        hint: str = "If nothing was done to the store from outside, this is a bug of redrive: please report it.",
+        hint: str = "If no other program changed the database, this is a bug in redrive: please report it.",
     ) -> None:
         self.database = database
         self.cause = cause
-        super().__init__(f"the database {database} refused it: {cause}", hint=hint)
+        super().__init__(f"the database {database} refused the statement: {cause}", hint=hint)
 
 
 class StoreDamagedError(StoreError):
-    """The database file is damaged, or is no database; nothing is written to it any more."""
+    """The file is damaged, or is not a database; redrive writes nothing to it any more."""
 
     code = "store-damaged"
 
@@ -53,12 +53,12 @@ class StoreDamagedError(StoreError):
         self.cause = cause
         super().__init__(
             f"the database {database} is damaged: {cause}",
-            hint="Stop all workers, keep a copy of the file and of its -wal, and go back to a backup or recover it with sqlite3.",
+            hint="Stop all workers, copy the file and its -wal, then restore a backup or recover the file with sqlite3.",
         )
 
 
 class SchemaMismatchError(StoreError):
-    """The database was made by another version of redrive; it is left as it is."""
+    """The database has the schema of another version of redrive; it was not changed."""
 
     code = "schema-mismatch"
 
@@ -67,8 +67,8 @@ class SchemaMismatchError(StoreError):
         self.found = found
         self.known = known
         super().__init__(
-            f"the database {database} has schema version {found}, and this redrive knows version {known}",
+            f"the database {database} has schema version {found}; this redrive needs version {known}",
             hint="Stop older workers, make a backup, then: redrive migrate (--print shows the SQL)."
             if found < known
-            else "Use the redrive that made it, or a newer one.",
+            else "Use the version of redrive that created it, or a newer one.",
         )

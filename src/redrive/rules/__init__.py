@@ -14,9 +14,9 @@ from functools import cache
 from importlib import import_module
 from typing import Final, cast
 
-from redrive.core.classify import Found
+from redrive.core.classify import FoundRule
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, Read, Reading, RuleTable, Verdict
+from redrive.core.verdict import RuleEntry, RuleFunction, RuleTable, Verdict
 
 LIBRARIES: Final[dict[str, str]] = {
     "aiohttp": "aiohttp",
@@ -63,26 +63,26 @@ LIBRARIES: Final[dict[str, str]] = {
 """Where an exception class lives (the start of its module's name) -> the file here that knows it."""
 
 
-def find(kind: type[BaseException]) -> tuple[Found, ...]:
+def find(kind: type[BaseException]) -> tuple[FoundRule, ...]:
     """Return the built-in rules for an exception type, the most specific class first."""
     found = (_entry(cls) for cls in kind.__mro__)
     return tuple(entry for entry in found if entry is not None)
 
 
-def _entry(cls: type) -> Found | None:
+def _entry(cls: type) -> FoundRule | None:
     library = _library_of(cls.__module__)
     reading = _table(library).get(cls.__name__) if library else None
-    return None if reading is None else Found(f"{library}: {cls.__name__}", as_read(reading))
+    return None if reading is None else FoundRule(f"{library}: {cls.__name__}", as_function(reading))
 
 
-def as_read(reading: Reading) -> Read:
+def as_function(reading: RuleEntry) -> RuleFunction:
     """Return a table entry as a function."""
     return _always(reading) if isinstance(reading, Code) else reading
 
 
-def _always(code: Code) -> Callable[[BaseException, Moment], Verdict]:
+def _always(code: Code) -> Callable[[BaseException, float], Verdict]:
     verdict = Verdict(code=code)
-    return lambda _exc, _moment: verdict
+    return lambda _exc, _now: verdict
 
 
 def _library_of(module: object) -> str | None:

@@ -7,34 +7,34 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.network import trouble_in, trouble_or, trouble_or_cause
 from redrive.rules.shared.reading import attribute, status_in
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _answer(exc: BaseException, now: float) -> Verdict | Code:
     # An answer that the parser cannot read is raised as status 400, which the server never sent.
     if exc.__cause__ is not None and type(exc.__cause__).__module__ == "aiohttp.http_exceptions":
         return taxonomy.NETWORK_PROTOCOL
     status = status_in(exc, "status")
     if status is None:
         return taxonomy.NETWORK_PROTOCOL
-    return read_answer(status, moment, headers=attribute(exc, "headers"))
+    return classify_response(status, now, headers=attribute(exc, "headers"))
 
 
-def _content_type(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _content_type(exc: BaseException, now: float) -> Verdict | Code:
     """`response.json()` of something else: an error page keeps its status, a good answer has the wrong form."""
     status = status_in(exc, "status")
-    return taxonomy.SCHEMA_INVALID if status is None or status < 400 else _answer(exc, moment)
+    return taxonomy.SCHEMA_INVALID if status is None or status < 400 else _answer(exc, now)
 
 
-def _proxy(exc: BaseException, _moment: Moment) -> Code:
+def _proxy(exc: BaseException, _now: float) -> Code:
     # The status is the proxy's and says nothing about the dependency, so it is not reported as an answer.
     return taxonomy.AUTH_INVALID if status_in(exc, "status") == 407 else taxonomy.NETWORK_PROXY
 
 
-def _payload(exc: BaseException, _moment: Moment) -> Code:
+def _payload(exc: BaseException, _now: float) -> Code:
     if type(exc.__cause__).__name__ == "ContentEncodingError":
         return taxonomy.SCHEMA_INVALID
     return trouble_in(exc) or taxonomy.NETWORK_PROTOCOL

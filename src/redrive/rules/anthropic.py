@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Final
 
 from redrive.core import taxonomy
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import exactly, read_carried, unless_caused
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict:
-    return read_carried(exc, moment, otherwise=taxonomy.UPSTREAM_ERROR)
+def _answer(exc: BaseException, now: float) -> Verdict:
+    return read_carried(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
 RULES: Final[RuleTable] = {

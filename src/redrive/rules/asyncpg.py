@@ -10,7 +10,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import text_of
 from redrive.rules.shared.sqlstate import verdict_for, verdict_in
 
@@ -22,7 +22,7 @@ _CLOSED: Final = (
 )
 
 
-def _server(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _server(exc: BaseException, _now: float) -> Verdict | Code:
     """Read the SQLSTATE; a connection that broke says in its cause what the server's last word was."""
     last_word = verdict_in(exc.__cause__)
     own = verdict_in(exc)
@@ -31,14 +31,14 @@ def _server(exc: BaseException, _moment: Moment) -> Verdict | Code:
     return own or taxonomy.UPSTREAM_ERROR
 
 
-def _interface(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _interface(exc: BaseException, _now: float) -> Verdict | Code:
     text = text_of(exc)
     return taxonomy.NETWORK_RESET if any(words in text for words in _CLOSED) else taxonomy.BUG_CODE
 
 
 RULES: Final[RuleTable] = {
     # Not to be confused with the server's class of the same name, which has a SQLSTATE: this one is about an argument.
-    "DataError": lambda exc, _moment: verdict_in(exc) or verdict_for("22000"),
+    "DataError": lambda exc, _now: verdict_in(exc) or verdict_for("22000"),
     "PostgresError": _server,
     "ClientConfigurationError": taxonomy.CONFIG_INVALID,
     "UnsupportedClientFeatureError": taxonomy.BUG_CODE,

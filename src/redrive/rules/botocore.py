@@ -10,17 +10,17 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or
 from redrive.rules.shared.reading import attribute, consult, entry, read_event, text_of, unless_beneath
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
-    return _response(attribute(exc, "response"), moment) or taxonomy.UPSTREAM_ERROR
+def _answer(exc: BaseException, now: float) -> Verdict | Code:
+    return _response(attribute(exc, "response"), now) or taxonomy.UPSTREAM_ERROR
 
 
-def _response(response: object, moment: Moment) -> Verdict | None:
+def _response(response: object, now: float) -> Verdict | None:
     word, metadata = entry(response, "Error", "Code"), entry(response, "ResponseMetadata")
     # Some codes carry their service's name ("AWS.SimpleQueueService.NonExistentQueue"); the last part alone is a word, too.
     words = {"code": word, "type": word.rsplit(".", 1)[-1]} if isinstance(word, str) else {}
@@ -28,22 +28,22 @@ def _response(response: object, moment: Moment) -> Verdict | None:
     status, headers = entry(metadata, "HTTPStatusCode"), entry(metadata, "HTTPHeaders")
     if not isinstance(status, int) or not 400 <= status <= 599:
         # An exception event of a stream, or S3 answering 200 and then failing.
-        return read_event(body, moment, headers=headers, otherwise=taxonomy.UPSTREAM_ERROR) if words else None
-    return read_answer(status, moment, headers=headers, body=body)
+        return read_event(body, now, headers=headers, otherwise=taxonomy.UPSTREAM_ERROR) if words else None
+    return classify_response(status, now, headers=headers, body=body)
 
 
-def _waiter(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _waiter(exc: BaseException, now: float) -> Verdict | Code:
     # A waiter that ran out of attempts saw only answers that mean "not yet", such as the 404 of an object to come.
     if "Max attempts exceeded" in text_of(entry(attribute(exc, "kwargs"), "reason")):
         return taxonomy.UPSTREAM_NOT_READY
-    return _response(attribute(exc, "last_response"), moment) or taxonomy.REQUEST_INVALID
+    return _response(attribute(exc, "last_response"), now) or taxonomy.REQUEST_INVALID
 
 
-def _last_of_many(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _last_of_many(exc: BaseException, now: float) -> Verdict | Code:
     last = attribute(exc, "last_exception")
     # Another one of the same kind is not asked, because two of them could hold each other.
     is_same = type(last).__name__ == "RetriesExceededError"
-    answer = consult(RULES, last, moment) if isinstance(last, BaseException) and not is_same else None
+    answer = consult(RULES, last, now) if isinstance(last, BaseException) and not is_same else None
     return answer or trouble_in(exc) or taxonomy.NETWORK_ERROR
 
 

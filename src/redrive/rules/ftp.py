@@ -7,7 +7,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.replies import read_reply, reply_number
 
 _REPLIES: Final[dict[int, Code]] = {
@@ -24,8 +24,8 @@ _REPLIES: Final[dict[int, Code]] = {
 }
 
 
-def _reply_or(fallback: Code) -> Read:
-    def read(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _reply_or(fallback: Code) -> RuleFunction:
+    def read(exc: BaseException, _now: float) -> Verdict | Code:
         number = reply_number(exc)
         return fallback if number is None else read_reply(number, _REPLIES)
 

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules import grpc
 from redrive.rules.shared.reading import attribute, consult, read_response, status_in, text_of, unless_caused
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def _answer(exc: BaseException, now: float) -> Verdict | Code | None:
     response, status = attribute(exc, "response"), status_in(exc, "code")
     if isinstance(response, BaseException) and response is not exc:
-        answer = consult(grpc.RULES, response, moment)
+        answer = consult(grpc.RULES, response, now)
         return (
             replace(answer, http_status=answer.http_status or status)
             if isinstance(answer, Verdict)
@@ -31,8 +31,8 @@ def _answer(exc: BaseException, moment: Moment) -> Verdict | Code | None:
         return by_name or taxonomy.UPSTREAM_ERROR
     read = attribute(response, "_content")
     if isinstance(read, bytes):
-        return read_response(response, moment, status=status)
-    return read_answer(status, moment, headers=attribute(response, "headers"), body=_body(exc))
+        return read_response(response, now, status=status)
+    return classify_response(status, now, headers=attribute(response, "headers"), body=_body(exc))
 
 
 def _by_grpc_status(exc: BaseException, status: int | None) -> Verdict | None:

@@ -8,12 +8,12 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.provider import read_body
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.network import trouble_or_cause
 from redrive.rules.shared.reading import attribute, listed, unless_caused
 
 
-def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
+def _refresh(exc: BaseException, _now: float) -> Verdict | Code | None:
     """Read what the token endpoint said; google-auth marks the answers that heal as `retryable`, and drops their status."""
     if exc.__cause__ is not None:
         return None
@@ -25,7 +25,7 @@ def _refresh(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
     if is_page or attribute(exc, "retryable") is True:
         heals = code is not None and code.retryable is Retryable.YES
         code = code if heals else taxonomy.UPSTREAM_ERROR
-    return Verdict(code=code or taxonomy.AUTH_INVALID, provider_code=provider.word)
+    return Verdict(code=code or taxonomy.AUTH_INVALID, provider_code=provider.name)
 
 
 def _said(exc: BaseException) -> object:

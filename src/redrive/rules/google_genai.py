@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import (
     attribute,
     exactly,
@@ -35,10 +35,10 @@ _CLOSE_CODES: Final[dict[int, Code]] = {
 """RFC 6455 section 7.4.1 and the IANA registry of WebSocket close codes."""
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
+def _answer(exc: BaseException, now: float) -> Verdict | None:
     # The generated parts have a class of this name, too; there it is the parent of connection errors and answers.
     if any(cls.__name__ == _GENERATED_ROOT for cls in type(exc).__mro__):
-        return _event(exc, moment) if type(exc).__name__ == "APIError" else None
+        return _event(exc, now) if type(exc).__name__ == "APIError" else None
     code, details = attribute(exc, "code"), attribute(exc, "details")
     status = status_in(exc, "code")
     if status is None:
@@ -47,22 +47,22 @@ def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
             if isinstance(code, int)
             else taxonomy.UPSTREAM_ERROR
         )
-        return read_event(details, moment, otherwise=closed)
-    return read_response(attribute(exc, "response"), moment, body=details, status=status)
+        return read_event(details, now, otherwise=closed)
+    return read_response(attribute(exc, "response"), now, body=details, status=status)
 
 
-def _event(exc: BaseException, moment: Moment) -> Verdict:
-    return read_event(attribute(exc, "body"), moment, otherwise=taxonomy.UPSTREAM_ERROR)
+def _event(exc: BaseException, now: float) -> Verdict:
+    return read_event(attribute(exc, "body"), now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
-def _generated(exc: BaseException, moment: Moment) -> Verdict:
-    return read_carried(exc, moment, otherwise=taxonomy.UPSTREAM_ERROR)
+def _generated(exc: BaseException, now: float) -> Verdict:
+    return read_carried(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
-def _raw(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _raw(exc: BaseException, now: float) -> Verdict | Code:
     body, status = attribute(exc, "body"), status_in(exc, "status_code")
     return (
-        read_response(attribute(exc, "raw_response"), moment, body=body, status=status)
+        read_response(attribute(exc, "raw_response"), now, body=body, status=status)
         or taxonomy.UPSTREAM_ERROR
     )
 

@@ -7,19 +7,19 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.network import trouble_or_cause
 from redrive.rules.shared.reading import attribute, status_in
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _answer(exc: BaseException, now: float) -> Verdict | Code:
     response = attribute(exc, "resp")
     status = status_in(response, "status")
     if status is None:
         return taxonomy.REQUEST_INVALID
     # An httplib2 response is itself the mapping of its headers.
-    return read_answer(status, moment, headers=response, body=attribute(exc, "content"))
+    return classify_response(status, now, headers=response, body=attribute(exc, "content"))
 
 
 RULES: Final[RuleTable] = {

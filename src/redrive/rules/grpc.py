@@ -18,7 +18,7 @@ from redrive.core.failure import Code
 from redrive.core.http import code_for_status, request_id_in
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_milliseconds
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, called, listed, never_again, text_of
 from redrive.rules.shared.rpc_status import read_status
 
@@ -66,7 +66,7 @@ _HTTP_STATUS: Final = re.compile(r"(?:http2 header with status|HTTP status(?: co
 _HELD_BACK: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
 
 
-def _answer(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
+def _answer(exc: BaseException, _now: float) -> Verdict | Code | None:
     name = attribute(called(exc, "code"), "name")
     by_status = STATUSES.get(name) if isinstance(name, str) else None
     if by_status is None:
@@ -78,7 +78,7 @@ def _answer(exc: BaseException, _moment: Moment) -> Verdict | Code | None:
         code=_code(by_status, provider, text_of(called(exc, "details"))),
         http_status=_http_status(exc),
         retry_after=provider.retry_after,
-        provider_code=provider.word or text_of(name),
+        provider_code=provider.name or text_of(name),
         request_id=request_id_in(headers) or provider.request_id,
     )
     return _pushed_back(verdict, headers.get("grpc-retry-pushback-ms"))

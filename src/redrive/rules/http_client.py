@@ -11,22 +11,22 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, hidden_in, status_in
 from redrive.rules.shared.wrapped import ask
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _answer(exc: BaseException, now: float) -> Verdict | Code:
     status = status_in(exc, "code")
     if status is None:
         return taxonomy.NETWORK_PROTOCOL
-    return read_answer(status, moment, headers=attribute(exc, "headers"))
+    return classify_response(status, now, headers=attribute(exc, "headers"))
 
 
-def _reason(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def _reason(exc: BaseException, now: float) -> Verdict | Code | None:
     """Read what urllib met: `reason` is the socket's exception, or a text about a URL that nobody can open."""
-    answers = (ask(inner, moment) for inner in hidden_in(exc))
+    answers = (ask(inner, now) for inner in hidden_in(exc))
     known = next((answer for answer in answers if answer is not None), None)
     is_text = isinstance(attribute(exc, "reason"), str)
     return known or (taxonomy.REQUEST_INVALID if is_text else taxonomy.NETWORK_ERROR)

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Final
 
 from redrive.core import taxonomy
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.network import proxy_trouble, trouble_or, trouble_or_cause
 from redrive.rules.shared.reading import attribute, read_response
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | None:
-    return read_response(attribute(exc, "response"), moment)
+def _answer(exc: BaseException, now: float) -> Verdict | None:
+    return read_response(attribute(exc, "response"), now)
 
 
 RULES: Final[RuleTable] = {

@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import text_of
 
 _RESPONSES: Final[dict[str, Code]] = {
@@ -39,7 +39,7 @@ _RESPONSES: Final[dict[str, Code]] = {
 _BRACKETS: Final = re.compile(r"\[([A-Z/-]{2,30})[\] ]")
 
 
-def _refused(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _refused(exc: BaseException, _now: float) -> Verdict | Code:
     text = text_of(exc)
     if text == "-ERR EOF":  # poplib's own words for a connection that closed
         return taxonomy.NETWORK_RESET

@@ -12,7 +12,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import code_for_status
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, status_in, text_of
 
 _NUMBERS: Final[dict[int, Code]] = {
@@ -58,8 +58,8 @@ _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
 )
 
 
-def _jetstream_or(fallback: Code) -> Read:
-    def read(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _jetstream_or(fallback: Code) -> RuleFunction:
+    def read(exc: BaseException, _now: float) -> Verdict | Code:
         number = attribute(exc, "err_code")
         status = status_in(exc, "code")
         by_status = fallback if status is None else code_for_status(status)
@@ -70,7 +70,7 @@ def _jetstream_or(fallback: Code) -> Read:
     return read
 
 
-def _refused(exc: BaseException, _moment: Moment) -> Code | None:
+def _refused(exc: BaseException, _now: float) -> Code | None:
     text = text_of(exc).lower()
     return next((code for words, code in _TEXTS if words in text), None)
 

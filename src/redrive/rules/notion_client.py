@@ -7,16 +7,16 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, status_in
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _answer(exc: BaseException, now: float) -> Verdict | Code:
     status = status_in(exc, "status")
     if status is None:
         return taxonomy.UPSTREAM_ERROR
-    return read_answer(status, moment, headers=attribute(exc, "headers"), body=attribute(exc, "body"))
+    return classify_response(status, now, headers=attribute(exc, "headers"), body=attribute(exc, "body"))
 
 
 RULES: Final[RuleTable] = {

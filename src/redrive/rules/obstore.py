@@ -12,8 +12,8 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.oserrors import code_for_errno
 from redrive.rules.shared.reading import attribute, text_of
 
@@ -40,13 +40,13 @@ _MARKS: Final[tuple[tuple[str, Code], ...]] = (
 )
 
 
-def _written_out(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def _written_out(exc: BaseException, now: float) -> Verdict | Code | None:
     prose, _, fields = text_of(exc)[:_TEXT_MAX].partition(_DEBUG)
     status = _STATUS.search(fields)
     if status:
         # Of two fields with one name the last counts; S3 writes each once.
         body = dict(_XML_FIELD.findall(prose))
-        return read_answer(int(status[1]), moment, body=body)
+        return classify_response(int(status[1]), now, body=body)
     mark = next((code for words, code in _MARKS if words in fields), None)
     number = _OS_NUMBER.search(fields)
     if mark is not None or number:
@@ -55,16 +55,16 @@ def _written_out(exc: BaseException, moment: Moment) -> Verdict | Code | None:
     return _KINDS.get(kind[1]) if kind else None
 
 
-def _or(fallback: Code) -> Read:
-    return lambda exc, moment: _written_out(exc, moment) or fallback
+def _or(fallback: Code) -> RuleFunction:
+    return lambda exc, now: _written_out(exc, now) or fallback
 
 
-def missing_object(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def missing_object(exc: BaseException, now: float) -> Verdict | Code | None:
     """Recognise what obstore raises for an object that is not there: the built-in FileNotFoundError, without a number."""
     text = text_of(exc)
     if attribute(exc, "errno") is not None or f"{_DEBUG}NotFound {{" not in text:
         return None
-    return _written_out(exc, moment) or taxonomy.NOT_FOUND
+    return _written_out(exc, now) or taxonomy.NOT_FOUND
 
 
 RULES: Final[RuleTable] = {

@@ -7,7 +7,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import (
     attribute,
     exactly,
@@ -18,19 +18,19 @@ from redrive.rules.shared.reading import (
 )
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict:
-    return read_carried(exc, moment, otherwise=taxonomy.UPSTREAM_ERROR)
+def _answer(exc: BaseException, now: float) -> Verdict:
+    return read_carried(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
-def _event(exc: BaseException, moment: Moment) -> Verdict | None:
+def _event(exc: BaseException, now: float) -> Verdict | None:
     """Read a bare APIError, which is how an error event in the middle of a stream is raised."""
     if type(exc).__name__ != "APIError":
         return None
-    return read_event(attribute(exc, "body"), moment, otherwise=taxonomy.UPSTREAM_ERROR)
+    return read_event(attribute(exc, "body"), now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
-def _token_provider(exc: BaseException, moment: Moment) -> Verdict | Code | None:
-    answer = read_response(attribute(exc, "response"), moment)
+def _token_provider(exc: BaseException, now: float) -> Verdict | Code | None:
+    answer = read_response(attribute(exc, "response"), now)
     return answer or (taxonomy.AUTH_INVALID if exc.__cause__ is None else None)
 
 

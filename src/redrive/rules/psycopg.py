@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, text_of
 from redrive.rules.shared.sqlstate import verdict_in
 
@@ -51,7 +51,7 @@ _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
 )
 
 
-def _connection(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _connection(exc: BaseException, _now: float) -> Verdict | Code:
     by_state = verdict_in(exc)
     if by_state is not None:
         return by_state
@@ -62,11 +62,11 @@ def _connection(exc: BaseException, _moment: Moment) -> Verdict | Code:
     return next((code for words, code in _TEXTS if words in text), taxonomy.NETWORK_ERROR)
 
 
-def _or(fallback: Code) -> Read:
-    return lambda exc, _moment: verdict_in(exc) or fallback
+def _or(fallback: Code) -> RuleFunction:
+    return lambda exc, _now: verdict_in(exc) or fallback
 
 
-def _interface(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _interface(exc: BaseException, _now: float) -> Verdict | Code:
     """Wrong use of the driver, except that psycopg2 calls a connection that was lost earlier by this name."""
     was_lost = "connection already closed" in text_of(exc)
     return verdict_in(exc) or (taxonomy.NETWORK_RESET if was_lost else taxonomy.BUG_CODE)

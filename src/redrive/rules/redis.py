@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, text_of
 from redrive.rules.shared.wrapped import network_trouble
 
@@ -39,7 +39,7 @@ _WORDS: Final[dict[str, Code]] = {
 _FIRST_WORD: Final = re.compile(r"([A-Z]{2,20})\b")
 
 
-def _answered(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _answered(exc: BaseException, _now: float) -> Verdict | Code:
     status = attribute(exc, "status_code")
     found = _FIRST_WORD.match(text_of(exc))
     word = status if isinstance(status, str) else (found[1] if found else None)
@@ -48,14 +48,14 @@ def _answered(exc: BaseException, _moment: Moment) -> Verdict | Code:
     return Verdict(code=_WORDS.get(word, taxonomy.REQUEST_INVALID), provider_code=word)
 
 
-def _connection(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _connection(exc: BaseException, now: float) -> Verdict | Code:
     # Of all answers that redis-py turns into a connection error, only "max number of clients reached" starts with ERR.
     if attribute(exc, "status_code") == "ERR":
         return taxonomy.RESOURCE_EXHAUSTED
     beneath = exc.__cause__ or exc.__context__
     if type(beneath).__name__ == "Empty":  # the blocking pool's queue of free connections
         return taxonomy.RESOURCE_EXHAUSTED
-    return network_trouble(exc, moment) or taxonomy.NETWORK_RESET
+    return network_trouble(exc, now) or taxonomy.NETWORK_RESET
 
 
 RULES: Final[RuleTable] = {

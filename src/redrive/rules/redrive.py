@@ -7,21 +7,19 @@ from datetime import datetime
 from typing import Final
 
 from redrive.core import taxonomy
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import attribute
 
 
-def _breaker(exc: BaseException, moment: Moment) -> Verdict:
+def _breaker(exc: BaseException, now: float) -> Verdict:
     """The dependency is down, as the breaker knows; it also knows from when on a call may be let through."""
     retry_at = attribute(exc, "retry_at")
     is_known = isinstance(retry_at, datetime) and retry_at.tzinfo is not None
-    wait = (
-        max(0.0, retry_at.timestamp() - moment.now) if isinstance(retry_at, datetime) and is_known else None
-    )
+    wait = max(0.0, retry_at.timestamp() - now) if isinstance(retry_at, datetime) and is_known else None
     return Verdict(code=taxonomy.BREAKER_OPEN, retry_after=wait)
 
 
-def _injected(exc: BaseException, _moment: Moment) -> Verdict | None:
+def _injected(exc: BaseException, _now: float) -> Verdict | None:
     """What a test injects says itself what it stands for."""
     verdict = attribute(exc, "verdict")
     return verdict if isinstance(verdict, Verdict) else None

@@ -7,20 +7,20 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules import urllib3
 from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or
 from redrive.rules.shared.reading import attribute, consult, hidden_in, home_of, read_response
 
 
-def _answer(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _answer(exc: BaseException, now: float) -> Verdict | Code:
     # An HTTPError without a response is raised by programs, not by the library; all it says is that there was an error.
-    return read_response(attribute(exc, "response"), moment) or taxonomy.REQUEST_INVALID
+    return read_response(attribute(exc, "response"), now) or taxonomy.REQUEST_INVALID
 
 
-def _connection(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _connection(exc: BaseException, now: float) -> Verdict | Code:
     for inner in hidden_in(exc):
-        answer = consult(urllib3.RULES, inner, moment) if _is_urllib3(inner) else None
+        answer = consult(urllib3.RULES, inner, now) if _is_urllib3(inner) else None
         if answer is not None:
             return answer
     return trouble_in(exc) or taxonomy.NETWORK_ERROR

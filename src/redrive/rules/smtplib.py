@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, listed
 from redrive.rules.shared.replies import read_reply
 from redrive.rules.shared.wrapped import network_trouble
@@ -53,23 +53,23 @@ def _read(number: object, text: object, table: Mapping[int, Code]) -> Verdict | 
     return verdict
 
 
-def _reply(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _reply(exc: BaseException, _now: float) -> Verdict | Code:
     found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _REPLIES)
     # smtplib gives -1 where what came back was no reply at all.
     return found or taxonomy.NETWORK_PROTOCOL
 
 
-def _content(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _content(exc: BaseException, _now: float) -> Verdict | Code:
     found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _CONTENT_REPLIES)
     return found or taxonomy.NETWORK_PROTOCOL
 
 
-def _disconnected(exc: BaseException, moment: Moment) -> Code:
+def _disconnected(exc: BaseException, now: float) -> Code:
     """Tell a server that was silent for too long from one that hung up: smtplib calls both a disconnection."""
-    return network_trouble(exc, moment) or taxonomy.NETWORK_RESET
+    return network_trouble(exc, now) or taxonomy.NETWORK_RESET
 
 
-def _recipients(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _recipients(exc: BaseException, _now: float) -> Verdict | Code:
     verdicts = list(_refusals(attribute(exc, "recipients")))
     healing = (verdict for verdict in verdicts if verdict.code.retryable is Retryable.YES)
     return next(healing, verdicts[0] if verdicts else Verdict(code=taxonomy.REQUEST_INVALID))

@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, home_of
 from redrive.rules.shared.sqlstate import verdict_in
 from redrive.rules.shared.wrapped import ask
@@ -38,10 +38,10 @@ _MYSQL: Final[dict[Code, tuple[int, ...]]] = {
 _MYSQL_NUMBERS: Final = {number: code for code, numbers in _MYSQL.items() for number in numbers}
 
 
-def _driver_or(fallback: Code) -> Read:
-    def read(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _driver_or(fallback: Code) -> RuleFunction:
+    def read(exc: BaseException, now: float) -> Verdict | Code:
         for inner in _inside(exc):
-            answer = verdict_in(inner) or _mysql(inner) or ask(inner, moment)
+            answer = verdict_in(inner) or _mysql(inner) or ask(inner, now)
             if answer is not None:
                 return answer
         return taxonomy.NETWORK_RESET if attribute(exc, "connection_invalidated") is True else fallback

@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.reading import attribute, text_of
 
 _RESULTS: Final[dict[str, Code]] = {
@@ -49,8 +49,8 @@ _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
 """The name of the result is lost when the exception is pickled, as by a process pool; these few are worth their text."""
 
 
-def _or(fallback: Code) -> Read:
-    def read(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _or(fallback: Code) -> RuleFunction:
+    def read(exc: BaseException, _now: float) -> Verdict | Code:
         name = attribute(exc, "sqlite_errorname")
         if isinstance(name, str):
             # An extended result such as SQLITE_BUSY_SNAPSHOT is read as such where it is listed, else by its first part.

@@ -14,8 +14,8 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import read_answer
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.http import classify_response
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.oserrors import code_by_text, code_of
 from redrive.rules.shared.reading import attribute, home_of, status_in, text_of
 
@@ -41,37 +41,37 @@ _ERRORS: Final[dict[str, Code]] = {
 """Where a class that is only called "Error" or "error" lives -> what it means."""
 
 
-def _by_module(exc: BaseException, _moment: Moment) -> Code | None:
+def _by_module(exc: BaseException, _now: float) -> Code | None:
     homes = (cls.__module__ for cls in type(exc).__mro__ if cls.__name__ in {"Error", "error"})
     return next((_ERRORS[home] for home in homes if home in _ERRORS), None)
 
 
-def _os_error(exc: BaseException, moment: Moment) -> Code | None:
+def _os_error(exc: BaseException, now: float) -> Code | None:
     """Read the error number. Without one, a plain OSError or a foreign subclass is some library's business, not a disk's.
 
     Libraries raise it for what they cannot read ("image file is truncated"), which no repetition heals.
     """
     known = code_of(exc)
     if known is None and type(exc) is OSError:
-        return code_by_text(exc, moment)
+        return code_by_text(exc, now)
     is_ours = home_of(type(exc)) in sys.stdlib_module_names
     return known or (taxonomy.IO_ERROR if is_ours else None)
 
 
-def _numbered_or(fallback: Code) -> Read:
+def _numbered_or(fallback: Code) -> RuleFunction:
     """Build a rule for a class of OSError: its number where it has one, since EPERM and a Windows lock share a class."""
-    return lambda exc, _moment: code_of(exc) or fallback
+    return lambda exc, _now: code_of(exc) or fallback
 
 
-def _file(fallback: Code) -> Read:
-    def read(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def _file(fallback: Code) -> RuleFunction:
+    def read(exc: BaseException, now: float) -> Verdict | Code | None:
         if _raised_in(exc, "subprocess"):
             # The program to run is missing or may not be run: no payload is to blame, the installation is.
             return taxonomy.CONFIG_INVALID
         if attribute(exc, "errno") is None:
             from redrive.rules.obstore import missing_object
 
-            return missing_object(exc, moment) or fallback
+            return missing_object(exc, now) or fallback
         return code_of(exc) or fallback
 
     return read
@@ -85,7 +85,7 @@ def _raised_in(exc: BaseException, module: str) -> bool:
     return last is not None and last.tb_frame.f_globals.get("__name__") == module
 
 
-def _timeout(exc: BaseException, _moment: Moment) -> Code:
+def _timeout(exc: BaseException, _now: float) -> Code:
     """Tell the network's timeouts from our own limits.
 
     asyncio's and a future's TimeoutError say nothing. A socket's has a number, or it says "timed out" as sockets do. Any other text
@@ -102,13 +102,13 @@ def _timeout(exc: BaseException, _moment: Moment) -> Code:
     return taxonomy.LOCAL_TIMEOUT if is_own else taxonomy.NETWORK_TIMEOUT
 
 
-def _runtime(exc: BaseException, _moment: Moment) -> Code | None:
+def _runtime(exc: BaseException, _now: float) -> Code | None:
     """CPython's own complaint about the limit on threads, word for word; every other RuntimeError is somebody else's."""
     is_limit = type(exc) is RuntimeError and exc.args == ("can't start new thread",)
     return taxonomy.RESOURCE_EXHAUSTED if is_limit else None
 
 
-def _resolver(exc: BaseException, _moment: Moment) -> Code:
+def _resolver(exc: BaseException, _now: float) -> Code:
     """Read a failed name lookup. An unknown name heals too: records appear late, and resolvers answer so while they start."""
     import socket  # loaded already, since the exception is its own; its numbers differ between platforms.
 
@@ -119,7 +119,7 @@ def _resolver(exc: BaseException, _moment: Moment) -> Code:
     return taxonomy.BUG_CODE if number in mistakes else taxonomy.NETWORK_DNS
 
 
-def _tls(exc: BaseException, _moment: Moment) -> Code:
+def _tls(exc: BaseException, _now: float) -> Code:
     reason = attribute(exc, "reason")
     if isinstance(reason, str):
         if reason == "CERTIFICATE_VERIFY_FAILED":
@@ -130,12 +130,12 @@ def _tls(exc: BaseException, _moment: Moment) -> Code:
     return taxonomy.NETWORK_TLS
 
 
-def _stream_ended(exc: BaseException, _moment: Moment) -> Code:
+def _stream_ended(exc: BaseException, _now: float) -> Code:
     """A pipe or FTP connection that closes raises a bare EOFError; gzip and pickle say that their content is cut short."""
     return taxonomy.SCHEMA_INVALID if exc.args else taxonomy.NETWORK_RESET
 
 
-def _child_failed(exc: BaseException, _moment: Moment) -> Code:
+def _child_failed(exc: BaseException, _now: float) -> Code:
     """Read how a child process ended.
 
     Only what shells and kernels define is read, and EX_TEMPFAIL, by which mailers and others ask to be run again. What any other
@@ -157,11 +157,11 @@ def _child_failed(exc: BaseException, _moment: Moment) -> Code:
     return taxonomy.BUG_UNKNOWN
 
 
-def _xml_rpc(exc: BaseException, moment: Moment) -> Verdict | Code:
+def _xml_rpc(exc: BaseException, now: float) -> Verdict | Code:
     status = status_in(exc, "errcode")
     if status is None:
         return taxonomy.NETWORK_PROTOCOL
-    return read_answer(status, moment, headers=attribute(exc, "headers"))
+    return classify_response(status, now, headers=attribute(exc, "headers"))
 
 
 RULES: Final[RuleTable] = {

@@ -9,22 +9,22 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import code_for_status
-from redrive.core.verdict import Moment, RuleTable, Verdict
+from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or, trouble_or_cause
 from redrive.rules.shared.reading import attribute, consult, text_of
 
 _GAVE_UP_ON: Final = re.compile(r"too many ([1-5]\d\d) error responses")
 
 
-def _after_retries(exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def _after_retries(exc: BaseException, now: float) -> Verdict | Code | None:
     reason = attribute(exc, "reason")
     if isinstance(reason, BaseException) and reason is not exc:
-        answer = None if type(reason).__name__ == "MaxRetryError" else consult(RULES, reason, moment)
+        answer = None if type(reason).__name__ == "MaxRetryError" else consult(RULES, reason, now)
         return answer or trouble_in(reason) or taxonomy.NETWORK_ERROR
     return trouble_in(exc) or taxonomy.NETWORK_ERROR
 
 
-def _retries_spent(exc: BaseException, _moment: Moment) -> Verdict | Code:
+def _retries_spent(exc: BaseException, _now: float) -> Verdict | Code:
     """Read why urllib3's own retries stopped; the text is all it keeps of the answers."""
     found = _GAVE_UP_ON.search(text_of(exc))
     if found:

@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from redrive.core.checks import one_of
+from redrive.core.arguments import one_of
 
 Payload = Literal["exclude", "include"]
 """Whether a sink gets what the job was submitted with. It is not redacted: `include` sends it as it is."""

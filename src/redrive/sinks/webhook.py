@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from redrive.core.checks import seconds
+from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
 from redrive.redaction.process import register_secret
 from redrive.sinks.base import Input, Payload, SunkLetter, as_json, checked_input, checked_payload

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
-from redrive.core.checks import seconds
+from redrive.core.arguments import seconds
 from redrive.engine.guard.breakers import Breakers
 from redrive.engine.runtime import CURRENT, Runtime
 from redrive.testing.loop import VirtualLoop

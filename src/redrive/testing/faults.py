@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Literal, NoReturn, Self, cast
 
-from redrive.core.checks import seconds as in_seconds
-from redrive.core.checks import whole
+from redrive.core.arguments import seconds as in_seconds
+from redrive.core.arguments import whole
 from redrive.core.verdict import Verdict
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage

@@ -6,9 +6,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from redrive.core import taxonomy
-from redrive.core.classify import Known, classify, lineage_of
+from redrive.core.classify import TypeRules, classify, lineage_of
 from redrive.core.failure import Code, Failure
-from redrive.core.verdict import Moment
 
 
 def failure(code: Code = taxonomy.NETWORK_TIMEOUT, /, **changes: object) -> Failure:
@@ -33,4 +32,4 @@ def failure(code: Code = taxonomy.NETWORK_TIMEOUT, /, **changes: object) -> Fail
 
 def ruleless(exc: BaseException, *, now: float = 0.0) -> Failure:
     """Classify with no rules at all."""
-    return classify(exc, lambda kind: Known((), lineage_of(kind)), Moment(now))
+    return classify(exc, lambda kind: TypeRules((), lineage_of(kind)), now)

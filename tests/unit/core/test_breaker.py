@@ -248,7 +248,7 @@ def test_a_wrong_configuration_is_refused_by_name(options: dict[str, object], fi
 
 @pytest.mark.parametrize("name", ["", "  ", None])
 def test_a_breaker_needs_a_name(name: object) -> None:
-    with pytest.raises(ConfigurationError, match="must be a name"):
+    with pytest.raises(ConfigurationError, match="must be a non-empty string"):
         Breaker(name, consecutive=1)  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ from redrive import (
 )
 from redrive.core import taxonomy
 from redrive.core.classify import CHAIN_MAX, DEPTH_MAX, MEMBERS_MAX, MESSAGE_MAX
-from redrive.core.failure import Asked
+from redrive.core.failure import SignalKind
 from redrive.engine import classifier as classifier_module
 
 from .build import ruleless
@@ -208,14 +208,14 @@ def test_signals_are_read_as_what_the_stage_asked_for() -> None:
         classify(Fail("NOT_PDF", "no PDF")),
     )
 
-    assert (retry.asked, retry.retry_after, retry.retryable, retry.message) == (
-        Asked.RETRY,
+    assert (retry.signal, retry.retry_after, retry.retryable, retry.message) == (
+        SignalKind.RETRY,
         5.0,
         True,
         "again",
     )
-    assert (snooze.asked, snooze.retry_after) == (Asked.SNOOZE, 7.0)
-    assert (cancel.asked, cancel.retryable, cancel.message) == (Asked.CANCEL, False, "enough")
+    assert (snooze.signal, snooze.retry_after) == (SignalKind.SNOOZE, 7.0)
+    assert (cancel.signal, cancel.retryable, cancel.message) == (SignalKind.CANCEL, False, "enough")
     assert (fail.code, fail.canonical, fail.retryable) == ("NOT_FOUND", "NOT_FOUND", False)
     assert (own.code, own.canonical, own.message) == ("NOT_PDF", "STAGE_FAILED", "no PDF")
 

@@ -94,7 +94,7 @@ def test_a_fail_signal_may_name_an_own_code() -> None:
     assert classify(Fail("IO_ERROR"), codes=GATEWAY).retryable is False
     strange = classify(Fail("NOT_PFD"), codes=GATEWAY)
     assert strange.code == "UNKNOWN"
-    assert "NOT_PFD is no code of pdf2xml" in strange.rule
+    assert "NOT_PFD is not a code of pdf2xml" in strange.rule
 
 
 def test_retryable_may_depend_on_the_stage_being_idempotent() -> None:

@@ -13,7 +13,7 @@ from redrive.core import breaker_state as step
 from redrive.core import taxonomy
 from redrive.core.breaker_state import BreakerState
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
-from redrive.core.failure import Asked
+from redrive.core.failure import SignalKind
 from redrive.core.policy import RetryOn
 
 from .build import failure
@@ -116,7 +116,7 @@ def test_a_sentence_says_when_retry_on_decided(retry_on: RetryOn, what: Failure,
         ("classified", failure(taxonomy.BUG_CODE)),
         ([OSError], failure(taxonomy.AUTH_DENIED, http_status=403)),
         ([OSError], failure(taxonomy.UPSTREAM_ERROR, http_status=500)),
-        ("none", failure(taxonomy.RETRY_ASKED, asked=Asked.RETRY)),
+        ("none", failure(taxonomy.RETRY_ASKED, signal=SignalKind.RETRY)),
     ],
     ids=["heals", "stays", "permanent answer", "passing answer", "asked"],
 )
@@ -230,9 +230,9 @@ def test_signals_of_the_stage_come_before_everything_else() -> None:
     everything = RetryPolicy(5, STEADY.backoff, retry_on="all")
     down = Standing(HOLDING, step.opened(90))
 
-    cancel = decided(everything, failure(asked=Asked.CANCEL), down)
-    snooze = decided(everything, failure(asked=Asked.SNOOZE, retry_after=7.0), down)
-    fail = decided(everything, failure(asked=Asked.FAIL, is_reachability=False))
+    cancel = decided(everything, failure(signal=SignalKind.CANCEL), down)
+    snooze = decided(everything, failure(signal=SignalKind.SNOOZE, retry_after=7.0), down)
+    fail = decided(everything, failure(signal=SignalKind.FAIL, is_reachability=False))
 
     assert isinstance(cancel, Cancel)
     assert isinstance(snooze, Hold)
@@ -242,7 +242,7 @@ def test_signals_of_the_stage_come_before_everything_else() -> None:
 
 
 def test_a_stage_that_asks_to_be_tried_again_is_even_where_nothing_retries() -> None:
-    asked = failure(taxonomy.RETRY_ASKED, asked=Asked.RETRY, retry_after=400.0)
+    asked = failure(taxonomy.RETRY_ASKED, signal=SignalKind.RETRY, retry_after=400.0)
     never = RetryPolicy(5, STEADY.backoff, retry_on="none")
 
     decision = decided(never, asked)
@@ -257,7 +257,7 @@ def test_a_stage_that_asks_to_be_tried_again_is_even_where_nothing_retries() -> 
 
 def test_snoozing_is_bounded() -> None:
     policy = RetryPolicy(snooze_max=2)
-    what = failure(asked=Asked.SNOOZE)
+    what = failure(signal=SignalKind.SNOOZE)
 
     assert isinstance(decided(policy, what, snoozes=1), Hold)
     decision = decided(policy, what, snoozes=2)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from redrive.core.normalise import normalise
-from redrive.core.quoting import QUOTED, short_values, without_values
+from redrive.core.normalise import QUOTED, normalise, short_values, without_values
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.worker.dead_letter import LITERAL_MIN, FailedAttempt, letter_of
 from redrive.store.protocol import Letter

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core.http import code_for_status, read_answer
-from redrive.core.provider import BODY_MAX, read_body
-from redrive.core.provider_words import meaning_of
-from redrive.core.verdict import Moment
+from redrive.core.http import classify_response, code_for_status
+from redrive.core.provider import BODY_MAX, code_for_name, read_body
 
-AT = Moment(1_800_000_000.0)
+AT = 1_800_000_000.0
 
 
 @pytest.mark.parametrize("status", range(400, 500))
@@ -83,7 +81,7 @@ def test_the_providers_own_word_wins_where_it_says_more_than_the_status(
     status: int, body: object, code: str
 ) -> None:
     for form in (body, json.dumps(body), json.dumps(body).encode(), [body]):
-        assert read_answer(status, AT, body=form).code.name == code
+        assert classify_response(status, AT, body=form).code.name == code
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_the_providers_own_word_wins_where_it_says_more_than_the_status(
     ],
 )
 def test_a_vague_word_does_not_make_a_4xx_heal(status: int, word: str, code: str) -> None:
-    assert read_answer(status, AT, body={"error": {"code": word}}).code.name == code
+    assert classify_response(status, AT, body={"error": {"code": word}}).code.name == code
 
 
 @pytest.mark.parametrize(
@@ -128,13 +126,13 @@ def test_a_vague_word_does_not_make_a_4xx_heal(status: int, word: str, code: str
 )
 def test_the_type_of_a_problem_is_named_by_the_end_of_its_address(type_: str, word: str | None) -> None:
     """RFC 9457: the type is a URI; `about:blank` says no more than the status does."""
-    assert read_body({"type": type_, "title": "No", "status": 409}).word == word
+    assert read_body({"type": type_, "title": "No", "status": 409}).name == word
 
 
 def test_the_address_of_a_problem_says_more_than_its_status() -> None:
     body = {"type": "https://example.com/probs/out-of-credit", "status": 409}
 
-    assert read_answer(409, AT, body=body).code.name == "QUOTA_EXHAUSTED"
+    assert classify_response(409, AT, body=body).code.name == "QUOTA_EXHAUSTED"
 
 
 @pytest.mark.parametrize(
@@ -150,9 +148,9 @@ def test_the_address_of_a_problem_says_more_than_its_status() -> None:
 def test_anthropic_tells_some_failures_apart_by_their_message_alone(message: str | None, code: str) -> None:
     error = {"type": "invalid_request_error", "message": message}
 
-    assert read_answer(400, AT, body={"type": "error", "error": error}).code.name == code
+    assert classify_response(400, AT, body={"type": "error", "error": error}).code.name == code
     # Another provider's words are not read.
-    assert read_answer(400, AT, body={"error": error}).code.name == "REQUEST_INVALID"
+    assert classify_response(400, AT, body={"error": error}).code.name == "REQUEST_INVALID"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +164,7 @@ def test_anthropic_tells_some_failures_apart_by_their_message_alone(message: str
     ],
 )
 def test_a_server_that_says_whether_to_try_again_is_obeyed(status: int, told: str, heals: str) -> None:
-    verdict = read_answer(status, AT, headers={"X-Should-Retry": told})
+    verdict = classify_response(status, AT, headers={"X-Should-Retry": told})
 
     assert (verdict.code.name, verdict.code.retryable) == (code_for_status(status).name, heals)
 
@@ -187,14 +185,14 @@ def test_a_server_that_says_whether_to_try_again_is_obeyed(status: int, told: st
     ],
 )
 def test_a_body_may_tell_how_long_to_wait(body: object, seconds: float | None) -> None:
-    assert read_answer(429, AT, body=body).retry_after == seconds
+    assert classify_response(429, AT, body=body).retry_after == seconds
 
 
 @pytest.mark.parametrize(
     "headers", [{"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"}, {"Retry-After": "60"}]
 )
 def test_a_403_with_a_spent_limit_is_a_rate_limit(headers: dict[str, str]) -> None:
-    verdict = read_answer(403, AT, headers=headers)
+    verdict = classify_response(403, AT, headers=headers)
 
     assert (verdict.code.name, verdict.retry_after) == ("RATE_LIMITED", 60)
 
@@ -207,14 +205,14 @@ def test_retry_info_in_the_body_is_a_told_delay_and_the_header_wins_over_it() ->
         }
     }
 
-    assert read_answer(429, AT, body=body).retry_after == 34
-    assert read_answer(429, AT, body=body, headers={"retry-after": "5"}).retry_after == 5
+    assert classify_response(429, AT, body=body).retry_after == 34
+    assert classify_response(429, AT, body=body, headers={"retry-after": "5"}).retry_after == 5
 
 
 def test_the_request_id_is_kept_from_headers_or_body() -> None:
-    assert read_answer(500, AT, headers={"X-Request-Id": "req_1"}).request_id == "req_1"
-    assert read_answer(500, AT, body={"error": {}, "request_id": "req_2"}).request_id == "req_2"
-    assert len(read_answer(500, AT, headers={"request-id": "x" * 10_000}).request_id or "") == 200
+    assert classify_response(500, AT, headers={"X-Request-Id": "req_1"}).request_id == "req_1"
+    assert classify_response(500, AT, body={"error": {}, "request_id": "req_2"}).request_id == "req_2"
+    assert len(classify_response(500, AT, headers={"request-id": "x" * 10_000}).request_id or "") == 200
 
 
 @pytest.mark.parametrize(
@@ -233,8 +231,8 @@ def test_the_request_id_is_kept_from_headers_or_body() -> None:
     ],
 )
 def test_an_unreadable_body_says_nothing(body: object) -> None:
-    assert read_body(body).word is None
-    assert read_answer(503, AT, body=body).code.name == "NETWORK_UNAVAILABLE"
+    assert read_body(body).name is None
+    assert classify_response(503, AT, body=body).code.name == "NETWORK_UNAVAILABLE"
 
 
 def test_words_are_read_in_any_case_and_punctuation() -> None:
@@ -247,11 +245,11 @@ def test_words_are_read_in_any_case_and_punctuation() -> None:
         "RateLimitExceededError",
         "RateLimitExceededErrorException",
     ):
-        meaning = meaning_of(word)
+        meaning = code_for_name(word)
         assert meaning is not None
         assert meaning.name == "RATE_LIMITED"
-    assert meaning_of("strange_word") is None
-    assert read_body({"code": "strange_word"}).word == "strange_word"
+    assert code_for_name("strange_word") is None
+    assert read_body({"code": "strange_word"}).name == "strange_word"
 
 
 json_values = st.recursive(
@@ -263,5 +261,5 @@ json_values = st.recursive(
 
 @given(st.integers(100, 599), json_values)
 def test_whatever_a_server_sends_there_is_a_verdict(status: int, body: object) -> None:
-    assert read_answer(status, AT, body=body).http_status == status
-    assert read_answer(status, AT, body={"error": body}).http_status == status
+    assert classify_response(status, AT, body=body).http_status == status
+    assert classify_response(status, AT, body={"error": body}).http_status == status

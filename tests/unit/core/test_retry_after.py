@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from redrive import classify
 from redrive.core.retry_after import (
-    TOLD_MAX,
+    RETRY_AFTER_MAX,
     fold_headers,
     from_attributes,
     from_duration,
     from_headers,
     from_milliseconds,
-    sane,
+    plausible,
 )
 from redrive.core.retry_after import from_retry_after as read
 
@@ -68,7 +68,7 @@ def test_every_spelling_is_read(value: object, seconds: float) -> None:
 
 
 def test_a_delay_is_a_float_even_when_a_rule_gave_an_integer() -> None:
-    assert type(sane(5)) is float
+    assert type(plausible(5)) is float
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_delay_is_a_float_even_when_a_rule_gave_an_integer() -> None:
         "1e309",
         10**400,
         True,
-        str(int(TOLD_MAX) + 1),
+        str(int(RETRY_AFTER_MAX) + 1),
         "99999999999999999999999999",
         "9" * 5_000,
         "5 apples",
@@ -94,7 +94,7 @@ def test_a_delay_is_a_float_even_when_a_rule_gave_an_integer() -> None:
         "s",
         "5x",
         http_date(-60),
-        http_date(TOLD_MAX + 60),
+        http_date(RETRY_AFTER_MAX + 60),
         "Tue, 99 Foo 2026 99:99:99 GMT",
         "2026-13-45T99:00:00Z",
         timedelta(days=-1),
@@ -268,7 +268,7 @@ values = st.one_of(
 @given(values, st.floats(0, 4e9))
 def test_whatever_is_told_the_answer_is_none_or_a_sane_delay(value: object, now: float) -> None:
     for told in (read(value, now), from_duration(value), from_milliseconds(value)):
-        assert told is None or 0 <= told <= TOLD_MAX
+        assert told is None or 0 <= told <= RETRY_AFTER_MAX
 
 
 @given(
@@ -282,4 +282,4 @@ def test_whatever_is_told_the_answer_is_none_or_a_sane_delay(value: object, now:
 def test_headers_never_crash(headers: dict[str, str]) -> None:
     told = from_headers(headers, NOW, is_limit=True)
 
-    assert told is None or 0 <= told <= TOLD_MAX
+    assert told is None or 0 <= told <= RETRY_AFTER_MAX

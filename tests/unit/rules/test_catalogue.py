@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 
 from redrive.core.failure import Failure
-from redrive.core.verdict import Moment
 from redrive.engine.classifier import Classifier
 from redrive.rules import find
 
@@ -108,7 +107,7 @@ def test_wrappers_have_no_rule_of_their_own() -> None:
         assert find(wrapper) == ()
     # RuntimeError has one, for a single message of CPython's; OSError too, for its numbers. Both pass on everything else.
     for wrapping in (RuntimeError("wrapped"), OSError("wrapped")):
-        assert all(found.read(wrapping, Moment(0.0)) is None for found in find(type(wrapping)))
+        assert all(found.apply(wrapping, 0.0) is None for found in find(type(wrapping)))
 
 
 ATTRIBUTES = """

@@ -21,7 +21,7 @@ from redrive.cli.output.errors import DONE, FAILED
 from redrive.cli.output.tables import answer_json, console, is_interactive, say, text_of
 from redrive.cli.output.terminal import shown
 from redrive.client.connection import connect
-from redrive.core.checks import number
+from redrive.core.arguments import number
 from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import GIB, Limits

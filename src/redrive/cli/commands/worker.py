@@ -23,7 +23,7 @@ from redrive.cli.output.tables import is_interactive, say
 from redrive.cli.output.terminal import LineFormatter
 from redrive.cli.supervisor import Supervisor
 from redrive.client.connection import Redrive, connect
-from redrive.core.checks import whole
+from redrive.core.arguments import whole
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.health import check_port
 from redrive.ops.pipelines import stale_lanes

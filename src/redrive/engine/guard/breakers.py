@@ -16,9 +16,9 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from redrive.core import breaker_state as step
+from redrive.core.arguments import seconds
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import Admitted, BreakerState, Phase, Refused
-from redrive.core.checks import seconds
 from redrive.core.decide import Standing
 from redrive.engine.clock import Clock
 

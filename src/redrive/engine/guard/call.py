@@ -19,7 +19,7 @@ from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import Admitted, Phase, opens_at
 from redrive.core.codeset import CodeSet
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, decide
-from redrive.core.failure import Asked, Failure
+from redrive.core.failure import Failure, SignalKind
 from redrive.core.policy import RetryPolicy
 from redrive.core.signals import Retry, Signal, Snooze
 from redrive.engine.classifier import Classifier
@@ -229,7 +229,7 @@ class Call:
 
     def _evidence(self, failure: Failure, exc: BaseException) -> Evidence:
         # A wish of the function, a refusal by a breaker and the end of our own patience say nothing about the dependency.
-        if self._cell is None or failure.asked or isinstance(exc, BreakerOpenError | DeadlineExceededError):
+        if self._cell is None or failure.signal or isinstance(exc, BreakerOpenError | DeadlineExceededError):
             return Evidence.NOTHING
         return self._cell.breaker.evidence_of(failure)
 
@@ -265,14 +265,14 @@ class Call:
     def _hold(self, decision: Hold, failure: Failure, now: float) -> float:
         delay = None if decision.until is None else max(0.0, decision.until - now)
         self._tell("hold", failure, delay, decision)
-        if failure.asked is Asked.SNOOZE:
+        if failure.signal is SignalKind.SNOOZE:
             self._snoozes += 1
             return delay or 0.0
         self._is_told = True
         if self._held_at is None:
             self._held_at = now
         # What the dependency told us is waited for at once; for its breaker, `before` waits in slices.
-        told = self.plan.policy.told_delay(failure) or 0.0
+        told = self.plan.policy.retry_after_delay(failure) or 0.0
         return max(0.0, min(told, self._hold_ends_at(self._held_at) - now))
 
     def _tell(self, kind: Kind, failure: Failure, delay: float | None, decision: Decision) -> None:

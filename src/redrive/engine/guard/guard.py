@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
+from redrive.core.arguments import seconds
 from redrive.core.breaker import Breaker
-from redrive.core.checks import seconds
 from redrive.core.codeset import CodeSet
 from redrive.core.policy import RetryPolicy
 from redrive.core.signals import Signal

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, cast
 
+from redrive.core.arguments import whole
 from redrive.core.breaker import Breaker
-from redrive.core.checks import whole
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.stage import Stage, check_name

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
 
+from redrive.core.arguments import flag, seconds, whole
 from redrive.core.breaker import Breaker
-from redrive.core.checks import flag, seconds, whole
 from redrive.core.policy import RetryPolicy
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.context import Context

@@ -23,7 +23,7 @@ from redrive.core import classify
 from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
-from redrive.core.quoting import short_values, without_values
+from redrive.core.normalise import short_values, without_values
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
 from redrive.engine.worker.tracebacks import stack_of

@@ -165,7 +165,7 @@ class Runner:
         breaker, standing = dispatch.lane.stage.breaker, None
         if breaker is not None:
             # A wish of the stage, or what happened without asking the dependency, says nothing about it.
-            is_silent = trouble.failure.asked is not None or isinstance(trouble.exc, UNASKED)
+            is_silent = trouble.failure.signal is not None or isinstance(trouble.exc, UNASKED)
             evidence = Evidence.NOTHING if is_silent else breaker.evidence_of(trouble.failure)
             await self._tell_breaker(dispatch, evidence)
             standing = self._breakers.standing(breaker)
@@ -223,7 +223,7 @@ class Runner:
     def _late(self, dispatch: Dispatch, trouble: FailedAttempt) -> FailedAttempt:
         """Make a timeout of a late error from another process; it keeps its own stack."""
         stage = dispatch.lane.stage
-        if stage.timeout is None or not dispatch.overran or trouble.failure.asked is not None:
+        if stage.timeout is None or not dispatch.overran or trouble.failure.signal is not None:
             return trouble
         late = AttemptTimeoutError(timeout=stage.timeout)
         failure = self._classifier.classify(late, stage=stage.name, codes=dispatch.lane.pipeline.codes)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
-from redrive.core.failure import Asked, Failure
+from redrive.core.failure import Failure, SignalKind
 from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
 from redrive.core.taxonomy import BUG_UNKNOWN
@@ -168,7 +168,7 @@ def _decided(
     # A copy: a thread that was abandoned may go on to add to them.
     notes = safe_notes(dispatch.context.notes.copy(), job)
     status, outcome = _FATES[type(decision)]
-    is_snooze = isinstance(decision, Hold) and failure.asked is Asked.SNOOZE
+    is_snooze = isinstance(decision, Hold) and failure.signal is SignalKind.SNOOZE
     # Built in one go: it has many fields, and every copy of it would copy them all.
     return Settlement(
         job=job,

@@ -17,7 +17,7 @@ import jsonpatch
 import msgspec
 from jsonpointer import JsonPointerException
 
-from redrive.core.checks import one_of
+from redrive.core.arguments import one_of
 from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.pipeline.codec import Codec, storable
 from redrive.engine.pipeline.pipeline import Pipeline

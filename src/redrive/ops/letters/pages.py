@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.checks import whole
+from redrive.core.arguments import whole
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.jobs.inspect import LAST_ID, instant

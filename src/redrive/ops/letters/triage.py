@@ -17,7 +17,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.checks import one_of
+from redrive.core.arguments import one_of
 from redrive.core.diagnosis import Diagnosis
 from redrive.core.lifecycle import LetterState
 from redrive.errors import ConfigurationError, StoreUnavailableError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
-from redrive.core.checks import seconds
+from redrive.core.arguments import seconds
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor

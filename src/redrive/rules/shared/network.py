@@ -14,7 +14,7 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment, Read
+from redrive.core.verdict import RuleFunction
 from redrive.rules.shared.reading import hidden_in, text_of
 
 _CLASSES: Final[dict[str, Code]] = {
@@ -50,17 +50,17 @@ def trouble_in(exc: BaseException) -> Code | None:
     return next((code for code in map(_trouble, hidden_in(exc)) if code is not None), None)
 
 
-def trouble_or(fallback: Code) -> Read:
+def trouble_or(fallback: Code) -> RuleFunction:
     """Build a rule for a connection error: what the socket said, else what the library's class says by itself."""
-    return lambda exc, _moment: trouble_in(exc) or fallback
+    return lambda exc, _now: trouble_in(exc) or fallback
 
 
-def trouble_or_cause(fallback: Code) -> Read:
+def trouble_or_cause(fallback: Code) -> RuleFunction:
     """Build a rule for a root class: what the socket said, else what it was raised from, else the fallback."""
-    return lambda exc, _moment: trouble_in(exc) or (fallback if exc.__cause__ is None else None)
+    return lambda exc, _now: trouble_in(exc) or (fallback if exc.__cause__ is None else None)
 
 
-def proxy_trouble(exc: BaseException, _moment: Moment) -> Code:
+def proxy_trouble(exc: BaseException, _now: float) -> Code:
     """Tell a proxy that wants other credentials from one that fails; only the text says which, in every library."""
     wants_login = any(_PROXY_LOGIN.search(text_of(inner)) for inner in hidden_in(exc))
     return taxonomy.AUTH_INVALID if wants_login else taxonomy.NETWORK_PROXY

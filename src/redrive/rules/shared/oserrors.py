@@ -13,7 +13,6 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.verdict import Moment
 from redrive.rules.shared.network import proxy_trouble
 from redrive.rules.shared.reading import attribute, text_of
 
@@ -94,7 +93,7 @@ _TEXTS: Final[dict[str, Code]] = {
 _NUMBER_IN_TEXT: Final = re.compile(r"\[Errno (\d{1,5})\]")
 
 
-def code_by_text(exc: BaseException, moment: Moment) -> Code | None:
+def code_by_text(exc: BaseException, now: float) -> Code | None:
     """Return what a plain OSError without a number means, if it is one that the standard library raises; else None.
 
     asyncio joins the texts of several failed attempts to connect into one ("Multiple exceptions: [Errno 111] ..., ..."), and
@@ -102,7 +101,7 @@ def code_by_text(exc: BaseException, moment: Moment) -> Code | None:
     """
     text = text_of(exc)
     if text.startswith("Tunnel connection failed: "):
-        return proxy_trouble(exc, moment)
+        return proxy_trouble(exc, now)
     if text.startswith("Multiple exceptions: "):
         first = _NUMBER_IN_TEXT.search(text)
         return taxonomy.NETWORK_ERROR if first is None else code_for_errno(int(first[1]))

@@ -14,10 +14,10 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from redrive.core.failure import Code, Retryable
-from redrive.core.http import read_answer, request_id_in
+from redrive.core.http import classify_response, request_id_in
 from redrive.core.provider import read_body
 from redrive.core.retry_after import fold_headers, from_headers
-from redrive.core.verdict import Moment, Read, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 
 HIDDEN_MAX: Final = 32
 """How many exceptions inside one exception are looked at."""
@@ -105,33 +105,33 @@ def _children(exc: BaseException) -> Iterator[BaseException]:
     return (value for value in candidates if isinstance(value, BaseException))
 
 
-def consult(table: RuleTable, exc: BaseException, moment: Moment) -> Verdict | Code | None:
+def consult(table: RuleTable, exc: BaseException, now: float) -> Verdict | Code | None:
     """Ask another library's table about an exception found inside one of ours."""
     for cls in type(exc).__mro__:
         reading = table.get(cls.__name__)
-        answer = reading if reading is None or isinstance(reading, Code) else reading(exc, moment)
+        answer = reading if reading is None or isinstance(reading, Code) else reading(exc, now)
         if answer is not None:
             return answer
     return None
 
 
-def exactly(name: str, code: Code) -> Read:
+def exactly(name: str, code: Code) -> RuleFunction:
     """Build a rule for a root class that means something only when it is raised itself, not through a subclass."""
-    return lambda exc, _moment: code if type(exc).__name__ == name else None
+    return lambda exc, _now: code if type(exc).__name__ == name else None
 
 
-def unless_caused(code: Code) -> Read:
+def unless_caused(code: Code) -> RuleFunction:
     """Build a rule for a wrapper: what it was raised from knows better; the code stands when there is nothing beneath."""
-    return lambda exc, _moment: code if exc.__cause__ is None else None
+    return lambda exc, _now: code if exc.__cause__ is None else None
 
 
-def unless_beneath(code: Code) -> Read:
+def unless_beneath(code: Code) -> RuleFunction:
     """Build a rule for a wrapper raised while the real failure is handled, without `from`: its context knows better."""
-    return lambda exc, _moment: code if exc.__cause__ is None and exc.__context__ is None else None
+    return lambda exc, _now: code if exc.__cause__ is None and exc.__context__ is None else None
 
 
 def read_response(
-    response: object, moment: Moment, *, body: object = None, status: int | None = None
+    response: object, now: float, *, body: object = None, status: int | None = None
 ) -> Verdict | None:
     """Read an error answer out of a response object; None when it holds no status.
 
@@ -144,7 +144,7 @@ def read_response(
     if body is None:
         read = attribute(response, "_content")
         body = read if isinstance(read, bytes) else None
-    return read_answer(known, moment, headers=attribute(response, "headers"), body=body)
+    return classify_response(known, now, headers=attribute(response, "headers"), body=body)
 
 
 def never_again(verdict: Verdict) -> Verdict:
@@ -152,20 +152,20 @@ def never_again(verdict: Verdict) -> Verdict:
     return replace(verdict, code=replace(verdict.code, retryable=Retryable.NO))
 
 
-def read_event(body: object, moment: Moment, *, headers: object = None, otherwise: Code) -> Verdict:
+def read_event(body: object, now: float, *, headers: object = None, otherwise: Code) -> Verdict:
     """Read an error that arrived inside a successful answer, such as an error event of a stream: its status means nothing."""
     folded = fold_headers(headers)
     provider = read_body(body)
-    told = from_headers(folded, moment.now, is_limit=False)
+    told = from_headers(folded, now, is_limit=False)
     return Verdict(
         code=provider.code or otherwise,
         retry_after=told if told is not None else provider.retry_after,
-        provider_code=provider.word,
+        provider_code=provider.name,
         request_id=request_id_in(folded) or provider.request_id,
     )
 
 
-def read_carried(exc: BaseException, moment: Moment, *, otherwise: Code) -> Verdict:
+def read_carried(exc: BaseException, now: float, *, otherwise: Code) -> Verdict:
     """Read an exception of an SDK that carries `status_code`, `response` and the decoded `body` itself.
 
     An error event inside a stream is raised by some SDKs with the stream's own status 200, which must not be taken for an answer.
@@ -173,5 +173,5 @@ def read_carried(exc: BaseException, moment: Moment, *, otherwise: Code) -> Verd
     response, body = attribute(exc, "response"), attribute(exc, "body")
     status = status_in(response, "status_code") or status_in(exc, "status_code")
     if status is None or status < 400:
-        return read_event(body, moment, headers=attribute(response, "headers"), otherwise=otherwise)
-    return read_response(response, moment, body=body, status=status) or Verdict(code=otherwise)
+        return read_event(body, now, headers=attribute(response, "headers"), otherwise=otherwise)
+    return read_response(response, now, body=body, status=status) or Verdict(code=otherwise)

@@ -41,7 +41,7 @@ def test_what_no_application_speaks_of_has_the_hint_of_the_taxonomy(store: Sqlit
 
     hints = Hints(store)
     assert hints.about("elsewhere", "pay", "AUTH_INVALID", "auth") == CODES["AUTH_INVALID"].hint
-    assert "what it depends on" in hints.about("shop", "pay", "QUIET", "network")
+    assert "the dependency works again" in hints.about("shop", "pay", "QUIET", "network")
 
 
 def test_hints_change_with_the_code_and_leave_the_rules_alone(store: SqliteStore) -> None:

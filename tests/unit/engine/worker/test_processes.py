@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from redrive import Context, Pipeline, Redrive, RetryPolicy, stage
-from redrive.core.failure import Asked
+from redrive.core.failure import SignalKind
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker import processes as module
@@ -235,7 +235,7 @@ def test_in_the_other_process_a_signal_is_told_as_a_wish() -> None:
     told = report("ask_again", "x")
 
     assert told.failure is not None
-    assert (told.failure.asked, told.failure.retry_after) == (Asked.RETRY, 1.0)
+    assert (told.failure.signal, told.failure.retry_after) == (SignalKind.RETRY, 1.0)
 
 
 def test_in_the_other_process_an_input_that_does_not_fit_is_a_failure() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of constructor arguments, so that every wrong one is refused in the same words: field, rule, value, fix.
+"""Check constructor arguments, so that every invalid one is reported in the same form: field, rule, value, fix.
 
-Zero never means "unlimited" anywhere; leaving an argument out does.
+Zero never means "unlimited"; leaving an argument out does.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from redrive.errors import ConfigurationError
 
 SECONDS_MAX: Final = 100 * 365 * 86_400.0
-"""A hundred years; a longer time is a mistake, and no calendar could show its end."""
+"""A hundred years; a longer time is a mistake, and `datetime` could not represent its end."""
 
 
 def number(value: object) -> float | None:
-    """Return a finite number as a float; None for anything else, booleans and numbers beyond a float's range included."""
+    """Return a finite number as a float; None for anything else, including booleans and numbers outside a float's range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -27,7 +27,7 @@ def number(value: object) -> float | None:
 
 
 def seconds(field: str, value: timedelta | float, *, minimum: float = 0.0, above: bool = False) -> float:
-    """Return a length of time as float seconds, or refuse what is too short, absurdly long or no length of time at all."""
+    """Return a duration as float seconds; refuse one that is too short or too long, and anything that is not a duration."""
     given = value.total_seconds() if isinstance(value, timedelta) else number(value)
     is_enough = given is not None and (given > minimum if above else given >= minimum)
     if given is None or not is_enough or given > SECONDS_MAX:
@@ -39,7 +39,7 @@ def seconds(field: str, value: timedelta | float, *, minimum: float = 0.0, above
 
 
 def flag(field: str, value: object) -> bool:
-    """Return a bool; a string such as "false" is refused, because it would count as true."""
+    """Return a bool; refuse a string such as "false", which would count as true."""
     if not isinstance(value, bool):
         raise ConfigurationError(field=field, value=value, rule="must be True or False", fix="Pass a bool.")
     return value
@@ -55,7 +55,7 @@ def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
 
 
 def one_of(field: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return a word that is one of a few."""
+    """Return a string that is one of the choices."""
     if value not in choices:
         raise ConfigurationError(
             field=field, value=value, rule=f"must be {' or '.join(choices)}", fix=f'"{choices[0]}" is usual.'
@@ -64,7 +64,7 @@ def one_of(field: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def share(field: str, value: float, *, fix: str, least: float | None = None) -> float:
-    """Return a share: above 0 (or from `least` on) and at most 1."""
+    """Return a share: more than 0 (or at least `least`) and at most 1."""
     given = number(value)
     is_enough = given is not None and (given > 0 if least is None else given >= least)
     if given is None or not is_enough or given > 1:
