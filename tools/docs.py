@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the pages under docs/ that are made from the code: `python -m tools.docs`, or `--check` to compare only.
 
-A page made here is never edited by hand: its first line says so. What the pages say in prose stands in this file, beside the
+A generated page is never edited by hand: its first line says so. The prose of the pages is in this file, beside the
 facts it explains; everything that can drift (codes, statuses, moves, names) is read from the code.
 """
 
@@ -35,7 +35,7 @@ _CATEGORIES: Final[dict[Category, str]] = {
     Category.VALIDATION: "What was sent or received has the wrong form.",
     Category.AUTH: "Credentials or permissions are wrong.",
     Category.NOT_FOUND: "What was asked for is not there, for good.",
-    Category.REJECTED: "A policy, a business rule or the stage itself said no.",
+    Category.REJECTED: "A policy, a business rule or the stage itself rejected it.",
     Category.BUG: "The program or its configuration is wrong.",
     Category.IO: "A local disk or file failed.",
     Category.CAPACITY: "Something ran out: queue, memory, disk, file descriptors.",
@@ -49,58 +49,58 @@ _RETRY_WORDS: Final = {
 _FAILURES_INTRO: Final = """\
 # Failures
 
-Every exception a stage raises is classified before anything is decided about it.
-`redrive.classify(exc)` gives the same answer the engine acts on.
-A code says what kind of thing went wrong; it is stored, counted and alerted on, so a released code is never renamed.
-An application may put names of its own over these codes with a `CodeSet`.
-Retry behaviour then comes from the code beneath, unless the application's own code says otherwise.
+Every exception that a stage raises is classified before anything is decided about it.
+`redrive.classify(exc)` returns the same failure that the engine acts on.
+A code is the kind of failure; it is stored, counted and used in alerts, so a released code is never renamed.
+An application may map these codes to its own with a `CodeSet`.
+Retry behaviour then comes from the built-in code, unless the application's own code sets it.
 
 ## How to read the tables
 
-- **Retried** says whether trying again can help.
-  How often and how long after is the policy's business: attempts, backoff, and a delay the dependency names.
-  "If the stage is idempotent" means only where running the stage twice is declared harmless.
-- **Severity** uses the words of Python's logging; `critical` is meant to page somebody.
-- **Breaker** says whether the failure speaks against the dependency's reachability.
-  Such failures count towards opening a breaker by default.
-  An answer with a 4xx status never counts: it proves the dependency alive.
-- **Shown** is a line fit for any reader: no jargon, no internals.
+- **Retried**: whether another attempt can succeed.
+  How often, and after which delay, is decided by the policy: attempts, backoff, and a delay that the dependency asks for.
+  "If the stage is idempotent" means only if the stage is declared `idempotent=True`.
+- **Severity** uses the levels of Python's logging; `critical` is meant to alert a person at once.
+- **Breaker**: whether the failure means that the dependency cannot be reached.
+  By default such failures count towards opening a breaker.
+  A response with a 4xx status never counts: it proves that the dependency is alive.
+- **Shown** is a line for any reader: no jargon, no internals.
 - **What to do** is for the operator who finds the dead letter.
 
 A failure that is not retried, or is out of attempts, becomes a dead letter.
 After the cause is repaired, the letter is replayed from the stage that failed.
 
-What nobody knows counts as a bug: it is `BUG_UNKNOWN`, is not retried, and is logged once per exception type.
-Teach redrive about it with a rule of your own: `redrive.add_rule(redrive.Rule(MyError, "NETWORK_ERROR"))`.
+An unknown exception counts as a bug: its code is `BUG_UNKNOWN`, it is not retried, and it is logged once per exception type.
+Add your own rule for it: `redrive.add_rule(redrive.Rule(MyError, "NETWORK_ERROR"))`.
 """
 
 _STATUSES_INTRO: Final = """\
 ## HTTP statuses
 
-A status means this by itself, whichever client library brought it.
-The provider's own word in the error body wins where it says more, such as a spent quota inside a 429.
-A 403 with Retry-After, or with nothing left of a rate limit, is read as `RATE_LIMITED`.
+The code of a status is the same for every client library.
+A more specific error in the provider's response body wins, such as a spent quota in a 429.
+A 403 with Retry-After, or with no requests left in a rate limit, is `RATE_LIMITED`.
 """
 
 _LIFECYCLE_INTRO: Final = """\
 # Lifecycle
 
-A job and a dead letter each move along a fixed table; what is not in it is refused with `IllegalTransitionError`.
-The diagrams and tables are made from `redrive.core.lifecycle`, which the engine itself asks.
+The states of jobs and dead letters change only as these tables allow; any other change is refused with `IllegalTransitionError`.
+The diagrams and tables are made from `redrive.core.lifecycle`, which the engine itself uses.
 """
 
 _API_INTRO: Final = """\
 # Names of the package
 
-Everything in `redrive` that may be relied on.
-A name that is not listed here, or in a submodule's own reference, may change without notice.
+The public names of `redrive`.
+A name that is not listed here, or in the reference of a submodule, may change without notice.
 """
 
 _ERRORS_INTRO: Final = """\
 # Errors
 
 Everything redrive raises is a `RedriveError`, so one `except` clause catches it all.
-Each error has its facts as attributes, a stable `code`, and a `hint` that says what to do next; all survive pickling and copying.
+Each error has its facts as attributes, a stable `code`, and a `hint` with the next step; all survive pickling and copying.
 """
 
 
@@ -201,7 +201,7 @@ def errors_page() -> str:
             f"- Code: `{kind.code}`",
         ]
         lines += [f"- Also a: `{name}`" for name in also]
-        lines += [f"- Given: {', '.join(f'`{name}`' for name in facts)}"] if facts else []
+        lines += [f"- Attributes: {', '.join(f'`{name}`' for name in facts)}"] if facts else []
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
