@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tidy import bounds, language, sizes, words
+from tests.tidy import bounds, language, pages, sizes, words
 from tests.tidy.tree import ROOT, Source, sources
 
 PACKAGE = sources("src")
@@ -119,6 +119,10 @@ def test_the_package_uses_no_private_words() -> None:
     ]
 
     assert_none(found)
+
+
+def test_the_package_names_its_own_modules_as_they_are_called() -> None:
+    assert_none([source.at(1, bad) for source in PACKAGE for bad in pages.unknown_modules(source.text, ROOT)])
 
 
 def test_every_table_is_in_the_glossary() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ TOP = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECUR
 _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)$")
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
 _OTHER_NAMES = {"py", "python3", "pycon", "Python", "python-repl"}
+_LAYERS = "errors|core|redaction|rules|config|store|sinks|engine|ops|client|testing|cli"
+_MODULE = re.compile(rf"^(redrive\.)?(?P<path>({_LAYERS})(\.(?!py$)[A-Za-z_]\w*)+)$")
+_FILE = re.compile(rf"^((src|tests|tools|docs|{_LAYERS})/[\w./-]+|[\w/]+/[\w/]+\.(py|sql))$")
 _REASON = re.compile(r"^python no-run: \S.{8,}$")
 
 
@@ -101,6 +105,21 @@ def odd_fences(text: str) -> list[str]:
             found.append(f"line {block.line}: call the block `python`, so that it is run")
         elif first == "python" and block.info != "python" and not _REASON.match(block.info):
             found.append(f"line {block.line}: write `python`, or `python no-run: why it cannot run`")
+    return found
+
+
+def unknown_modules(text: str, root: Path) -> list[str]:
+    """Complain about modules and files of the package, named in inline code, that are not there (any more)."""
+    found: list[str] = []
+    for name in dict.fromkeys(re.findall(r"`([\w./]+)`", text)):
+        if _FILE.match(name):
+            places = (root / name, root / "src/redrive" / name)
+            found += [] if any(place.exists() for place in places) else [f"{name}: there is no such file"]
+        elif module := _MODULE.match(name):
+            try:
+                pkgutil.resolve_name(f"redrive.{module['path']}")
+            except (ImportError, AttributeError):
+                found.append(f"{name}: there is no such module or name")
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy import pages
+from tests.tidy.tree import ROOT
 
 FENCED = """\
 text
@@ -71,6 +72,21 @@ def test_links_lead_to_files_and_headings(tmp_path: Path, text: str, expected: l
     (page.parent / "other.md").write_text('# A heading: here\n<a id="named"></a>\n```\n# in code\n```\n')
 
     assert pages.broken_links(page, text, tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`core.decide`, `redrive.core.decide.decide`, `redrive.errors`, `engine/clock.py`, `config.py`", []),
+        ("`src/redrive/core/decide.py`, `tests/tidy`, `docs/adr/`, `redrive.guard`, engine.nowhere", []),
+        ("`engine.loops`", ["engine.loops: there is no such module or name"]),
+        ("`redrive.core.decide.nothing`", ["redrive.core.decide.nothing: there is no such module or name"]),
+        ("`engine/loops.py`", ["engine/loops.py: there is no such file"]),
+        ("`tests/nowhere`", ["tests/nowhere: there is no such file"]),
+    ],
+)
+def test_modules_and_files_exist(text: str, expected: list[str]) -> None:
+    assert pages.unknown_modules(text, ROOT) == expected
 
 
 @pytest.mark.parametrize(

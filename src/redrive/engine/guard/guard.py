@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`guard`: policy and breaker on any callable, sync or async, with no store at all.
 
-This file checks what it is given and builds the guarded function; the loops that run it are in `engine.loops`, the decisions in
-`engine.call`.
+This module checks the arguments and builds the guarded function; `engine.guard.run` has the loops that run it,
+`engine.guard.call` the decisions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loops that run a guarded function: one sync, one async, each only carrying out what `engine.call` says.
+"""The loops that run a guarded function: one sync, one async, each only executing the steps that `engine.guard.call` returns.
 
 A call that succeeds while its breaker is calm takes the fast way: no object is made and no lock is taken. The first attempt is the
 function itself, called in place; only its failure starts the machinery.
