@@ -3,17 +3,20 @@
 
 Where things are:
 
-    core/      what went wrong and what to do about it, as pure functions over frozen values
-    rules/     what each client library's errors mean, one small file per library
-    store/     where jobs live
-    engine/    the imperative shell: clocks, the classifier, guard, pipelines, the worker, the connection
-    ops/       what operators do: look, judge, replay, pause, check, prune, back up
-    sinks/     where dead letters go besides: files, a webhook
-    client     the connection a program holds in its hand
-    testing/   virtual time, pipelines without a store, injected faults, the conformance suite of stores
-    cli/       the `redrive` command
+    errors/     every error, one tree
+    core/       pure: failures, codes, policies, decisions, breakers, fingerprints, states
+    redaction/  removes secrets and personal facts from texts
+    rules/      what the errors of each client library mean, one small file per library
+    config      settings from the environment and from files
+    store/      where jobs are stored
+    sinks/      where dead letters are sent: files, a webhook
+    engine/     guard, pipelines, the worker, runs, replays, delivery to hooks and sinks
+    ops/        use cases of operators: jobs, letters, replay, reports, checkup, upkeep
+    client/     the connection that a program uses
+    testing/    virtual time, pipelines without a store, injected faults, the conformance suite of stores
+    cli/        the `redrive` command
 
-Everything a user needs is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks` and
+Every public name is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks` and
 `redrive.testing`.
 """
 
@@ -42,7 +45,7 @@ from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
 from redrive.redaction.process import redact, redact_mapping, register_secret
 
 __all__ = [  # noqa: RUF022 - grouped by what they are for.
-    # What went wrong
+    # Classify failures
     "Category",
     "Classifier",
     "Code",
@@ -56,17 +59,17 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "add_rule",
     "classify",
     "fingerprint",
-    # What to do about it
+    # Policies
     "Backoff",
     "Breaker",
     "Jitter",
     "RetryPolicy",
-    # What a function may ask for
+    # Signals of a function
     "Cancel",
     "Fail",
     "Retry",
     "Snooze",
-    # Doing it
+    # Guarded calls
     "CallEvent",
     "Guard",
     "guard",
@@ -81,11 +84,11 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "RunReport",
     "connect",
     "stage",
-    # Keeping secrets
+    # Redaction
     "redact",
     "redact_mapping",
     "register_secret",
-    # What redrive raises
+    # Errors
     "BreakerOpenError",
     "ConfigurationError",
     "RedriveError",
