@@ -26,6 +26,7 @@ from redrive.errors import RedriveError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import edit, freeze, triage
+from redrive.ops.letters.preview import ReplayPreview, preview_replay
 from redrive.ops.replay import replays
 from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
@@ -57,7 +58,7 @@ class ReplayWorld(World):
     """What stages were given: of which job, in which round, and what."""
     noticed: list[str] = field(default_factory=list)
     """Promises that were seen to be broken while it happened."""
-    looks: list[tuple[LetterFilter, replays.ReplayPreview, int]] = field(default_factory=list)
+    looks: list[tuple[LetterFilter, ReplayPreview, int]] = field(default_factory=list)
     """What somebody counted, to start a replay over it later; and when."""
 
     def __post_init__(self) -> None:
@@ -173,7 +174,7 @@ class ReplayWorld(World):
         )
         at = present(self.store)
         if self.chance.random() < 0.25:
-            self.looks.append((which, replays.preview_replay(store, which), at))
+            self.looks.append((which, preview_replay(store, which), at))
         else:
             replays.start(store, which, Actor(f"operator {at}"), plan=plan)
 

@@ -30,6 +30,7 @@ _BLOCK: Final = re.compile(
     r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
 )
 _TERM: Final = re.compile(r"\?(\d+)")
+_PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
 @cache
@@ -49,10 +50,14 @@ def statements_of(dialect: str) -> dict[str, str]:
                 raise KeyError(name)
             found[kind][name] = body.strip().rstrip(";")
     statements, parts = found["name"], found["part"]
-    for part, body in parts.items():
-        for name, statement in statements.items():
-            statements[name] = statement.replace(f"{{{part}}}", body)
-    return statements
+    return {name: _expanded(statement, parts) for name, statement in statements.items()}
+
+
+def _expanded(text: str, parts: dict[str, str]) -> str:
+    """Put parts in their places; a part may name others."""
+    return _PLACE.sub(
+        lambda place: _expanded(parts[place[1]], parts) if place[1] in parts else place[0], text
+    )
 
 
 @cache

@@ -28,7 +28,7 @@ from redrive.cli.input.letter_options import (
 from redrive.cli.input.options import Database, Limit, OfPipeline, Output, existing
 from redrive.cli.output.tables import answer_facts, answer_json, answer_rows, console, distance, say, table_of
 from redrive.ops.letters import letter as letters
-from redrive.ops.letters.filter_names import check_filter
+from redrive.ops.letters.freeze import check_filter
 from redrive.ops.letters.letter import LetterDetails, LetterGroup, LetterLine
 from redrive.ops.reports import charts
 

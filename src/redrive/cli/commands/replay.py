@@ -18,6 +18,7 @@ from redrive.cli.output.replay import answer_report, exit_of, facts_of, watched
 from redrive.cli.output.tables import answer_rows, say
 from redrive.core.replay import CANARY, plan_of
 from redrive.errors import ConfigurationError
+from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.ops.replay.validation import unused_edits
@@ -57,7 +58,7 @@ def start(
     plan = plan_of(canary_of(canary), rate_of(rate), from_start=from_start)
     with act.database() as rd:
         chosen = choice.means(rd.store)
-        found = replays.preview_replay(rd.store, chosen)
+        found = preview_replay(rd.store, chosen)
         where = "from the first stage" if from_start else "from the stage that failed"
         if not found.lacking:
             if found.taken:

@@ -33,8 +33,7 @@ from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.letters.filter_names import check_filter
-from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.freeze import FrozenSet, check_filter, freeze
 from redrive.ops.letters.preview import Preview
 from redrive.ops.letters.triage import ActResult
 from redrive.store.protocol import Store

@@ -15,10 +15,11 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.lifecycle import LetterState
 from redrive.core.replay import Counts, Finish, Plan, Release, Stop, Wait, next_turn
 from redrive.engine.clock import Clock
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.filter import FREE, LATEST, LetterFilter
 from redrive.engine.replay.release import (
     Batch,
     Candidate,
@@ -199,10 +200,15 @@ class ReplayDriver:
     def _mark(self, replay: Replay, options: Options) -> float:
         """Mark the letters of the next window as this replay's."""
         end = min(replay.marked_to + MARK_WINDOW, replay.cutoff)
-        which = replay.filter.stamp_row(is_evidence_optional=options.is_evidence_optional, moves=replay.moves)
         self._store.apply(
             Step("stamped", (end, replay.id, self._name(), replay.marked_to), rows=1),
-            *mark_steps(replay.id, replay.marked_to, end, which),
+            *mark_steps(
+                replay.id,
+                (replay.marked_to, end),
+                replay.filter,
+                is_evidence_optional=options.is_evidence_optional,
+                moves=replay.moves,
+            ),
         )
         return 0.0
 
@@ -268,10 +274,19 @@ class ReplayDriver:
         return bool(batch.candidates)
 
 
-def mark_steps(replay: int, start: int, end: int, which: Row) -> list[Step]:
-    """Return the steps that mark the letters after `start` up to `end` which a replay is about, and count them."""
-    window = (replay, start, end)
-    return [Step("stamp_letters", (*window, *which)), Step("count_stamped", window)]
+def mark_steps(
+    replay: int,
+    window: tuple[int, int],
+    which: LetterFilter,
+    *,
+    is_evidence_optional: bool,
+    moves: int = LATEST,
+) -> list[Step]:
+    """Return the steps that mark and count a replay's letters in a window of ids; none that came into the set after `moves`."""
+    states = FREE if is_evidence_optional else (LetterState.READY,)
+    moved_until = LATEST if which.state is None else moves
+    row = (*which.row(states), *window, replay, moves, moved_until)
+    return [Step("stamp_letters", row), Step("count_stamped", (replay, *window))]
 
 
 def unmark(store: Store, replay: int, now: float) -> bool:

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dead letters are meant: a filter over columns that never change, and one over the state they are in."""
+"""The filter over dead letters. Its counterpart in SQL are the parts `group_filter`, `letter_filter` and `time_filter`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from redrive.core.lifecycle import LetterState
 from redrive.store.protocol import Row, listed
 
 LATEST: Final = 2**62
 """Greater than the number of any act that moved letters."""
+STATES: Final = tuple(str(state) for state in LetterState)
+FREE: Final = (LetterState.OPEN, LetterState.TRIAGED, LetterState.READY)
+"""States from which a letter can be replayed, if the rules allow it."""
 
 
 class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which dead letters are meant; what is left out does not matter."""
+    """Which dead letters are meant; None matches all."""
 
     pipeline: str | None = None
     stage: str | None = None
@@ -30,25 +35,19 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: float | None = None
     """The last failure was at `since` or later, and before `until`."""
     ids: tuple[int, ...] | None = None
-    """These and no others."""
 
     @property
     def is_by_group(self) -> bool:
-        """Whether the groups alone tell which letters are meant, and how many."""
+        """Whether the counters of the groups are enough to count the letters."""
         rest = (self.owner, self.key, self.since, self.until, self.ids)
         return all(each is None for each in rest)
 
-    def named_ids(self) -> str | None:
-        """Return the ids as the store takes them."""
-        return None if self.ids is None else listed(self.ids)
+    def group_row(self, among: Sequence[str] = STATES) -> Row:
+        """Return the parameters that choose groups, and the states; only states of `among`."""
+        states = [state for state in among if self.state in {None, state}]
+        return (self.pipeline, self.stage, self.code, self.category, self.group, listed(states))
 
-    def census_row(self) -> Row:
-        """Return the parameters of this filter by which groups are chosen, and the state."""
-        return (self.pipeline, self.stage, self.code, self.category, self.group, self.state)
-
-    def stamp_row(self, *, is_evidence_optional: bool, moves: int = LATEST) -> Row:
-        """Return the parameters of this filter in the order in which stamping takes them; without later moves than `moves`."""
-        by_group = (self.pipeline, self.stage, self.code, self.category, self.group)
-        by_letter = (self.owner, self.since, self.until)
-        named = (self.state, self.key, self.named_ids())
-        return (*by_group, *by_letter, int(is_evidence_optional), *named, moves)
+    def row(self, among: Sequence[str] = STATES) -> Row:
+        """Return all parameters of the filter, in the order in which every statement takes them."""
+        ids = None if self.ids is None else listed(self.ids)
+        return (*self.group_row(among), self.since, self.until, self.owner, self.key, ids)

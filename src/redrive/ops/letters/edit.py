@@ -28,7 +28,7 @@ from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters import edit_history
 from redrive.ops.letters.depth import deeper, too_deep
 from redrive.ops.letters.diff import MARK, changed_places, difference, redacted_json
-from redrive.ops.letters.freeze import known_letters
+from redrive.ops.letters.freeze import check_ids
 from redrive.ops.letters.own_values import values_of_job
 from redrive.ops.letters.unknown_fields import unknown_fields
 from redrive.ops.suggest import unknown
@@ -222,7 +222,7 @@ def _supply(values: _Values, made: Draft) -> list[Step]:
 def _editable(store: Store, letter: int, part: Part) -> _Values:
     """Return what there is to edit, or say why nothing may be."""
     one_of("part", part, PARTS)
-    known_letters(store, (letter,))
+    check_ids(store, (letter,))
     rows = store.query("letter_values", letter, part)
     if not rows:
         raise _refused(letter, "its job was pruned", "There is nothing left to edit.")

@@ -15,7 +15,7 @@ import msgspec
 
 from redrive.engine.replay.campaign import Replay
 from redrive.engine.worker.dead_letter import literals_in
-from redrive.ops.letters.freeze import FrozenSet, frozen_steps
+from redrive.ops.letters.freeze import FrozenSet, frozen_steps, id_steps
 from redrive.redaction.process import MARGIN
 from redrive.store.protocol import Store
 
@@ -53,10 +53,11 @@ def values_of_set(store: Store, frozen: FrozenSet, *texts: str | None) -> dict[s
 
 
 def values_of_replay(store: Store, replay: Replay, *texts: str | None) -> dict[str, str]:
-    """Do the same for what a replay is about: its letters have left the state that it asked for, so that this means any."""
+    """Do the same for the letters of a replay. They have left the state its filter asks for, so any state matches."""
+    if replay.expected > LETTERS_MAX or not any(texts):
+        return {}
     which = msgspec.structs.replace(replay.filter, state=None)
-    meant = FrozenSet(which=which, cutoff=replay.cutoff, count=replay.expected, by_state={})
-    return values_of_set(store, meant, *texts)
+    return values_of_letters(store, chain.from_iterable(id_steps(store, which, replay.cutoff)), *texts)
 
 
 def _kept(store: Store, job: int) -> Iterator[bytes]:

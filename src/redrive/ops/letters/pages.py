@@ -109,8 +109,7 @@ def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
 
 def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:
     """Return the groups and states that a filter means, with how many letters each has; exact if the filter is by group."""
-    by_group = (which.pipeline, which.stage, which.code, which.category, which.group)
-    rows = store.query("letter_pairs", *by_group, which.state)
+    rows = store.query("letter_pairs", *which.group_row())
     return [Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows]
 
 
@@ -152,41 +151,37 @@ def position_of(cursor: str) -> Position:
 def _positions(
     store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
-    """Return the newest positions between the bounds, and how far was looked, if not to the end."""
-    by_group = (which.pipeline, which.stage, which.code, which.category, which.group)
-    is_grouped = any(part is not None for part in by_group)
-    pairs = pairs_of(store, which) if is_grouped or which.state is not None else None
-    groups = None if pairs is None else listed(sorted({pair.group for pair in pairs}))
-    named = which.named_ids()
-    if named is None and (which.owner is not None or which.key is not None):
-        if pairs is None or sum(pair.letters for pair in pairs) > SCAN_MAX:
-            return _walk(store, which, groups, upper=upper, lower=lower, limit=limit)
-        few = _query(store, "letters_by_groups", _pairs_json(pairs), *upper, lower, SCAN_MAX)
-        named = listed([letter for _, letter in few])
-    if named is not None:
-        rest = (groups, which.state, which.owner, which.key)
-        return _query(store, "letters_by_id", named, *upper, lower, *rest, limit), None
-    if pairs is None:
+    """Return the newest positions between the bounds, and where the search ended, if not at the end."""
+    if which.ids is None and (which.owner is not None or which.key is not None):
+        return _walk(store, which, upper=upper, lower=lower, limit=limit)
+    if which.ids is not None:
+        return _query(store, "letters_by_id", *which.row(), *upper, lower, 0, limit), None
+    if which == msgspec.structs.replace(LetterFilter(), since=which.since, until=which.until):
         return _query(store, "letters_by_time", *upper, lower, limit), None
-    return _query(store, "letters_by_groups", _pairs_json(pairs), *upper, lower, limit), None
+    pairs = listed([(pair.group, pair.state) for pair in pairs_of(store, which)])
+    return _query(store, "letters_by_groups", pairs, *upper, lower, limit), None
 
 
 def _walk(
-    store: Store, which: LetterFilter, groups: str | None, *, upper: Position, lower: float, limit: int
+    store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
-    """Walk the letters of a key, or else of an owner, and leave out what does not fit; a bounded number of them."""
-    kind, value, other = (
-        ("owner", which.owner, which.key) if which.key is None else ("key", which.key, which.owner)
-    )
+    """Walk the letters of a key, or else of an owner, and leave out what does not match; a bounded number of them.
+
+    If the groups of the filter have few letters, those are looked at instead.
+    """
+    is_grouped = any(part is not None for part in which.group_row()[:5]) or which.state is not None
+    pairs = pairs_of(store, which) if is_grouped else []
+    if is_grouped and sum(pair.letters for pair in pairs) <= SCAN_MAX:
+        named = listed([(pair.group, pair.state) for pair in pairs])
+        few = _query(store, "letters_by_groups", named, *upper, lower, SCAN_MAX)
+        among = msgspec.structs.replace(which, ids=tuple(letter for _, letter in few))
+        return _query(store, "letters_by_id", *among.row(), *upper, lower, 0, limit), None
+    kind, value = ("owner", which.owner) if which.key is None else ("key", which.key)
     floor = _query(store, f"{kind}_floor", value, *upper, lower, SCAN_MAX)
     end = floor[0] if floor else (lower, 0)
-    found = _query(store, f"letters_by_{kind}", value, *upper, *end, groups, which.state, other, limit)
+    found = _query(store, f"letters_by_{kind}", *which.row(), *upper, *end, limit)
     return found, floor[0] if floor else None
 
 
 def _query(store: Store, name: str, *parameters: object) -> list[Position]:
     return [(cast("float", at), cast("int", letter)) for at, letter in store.query(name, *parameters)]
-
-
-def _pairs_json(pairs: Sequence[Pair]) -> str:
-    return listed([(pair.group, pair.state) for pair in pairs])

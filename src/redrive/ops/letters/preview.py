@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an act on dead letters would come to: how many it changes, and how many stay as they are and why. Told before it is done.
+"""What an act on dead letters would do: how many it changes, and how many it leaves alone and why. Shown before it is done.
 
-Answered from the counts of the frozen set, so that it costs the same however many letters there are; only who asks about letters
-that replays have taken, chosen by owner, key or time, has them looked at. The act is then held to it: letters that become able
-only after they were counted are left alone.
+Answered from the counts of the frozen set, so it costs the same however many letters there are; only letters that wait in replays,
+chosen by owner, key or time, are read. The act is then held to its preview: letters that become able only later are left alone.
 """
 
 from __future__ import annotations
@@ -14,27 +13,34 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from redrive.core.lifecycle import LetterState, move_letter
-from redrive.errors import IllegalTransitionError
-from redrive.ops.letters.freeze import FrozenSet, frozen_steps
+from redrive.core.replay import ReplayRules
+from redrive.engine.replay.filter import FREE, LetterFilter
+from redrive.engine.replay.rules import rules_of
+from redrive.errors import IllegalTransitionError, ReplayRefusedError
+from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.store.protocol import Store, listed
 
-Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note"]
+Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
 Refusal = Callable[[LetterState, int | None], str | None]
-"""Says why a letter in a state, and in the hands of a replay, is left alone; None when it is not."""
+"""Returns why a letter in this state, which this replay has taken, is left alone; None if it is not."""
 ENDED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 """States that no letter leaves."""
+FOR_FREE_LETTERS: Final = frozenset({"triage", "replay"})
+"""Acts that leave letters alone which wait in a replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an act would come to."""
+    """What an act would do."""
 
     frozen: FrozenSet
-    """The frozen set, held to what is told here."""
+    """The frozen set; the act is held to what this preview says about it."""
     changes: Mapping[str, int]
     """Letters that will be changed, by the state they are in."""
     stays: Mapping[str, int]
     """Letters that will be left as they are, by the reason why."""
+    pipelines: frozenset[str]
+    """The pipelines of the letters that will be changed."""
 
     @property
     def changing(self) -> int:
@@ -42,37 +48,89 @@ class Preview:
         return sum(self.changes.values())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPreview:
+    """What a replay would take."""
+
+    pipeline: str
+    letters: int
+    by_state: Mapping[str, int]
+    taken: int
+    """How many more wait in another replay."""
+    lacking: int
+    """How many of `letters` have no evidence although the rules ask for it."""
+    rules: ReplayRules
+    cutoff: int
+    """The last letter that can be part of it."""
+    moves: int
+    """The last act after which a letter can have come into it."""
+
+
 def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
-    """Say what an act would come to; changes nothing. Evidence with a diagnosis begins as a triage: ask for that."""
+    """Return what an act would do; changes nothing. Evidence with a diagnosis begins as a triage: ask for that."""
     refuses = refusal_of(verb)
-    free = Counter({LetterState(state): letters for state, letters in frozen.by_state.items()})
-    changes: dict[str, int] = {}
+    free = Counter(frozen.counts)
+    changes: Counter[str] = Counter()
     stays: Counter[str] = Counter()
+    pipelines: set[str] = set()
     is_final = True
-    for state, replay, letters in _taken(store, frozen) if verb == "triage" else ():
+    for pipeline, state, taken_by, letters in _taken(store, frozen) if verb in FOR_FREE_LETTERS else ():
         # Somebody may have taken more of them since they were counted.
-        among = min(letters, free[state])
-        if why := refuses(state, replay):
-            free[state] -= among
-            stays[why] += among
-            is_final = False
-    for state, letters in free.items():
-        why = refuses(state, None)
+        among = min(letters, free[pipeline, state])
+        free[pipeline, state] -= among
+        stays[f"replay {taken_by} has taken it"] += among
+        is_final = False
+    for (pipeline, state), letters in free.items():
+        why = refuses(LetterState(state), None)
         if why is None and letters:
-            changes[state] = letters
+            changes[state] += letters
+            pipelines.add(pipeline)
         elif why is not None and letters:
             stays[why] += letters
             is_final &= state in ENDED
-    held = frozen if is_final else replace(frozen, only=frozenset(changes))
-    return Preview(frozen=held, changes=changes, stays=dict(stays.most_common()))
+    return Preview(
+        frozen=frozen if is_final else replace(frozen, only=frozenset(changes)),
+        changes={state: changes[state] for state in frozen.by_state if changes[state]},
+        stays=dict((+stays).most_common()),
+        pipelines=frozenset(pipelines),
+    )
+
+
+def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
+    """Count what a replay would take; raises ReplayRefusedError if that is nothing, or belongs to several pipelines."""
+    found = preview(store, freeze(store, which), "replay")
+    if not found.changes:
+        raise _nothing_to_replay(found)
+    if len(found.pipelines) > 1:
+        raise ReplayRefusedError(
+            subject="replay",
+            problem=f"these letters belong to several pipelines: {', '.join(sorted(found.pipelines))}",
+            fix="A replay is about one pipeline; name it with --pipeline.",
+        )
+    (pipeline,) = found.pipelines
+    rules = rules_of(store, pipeline)
+    unproved = found.changing - found.changes.get(LetterState.READY, 0)
+    return ReplayPreview(
+        pipeline=pipeline,
+        letters=found.changing,
+        by_state=found.changes,
+        taken=sum(letters for why, letters in found.stays.items() if why.endswith("has taken it")),
+        lacking=unproved if rules.evidence == "required" else 0,
+        rules=rules,
+        cutoff=found.frozen.cutoff,
+        moves=found.frozen.moves,
+    )
 
 
 def refusal_of(verb: Verb) -> Refusal:
-    """Return what says why an act leaves a letter alone; of moves, the lifecycle is the only judge."""
+    """Return the function that returns why an act leaves a letter alone; moves are decided by the lifecycle alone."""
 
-    def refuses_move(state: LetterState, replay: int | None) -> str | None:
-        if verb == "triage" and replay is not None and state not in ENDED:
-            return f"replay {replay} has taken it"
+    def refuses_move(state: LetterState, taken_by: int | None) -> str | None:
+        if verb in FOR_FREE_LETTERS and taken_by is not None and state in FREE:
+            return f"replay {taken_by} has taken it"
+        if verb == "replay":
+            # Whether evidence is needed first is up to the rules of the pipeline.
+            return None if state in FREE else f"it is {state}"
         try:
             move_letter(state, verb)
         except IllegalTransitionError:
@@ -89,19 +147,25 @@ def refusal_of(verb: Verb) -> Refusal:
 
 
 def freed_later(store: Store, frozen: FrozenSet, ids: list[int]) -> frozenset[int]:
-    """Return those of some letters that a replay let go of only after the set was frozen."""
+    """Return those of some letters that a replay released only after the set was frozen."""
     if frozen.only is None:
         return frozenset()
     return frozenset(cast("int", row[0]) for row in store.query("freed_later", listed(ids), frozen.moves))
 
 
-def _taken(store: Store, frozen: FrozenSet) -> Iterator[tuple[LetterState, int, int]]:
-    """Yield how many letters of a frozen set which replay has taken, by state."""
-    which = frozen.which
-    if which.is_by_group:
-        rows = store.query("taken_by_group", *which.census_row())
+def _taken(store: Store, frozen: FrozenSet) -> Iterator[tuple[str, str, int, int]]:
+    """Yield how many letters of a frozen set wait in which replay, by pipeline and state."""
+    if frozen.which.is_by_group:
+        rows = store.query("taken_by_group", *frozen.which.group_row())
     else:
-        steps = frozen_steps(store, frozen)
-        rows = [row for ids in steps for row in store.query("taken_among", listed(ids))]
-    for state, replay, letters in rows:
-        yield LetterState(cast("str", state)), cast("int", replay), cast("int", letters)
+        rows = store.query("taken_by_letter", *frozen.which.row(), 0, frozen.cutoff)
+    yield from cast("list[tuple[str, str, int, int]]", rows)
+
+
+def _nothing_to_replay(found: Preview) -> ReplayRefusedError:
+    reasons = [f"{letters} left as they are: {why}" for why, letters in found.stays.items()]
+    return ReplayRefusedError(
+        subject="replay",
+        problem=f"there is nothing to replay: {'; '.join(reasons) or 'no dead letters match'}",
+        fix="redrive replay list shows replays and their letters; redrive dlq list shows what there is.",
+    )

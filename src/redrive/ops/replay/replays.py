@@ -8,86 +8,25 @@ that serves the pipeline does the rest (`engine/replay`). Every act is in the op
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
 
-from redrive.core.lifecycle import LetterState
-from redrive.core.replay import Counts, Plan, ReplayRules
+from redrive.core.replay import Counts, Plan
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.replay.campaign import Options, Replay, counts_of, replay_of, unmark
 from redrive.engine.replay.filter import LetterFilter
-from redrive.engine.replay.rules import rules_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.jobs.inspect import instant
-from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.own_values import LETTERS_MAX, values_of_letters, values_of_replay
-from redrive.store.protocol import Row, Step, Store, listed
+from redrive.ops.letters.preview import ReplayPreview, preview_replay
+from redrive.store.protocol import Step, Store
 
 NOTE_MAX: Final = 4_000
-FREE: Final = (LetterState.OPEN, LetterState.TRIAGED, LetterState.READY)
-"""States from which a letter can be replayed, if the rules allow it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayPreview:
-    """What a replay would take, counted before anything is done."""
-
-    pipeline: str
-    letters: int
-    """How many would be replayed."""
-    by_state: dict[str, int]
-    taken: int
-    """How many more belong to another replay that has not ended."""
-    lacking: int
-    """How many of `letters` have no evidence although the rules ask for it."""
-    rules: ReplayRules
-    cutoff: int
-    """The last letter that can be part of it."""
-    moves: int
-    """The last act after which a letter can have come into it."""
-
-
-def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
-    """Count what a replay would take; raises ReplayRefusedError when that is nothing, or belongs to several pipelines."""
-    # Before anything is counted: what is moved meanwhile is left out, and never more replayed than was shown.
-    cutoff, moves = store.query("last_letter")[0]
-    by_pipeline: dict[str, Counter[str]] = {}
-    taken = ended = 0
-    for pipeline, state, is_taken, letters in _census(store, which):
-        if state not in FREE:
-            ended += cast("int", letters)
-        elif is_taken:
-            taken += cast("int", letters)
-        else:
-            by_pipeline.setdefault(str(pipeline), Counter())[str(state)] += cast("int", letters)
-    if not by_pipeline:
-        raise _nothing(which, taken=taken, ended=ended)
-    if len(by_pipeline) > 1:
-        raise ReplayRefusedError(
-            subject="replay",
-            problem=f"these letters belong to several pipelines: {', '.join(sorted(by_pipeline))}",
-            fix="A replay is about one pipeline; name it with --pipeline.",
-        )
-    ((pipeline, by_state),) = by_pipeline.items()
-    rules = rules_of(store, pipeline)
-    letters = sum(by_state.values())
-    lacking = letters - by_state.get(LetterState.READY, 0) if rules.evidence == "required" else 0
-    return ReplayPreview(
-        pipeline=pipeline,
-        letters=letters,
-        by_state=dict(by_state),
-        taken=taken,
-        lacking=lacking,
-        rules=rules,
-        cutoff=cast("int", cutoff),
-        moves=cast("int", moves),
-    )
 
 
 def start(
@@ -216,45 +155,15 @@ def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step
 
 def _few_of(store: Store, which: LetterFilter, found: ReplayPreview) -> Iterator[int]:
     """Yield the letters a replay takes, if they are few."""
-    states = found.by_state if found.letters <= LETTERS_MAX else ()
-    for state in states:
-        of_state = msgspec.structs.replace(which, state=state)
-        meant = FrozenSet(which=of_state, cutoff=found.cutoff, count=found.letters, by_state={})
-        for ids in frozen_steps(store, meant):
+    for state in found.by_state if found.letters <= LETTERS_MAX else ():
+        for ids in id_steps(store, msgspec.structs.replace(which, state=state), found.cutoff):
             yield from ids
 
 
-def _census(store: Store, which: LetterFilter) -> Iterator[Row]:
-    """Count the letters that are meant by pipeline, state, and whether a replay has them; by groups where that will do."""
-    if which.is_by_group:
-        yield from store.query("replay_census", *which.census_row())
-        return
-    if which.owner is None and which.key is None and which.ids is None:
-        since = 0.0 if which.since is None else which.since
-        until = float("inf") if which.until is None else which.until
-        yield from store.query("replay_census_by_time", *which.census_row(), since, until)
-        return
-    for ids in frozen_steps(store, freeze(store, which)):
-        yield from store.query("replay_census_of", listed(ids))
-
-
 def _before_first(store: Store, which: LetterFilter) -> int:
-    """Return an id below those of all letters that are meant: stamping begins there."""
-    first = store.query("first_letter_of", *which.census_row()[:5])[0][0]
+    """Return an id below those of all letters that are meant: marking begins there."""
+    first = store.query("first_letter_of", *which.group_row()[:5])[0][0]
     return 0 if first is None else cast("int", first) - 1
-
-
-def _nothing(which: LetterFilter, *, taken: int, ended: int) -> ReplayRefusedError:
-    told = [f"{taken} belong to a replay that has not ended"] if taken else []
-    told += [f"{ended} are replaying, resolved, returned or discarded"] if ended else []
-    problem = "there is nothing to replay" + (f": {' and '.join(told)}" if told else "")
-    return ReplayRefusedError(
-        subject="replay",
-        problem=problem,
-        fix="redrive replay list shows who has them; redrive dlq list shows what there is."
-        if told or which == LetterFilter()
-        else "No dead letter is like that; redrive dlq list shows what there is.",
-    )
 
 
 def _lacking(which: LetterFilter, found: ReplayPreview) -> EvidenceMissingError:

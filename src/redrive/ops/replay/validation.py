@@ -14,13 +14,12 @@ from typing import Final, cast
 
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.release import Candidate, Obstacle, batch_of, obstacles_to, start_value
 from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.ops.breakers import breakers
 from redrive.ops.letters.edit_history import Part, kept_edits
 from redrive.ops.letters.freeze import freeze, frozen_steps
-from redrive.ops.replay.replays import FREE
 from redrive.store.protocol import Store, listed
 
 PAGE: Final = 1_000

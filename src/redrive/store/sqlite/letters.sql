@@ -1,13 +1,90 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Looking at dead letters. A page costs about the same whatever the filter: first the few groups it means are found, then the newest
--- letters of each are read off an index. A page ends before the position (?, ?): instant of the last failure, and id.
+-- Looking at dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
+-- parameters as ?1 to ?11 (`LetterFilter.row`), or ?1 to ?6 if the counters of the groups are enough (`LetterFilter.group_row`).
+
+-- part: group_filter
+-- ?1 pipeline, ?2 stage, ?3 code, ?4 category, ?5 fingerprint; NULL matches all.
+(?1 IS NULL OR lanes.pipeline = ?1) AND (?2 IS NULL OR lanes.stage = ?2) AND (?3 IS NULL OR letter_groups.code = ?3)
+    AND (?4 IS NULL OR letter_groups.category = ?4) AND (?5 IS NULL OR letter_groups.fingerprint = ?5);
+
+-- part: letter_filter
+-- And ?6 states as JSON, ?9 owner, ?10 key, ?11 ids as JSON.
+letter.state IN (SELECT value FROM json_each(?6)) AND (?9 IS NULL OR letter.owner = ?9) AND (?10 IS NULL OR letter.key = ?10)
+    AND (?11 IS NULL OR letter.id IN (SELECT value FROM json_each(?11))) AND letter.group_id IN (
+        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter});
+
+-- part: time_filter
+-- And ?7 since, ?8 until.
+letter.last_failure_at >= coalesce(?7, -1e300) AND letter.last_failure_at < coalesce(?8, 1e300);
+
+-- part: window
+-- The letters of a filter with ids above ?12 up to ?13.
+{letter_filter} AND {time_filter} AND letter.id > ?12 AND letter.id <= ?13;
+
+-- part: counted
+SELECT lanes.pipeline, counted.state, sum(counted.letters)
+FROM (SELECT letter.group_id, letter.state, count(*) AS letters FROM dead_letters letter;
+
+-- part: by_pipeline
+GROUP BY letter.group_id, letter.state) AS counted
+    JOIN letter_groups ON letter_groups.id = counted.group_id JOIN lanes ON lanes.id = letter_groups.lane_id
+GROUP BY 1, 2;
+
+-- name: freeze_by_group
+-- The cut-off and the counts are of one moment, because it is one statement.
+SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (SELECT last FROM letter_moves), (
+    SELECT json_group_array(json_array(pipeline, state, letters)) FROM (
+        SELECT lanes.pipeline, state, sum(letters) AS letters
+        FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
+        WHERE {group_filter} AND state IN (SELECT value FROM json_each(?6))
+        GROUP BY 1, 2 HAVING sum(letters) > 0));
+
+-- name: count_by_group
+{counted} INDEXED BY dead_letters_group WHERE {window} {by_pipeline};
+
+-- name: ids_by_group
+SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_group WHERE {window} ORDER BY letter.id;
+
+-- name: count_by_owner
+{counted} INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {window} {by_pipeline};
+
+-- name: ids_by_owner
+SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {window} ORDER BY letter.id;
+
+-- name: count_by_key
+{counted} INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {window} {by_pipeline};
+
+-- name: ids_by_key
+SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {window} ORDER BY letter.id;
+
+-- name: count_by_id
+{counted} NOT INDEXED WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {window} {by_pipeline};
+
+-- name: ids_by_id
+SELECT letter.id FROM dead_letters letter NOT INDEXED
+WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {window} ORDER BY letter.id;
+
+-- name: taken_by_group
+-- Letters that wait in a replay, by pipeline, state and replay.
+SELECT lanes.pipeline, standing, campaign_id, sum(letters)
+FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_tallies ON group_id = letter_groups.id
+WHERE {group_filter} AND standing IN (SELECT value FROM json_each(?6))
+    AND campaign_id <> 0 AND standing IN ('open', 'triaged', 'ready')
+GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
+
+-- name: taken_by_letter
+SELECT lanes.pipeline, letter.state, letter.campaign_id, count(*)
+FROM dead_letters letter INDEXED BY dead_letters_taken JOIN lanes ON lanes.id = letter.lane_id
+WHERE letter.campaign_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
+GROUP BY 1, 2, 3;
 
 -- name: letter_pairs
--- The groups that a filter means, with how many of their letters are in each state.
+-- The groups that a filter matches, with how many of their letters are in each state. A page costs about the same whatever the filter:
+-- first the few groups it matches are found, then the newest letters of each are read from an index. It ends before a position, which
+-- is the instant of the last failure, and the id.
 SELECT letters_by_group.group_id, state, sum(letters)
-FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letters_by_group ON group_id = letter_groups.id
-WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
-    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
+FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
+WHERE {group_filter} AND state IN (SELECT value FROM json_each(?6))
 GROUP BY letters_by_group.group_id, state HAVING sum(letters) > 0;
 
 -- name: letters_by_time
@@ -46,29 +123,25 @@ SELECT last_failure_at, id FROM dead_letters
 WHERE owner = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
 ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
 
--- name: letters_by_owner
-SELECT last_failure_at, id FROM dead_letters
-WHERE owner = ?1 AND (last_failure_at, id) < (?2, ?3) AND (last_failure_at, id) >= (?4, ?5)
-    AND (?6 IS NULL OR group_id IN (SELECT value FROM json_each(?6))) AND (?7 IS NULL OR state = ?7) AND (?8 IS NULL OR key = ?8)
-ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
-
 -- name: key_floor
 SELECT last_failure_at, id FROM dead_letters
 WHERE key = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
 ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
 
+-- part: page
+-- The letters of a filter before the position (?12, ?13) down to (?14, ?15); positions stand for ?7 and ?8.
+{letter_filter} AND (letter.last_failure_at, letter.id) < (?12, ?13) AND (letter.last_failure_at, letter.id) >= (?14, ?15)
+ORDER BY letter.last_failure_at DESC, letter.id DESC LIMIT ?16;
+
+-- name: letters_by_owner
+SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {page};
+
 -- name: letters_by_key
-SELECT last_failure_at, id FROM dead_letters
-WHERE key = ?1 AND (last_failure_at, id) < (?2, ?3) AND (last_failure_at, id) >= (?4, ?5)
-    AND (?6 IS NULL OR group_id IN (SELECT value FROM json_each(?6))) AND (?7 IS NULL OR state = ?7) AND (?8 IS NULL OR owner = ?8)
-ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
+SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {page};
 
 -- name: letters_by_id
-SELECT last_failure_at, id FROM dead_letters
-WHERE id IN (SELECT value FROM json_each(?1)) AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-    AND (?5 IS NULL OR group_id IN (SELECT value FROM json_each(?5))) AND (?6 IS NULL OR state = ?6) AND (?7 IS NULL OR owner = ?7)
-    AND (?8 IS NULL OR key = ?8)
-ORDER BY last_failure_at DESC, id DESC LIMIT ?9;
+SELECT letter.last_failure_at, letter.id FROM dead_letters letter NOT INDEXED
+WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {page};
 
 -- name: letter_lines
 SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
@@ -84,20 +157,6 @@ FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
 
 -- name: near_letters
 SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
-
--- name: taken_by_group
--- Letters that a filter by group means and a replay has, by state and replay.
-SELECT standing, campaign_id, sum(letters)
-FROM letter_groups JOIN lanes ON lanes.id = lane_id JOIN letter_tallies ON group_id = letter_groups.id
-WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
-    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR standing = ?6)
-    AND campaign_id <> 0 AND standing IN ('open', 'triaged', 'ready', 'replaying')
-GROUP BY standing, campaign_id HAVING sum(letters) > 0;
-
--- name: taken_among
-SELECT state, campaign_id, count(*) FROM dead_letters
-WHERE id IN (SELECT value FROM json_each(?)) AND campaign_id IS NOT NULL AND state NOT IN ('resolved', 'returned')
-GROUP BY state, campaign_id;
 
 -- name: freed_later
 SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) AND freed > ?2;

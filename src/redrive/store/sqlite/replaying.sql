@@ -6,28 +6,6 @@
 -- And the last act that moved any.
 SELECT coalesce(max(id), 0), (SELECT last FROM letter_moves) FROM dead_letters;
 
--- name: replay_census
--- How many letters of which pipeline and state a filter means, by their groups alone.
-SELECT pipeline, state, is_taken, sum(letters) FROM letter_groups JOIN lanes ON lanes.id = lane_id
-    JOIN letters_by_group ON group_id = letter_groups.id
-WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
-    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6) AND letters > 0
-GROUP BY pipeline, state, is_taken;
-
--- name: replay_census_by_time
-SELECT pipeline, state, is_taken, count(*) FROM (
-    SELECT lane_id, state, group_id, campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying' AS is_taken
-    FROM dead_letters INDEXED BY dead_letters_time WHERE last_failure_at >= ?7 AND last_failure_at < ?8) AS letter
-    JOIN lanes ON lanes.id = letter.lane_id JOIN letter_groups ON letter_groups.id = group_id
-WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
-    AND (?5 IS NULL OR fingerprint = ?5) AND (?6 IS NULL OR state = ?6)
-GROUP BY 1, 2, 3;
-
--- name: replay_census_of
--- The same of letters that are named.
-SELECT pipeline, state, campaign_id IS NOT NULL AND state IN ('open', 'triaged', 'ready'), count(*)
-FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN lanes ON lanes.id = letter.lane_id GROUP BY 1, 2, 3;
-
 -- name: add_campaign
 -- Two that take their letters at the same time could not say how many each will have.
 INSERT INTO campaigns (pipeline, status, selection, options, cutoff, stamped_to, expected, pardoned, next_at, driven_until, actor,
@@ -60,9 +38,7 @@ SELECT ?1, ?2, ?3, ?4, ?5, 1, json_object('before', json_object('state', state, 
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.id = ?7 AND state = ?8;
 
 -- name: first_letter_of
-SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = lane_id
-WHERE pipeline = ?1 AND (?2 IS NULL OR stage = ?2) AND (?3 IS NULL OR code = ?3) AND (?4 IS NULL OR category = ?4)
-    AND (?5 IS NULL OR fingerprint = ?5);
+SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter};
 
 -- name: live_letter
 SELECT id, state, campaign_id FROM dead_letters WHERE job_id = ? AND state IN ('open', 'triaged', 'ready', 'discarded');
@@ -127,19 +103,11 @@ WHERE id = ?3 AND ended_at IS NULL
     AND (driver IS ?1 OR driven_until < ?4 OR NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = driver));
 
 -- name: stamp_letters
--- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at. The plus
--- keeps the planner from going through all letters of the groups for each window. What came into the selection after the start of the
--- campaign (?16: the last act before it) was not counted for whoever started it.
-UPDATE dead_letters SET campaign_id = ?1, counted = counted + 1
-WHERE id > ?2 AND id <= ?3 AND campaign_id IS NULL
-    AND (state = 'ready' OR (?12 AND state IN ('open', 'triaged')))
-    AND +group_id IN (
-        SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = lane_id
-        WHERE pipeline = ?4 AND (?5 IS NULL OR stage = ?5) AND (?6 IS NULL OR code = ?6) AND (?7 IS NULL OR category = ?7)
-            AND (?8 IS NULL OR fingerprint = ?8))
-    AND (?9 IS NULL OR owner = ?9) AND (?10 IS NULL OR last_failure_at >= ?10) AND (?11 IS NULL OR last_failure_at < ?11)
-    AND (?13 IS NULL OR state = ?13) AND (?14 IS NULL OR key = ?14) AND (?15 IS NULL OR id IN (SELECT value FROM json_each(?15)))
-    AND freed <= ?16 AND (?13 IS NULL OR moved <= ?16);
+-- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at. Not by an
+-- index: that would walk all letters of the groups for each window. What came into the set after the start of the replay (after the
+-- act ?15, and after ?16 if the filter has a state) was not counted for whoever started it.
+UPDATE dead_letters AS letter NOT INDEXED SET campaign_id = ?14, counted = counted + 1
+WHERE campaign_id IS NULL AND {window} AND freed <= ?15 AND moved <= ?16;
 
 -- name: count_stamped
 -- A window is stamped once, so that what bears the stamp in it was stamped just now.

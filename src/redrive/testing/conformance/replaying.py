@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from redrive.engine.replay.campaign import counts_of, mark_steps
+from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.store.protocol import JobId, LaneId, Step, Store
 from redrive.testing.conformance.build import (
@@ -126,13 +127,12 @@ class Replaying(Scene):
         agree(candidate.twin, twin.id)
 
     def test_replays_count_their_letters(self, store: Store) -> None:
-        """From the stamp to the verdict."""
+        """From the mark to the verdict."""
         _, lane = failed(store)
         failed(store)
         values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW, 0)
         store.apply(Step("add_campaign", values, rows=1), Step("drive_campaign", ("w1", NOW, 1, NOW), rows=1))
-        everything = ("shop", *(None,) * 7, 1, None, None, None, 0)
-        store.apply(*mark_steps(1, 0, 2, everything))
+        store.apply(*mark_steps(1, (0, 2), LetterFilter(pipeline="shop"), is_evidence_optional=True))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 
         holds(not released(store, 1))

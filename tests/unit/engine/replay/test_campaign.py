@@ -216,7 +216,7 @@ def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
     with pytest.raises(ReplayRefusedError, match=f"belongs to replay {begun.id}"):
         retry_job(shop.store, 2, BY)
     taken = LetterFilter(ids=(2, 3))
-    with pytest.raises(ReplayRefusedError, match="2 belong to a replay that has not ended"):
+    with pytest.raises(ReplayRefusedError, match=f"2 left as they are: replay {begun.id} has taken it"):
         replays.start(shop.store, taken, BY, plan=plan_of())
 
 
@@ -342,7 +342,7 @@ def test_there_must_be_something_to_replay(shop: Shop) -> None:
     shop.fail(1)
     shop.fix()
     retry_job(shop.store, 1, BY)
-    with pytest.raises(ReplayRefusedError, match="1 are replaying, resolved, returned or discarded"):
+    with pytest.raises(ReplayRefusedError, match="1 left as they are: it is replaying"):
         replays.start(shop.store, SHOP, BY, plan=plan_of())
 
 

@@ -10,6 +10,7 @@ from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.preview import ReplayPreview
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.store.protocol import Step
@@ -127,7 +128,7 @@ def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: 
     ],
 )
 def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: LetterFilter, where: str) -> None:
-    found = replays.ReplayPreview(
+    found = ReplayPreview(
         pipeline="shop",
         letters=1,
         by_state={"open": 1},

@@ -16,6 +16,7 @@ from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import edit
+from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import NewJob, Row
@@ -213,7 +214,7 @@ def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) ->
 
 def test_letters_that_came_while_somebody_thought_about_the_count_are_not_part_of_it(shop: Shop) -> None:
     shop.fail(2)
-    seen = replays.preview_replay(shop.store, SHOP)
+    seen = preview_replay(shop.store, SHOP)
     shop.fail(3)
     shop.fix()
 

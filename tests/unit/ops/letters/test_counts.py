@@ -9,7 +9,7 @@ import pytest
 
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
-from redrive.ops.replay import replays
+from redrive.ops.letters.preview import preview_replay
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.replay.shop import Shop
@@ -43,20 +43,20 @@ def middle(clock: VirtualClock) -> float:
     ],
 )
 def test_every_filter_is_counted_exactly(shop: Shop, which: LetterFilter, letters: int) -> None:
-    assert replays.preview_replay(shop.store, which).letters == letters
+    assert preview_replay(shop.store, which).letters == letters
 
 
 def test_a_time_divides_the_letters(shop: Shop) -> None:
     between = shop.clock.wall() - 500
 
-    assert replays.preview_replay(shop.store, LetterFilter(since=between)).letters == 3
-    assert replays.preview_replay(shop.store, LetterFilter(until=between)).letters == 2
+    assert preview_replay(shop.store, LetterFilter(since=between)).letters == 3
+    assert preview_replay(shop.store, LetterFilter(until=between)).letters == 2
     with pytest.raises(ReplayRefusedError, match="nothing to replay"):
-        replays.preview_replay(shop.store, LetterFilter(until=between, state="ready"))
+        preview_replay(shop.store, LetterFilter(until=between, state="ready"))
 
 
 def test_an_unknown_letter_is_refused_with_those_that_are_near(shop: Shop) -> None:
     with pytest.raises(LetterNotFoundError) as missing:
-        replays.preview_replay(shop.store, LetterFilter(ids=(7,)))
+        preview_replay(shop.store, LetterFilter(ids=(7,)))
 
     assert "5" in missing.value.hint

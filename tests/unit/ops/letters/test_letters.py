@@ -175,9 +175,14 @@ def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
         ("letters_by_time", 4),
         ("letters_by_groups", 5),
         ("owner_floor", 5),
-        ("letters_by_owner", 9),
+        ("letters_by_owner", 16),
         ("key_floor", 5),
-        ("letters_by_key", 9),
+        ("letters_by_key", 16),
+        ("ids_by_group", 13),
+        ("count_by_group", 13),
+        ("ids_by_owner", 13),
+        ("count_by_key", 13),
+        ("taken_by_letter", 13),
         ("letter_heads", 3),
         ("count_in_span", 3),
         ("taken_in_span", 4),
@@ -185,7 +190,9 @@ def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
         values = ("[]", *[1] * (parameters - 1))
         plan = rd.store.read(f"EXPLAIN QUERY PLAN {statements_of('sqlite')[name]}", values)  # type: ignore[attr-defined]
         steps = [str(row[3]) for row in plan]
-        assert not [step for step in steps if step.startswith("SCAN dead_letters")], name
+        assert not [
+            step for step in steps if step.split()[:2] in (["SCAN", "dead_letters"], ["SCAN", "letter"])
+        ], name
         assert [step for step in steps if "INDEX dead_letters_" in step], name
 
 
