@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive demo`: an upstream that misbehaves, workers that are killed, the account, and a replay."""
+"""`redrive demo`: a faulty upstream, workers that are killed, an account of every job, and a replay."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's pipeline: fetch an article, let a model summarise it, notify somebody.
+"""The demo's pipeline: fetch an article, let a model summarise it, send a notification.
 
-An ordinary module, as a user would write one: `redrive worker redrive.cli.demo.flow:flow` works on it. Where the upstream listens
-and which key to use comes with the payload, so that a worker needs no settings. All trouble is made by the upstream, none here.
+An ordinary module, as a user would write one: `redrive worker redrive.cli.demo.flow:flow` runs it. The payload carries the
+upstream's address and the key, so a worker needs no settings. Every fault comes from the upstream, none from here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from redrive import Backoff, Breaker, Context, Jitter, Pipeline, RetryPolicy, st
 
 TIMEOUT_SECONDS: Final = 10.0
 OPENS_AFTER: Final = 10
-"""So many failures in a row open the model's breaker."""
+"""Consecutive failures that open the model's breaker."""
 
 PATIENT: Final = RetryPolicy(4, Backoff.exponential(0.3, cap=3, jitter=Jitter.full()))
 MODEL: Final = Breaker("llm", consecutive=OPENS_AFTER, open_for=1.5, ramp=3)
 
-# Without the proxies that the environment may name: the upstream is on this machine.
+# Ignores the proxies of the environment: the upstream is on this machine.
 _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -34,48 +34,48 @@ class Article(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What `fetch` brings."""
+    """What `fetch` returns."""
 
     article: Article
     text: str
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What the model makes of it."""
+    """What `llm` returns."""
 
     article: Article
     line: str
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Response(msgspec.Struct, frozen=True):
     text: str
 
 
 @stage(retry=PATIENT)
 def fetch(article: Article) -> Page:
     """Get the article's text."""
-    return Page(article, _ask(article, "fetch"))
+    return Page(article, _get(article, "fetch"))
 
 
 @stage(retry=PATIENT, breaker=MODEL, concurrency=24)
 def llm(page: Page) -> Summary:
     """Let the model summarise it."""
-    return Summary(page.article, _ask(page.article, "llm"))
+    return Summary(page.article, _get(page.article, "llm"))
 
 
 @stage(retry=PATIENT, idempotent=True)
 def notify(summary: Summary, ctx: Context) -> str:
-    """Tell somebody; the upstream knows by the key whether it was told before."""
-    return _ask(summary.article, "notify", ctx.idempotency_key)
+    """Send the notification; the upstream detects a repeated one by its key."""
+    return _get(summary.article, "notify", ctx.idempotency_key)
 
 
 flow = Pipeline("demo", [fetch, llm, notify])
 
 
-def _ask(article: Article, path: str, idempotency_key: str = "") -> str:
+def _get(article: Article, path: str, idempotency_key: str = "") -> str:
     request = urllib.request.Request(  # noqa: S310 - always the demo's own loopback server.
         f"{article.upstream}/{path}/{article.number}",
         headers={"Authorization": f"Bearer {article.api_key}", "Idempotency-Key": idempotency_key},
     )
-    with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
-        return msgspec.json.decode(answer.read(), type=_Answer).text
+    with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as response:
+        return msgspec.json.decode(response.read(), type=_Response).text

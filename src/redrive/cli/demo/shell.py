@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's prompt: shows a command as a user would type it, runs exactly that in a process of its own, and shows its answer.
-
-A command that ends otherwise than the scene expects takes the demo off its script; what it said is shown all the same.
-"""
+"""The demo's shell: prints a command as a user would type it, runs exactly that in its own process, and prints its output."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import IO, Final
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -19,30 +16,47 @@ from rich.text import Text
 from redrive.engine.runtime import CURRENT
 
 WIDTH: Final = 160
-"""Characters in a line where no terminal says how many there are."""
-LOOK_SECONDS: Final = 0.1
+"""Characters per line where there is no terminal."""
+POLL_SECONDS: Final = 0.1
+TIMEOUT_SECONDS: Final = 60.0
 ENV: Final = "/usr/bin/env"
-PATIENCE_SECONDS: Final = 60.0
-"""So long a command may take."""
 
 
-class OffScriptError(Exception):
-    """Something went otherwise than the demo says it does."""
+class DemoError(Exception):
+    """The demo did not go as its script expects."""
 
     def __init__(self, *, problem: str) -> None:
         super().__init__(problem)
 
 
+def wait_until(
+    is_done: Callable[[], bool], what: str, *, meanwhile: Callable[[], None] | None = None
+) -> None:
+    """Poll until something is done, and call `meanwhile` at each poll.
+
+    Raises:
+        DemoError: it is not done in time.
+    """
+    clock = CURRENT.get().clock
+    deadline = clock.monotonic() + TIMEOUT_SECONDS
+    while not is_done():
+        if clock.monotonic() > deadline:
+            raise DemoError(problem=f"{what} has not ended after {TIMEOUT_SECONDS:g} s")
+        if meanwhile is not None:
+            meanwhile()
+        clock.sleep(POLL_SECONDS)
+
+
 class Shell:
-    """Where commands are typed; all of them are about one database."""
+    """Runs commands on one database."""
 
     def __init__(self, console: Console, database: str) -> None:
         self._console = console
         self._database = database
 
-    def enter(self) -> None:
-        """Say once where the jobs are, as one would in a shell."""
-        self._prompt(f"export REDRIVE_DATABASE_URL={shlex.quote(self._database)}")
+    def export_database(self) -> None:
+        """Print the setting that names the database, as one would type it first."""
+        self._print_command(f"export REDRIVE_DATABASE_URL={shlex.quote(self._database)}")
 
     def run(
         self,
@@ -51,63 +65,50 @@ class Shell:
         lines_max: int | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Run `redrive` with these words and show its answer, or the beginning of it; `meanwhile` is called until it ends.
+        """Run `redrive` with these words and print its output, or the first lines of it.
 
         Raises:
-            OffScriptError: its exit code is not the expected one, or it does not end.
+            DemoError: its exit code is not the expected one, or it does not end.
         """
         line = f"redrive {shlex.join(words)}"
-        self._prompt(line)
-        with tempfile.TemporaryFile() as answer:
-            code = self._wait_for(self._start(words, answer), line, meanwhile)
-            answer.seek(0)
-            text = answer.read().decode(errors="replace")
-        self._answer(text, lines_max if code == expect else None)
+        self._print_command(line)
+        with tempfile.TemporaryFile() as output:
+            # Settings are added by `env`, to leave this process's own environment alone. Unbuffered, so that lines for stdout and
+            # stderr keep their order.
+            process = subprocess.Popen(  # noqa: S603 - our own command, with our own arguments.
+                [ENV, *self._settings(), sys.executable, "-u", "-m", "redrive.cli", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+            try:
+                wait_until(lambda: process.poll() is not None, line, meanwhile=meanwhile)
+            finally:
+                process.kill()
+                code = process.wait()
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        if meanwhile is not None:
+            meanwhile()
+        self._print_output(text, lines_max if code == expect else None)
         if code != expect:
-            raise OffScriptError(problem=f"{line} ended with exit code {code} instead of {expect}")
+            raise DemoError(problem=f"{line} ended with exit code {code} instead of {expect}")
 
-    def _start(self, words: tuple[str, ...], answer: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _settings(self) -> tuple[str, ...]:
         console = self._console
         width = console.width if console.is_terminal else max(console.width, WIDTH)
         colours = "FORCE_COLOR=1" if console.is_terminal and not console.no_color else "NO_COLOR=1"
-        settings = (f"REDRIVE_DATABASE_URL={self._database}", f"COLUMNS={width}", colours)
-        # Settings are added by `env`: what the environment holds is none of our business. Unbuffered, so that lines for both
-        # outputs keep their order.
-        return subprocess.Popen(  # noqa: S603 - our own command, with our own arguments.
-            [ENV, *settings, sys.executable, "-u", "-m", "redrive.cli", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=answer,
-            stderr=answer,
-        )
+        return f"REDRIVE_DATABASE_URL={self._database}", f"COLUMNS={width}", colours
 
-    def _wait_for(
-        self, command: subprocess.Popen[bytes], line: str, meanwhile: Callable[[], None] | None
-    ) -> int:
-        clock = CURRENT.get().clock
-        until = clock.monotonic() + PATIENCE_SECONDS
-        try:
-            while (code := command.poll()) is None:
-                if clock.monotonic() > until:
-                    raise OffScriptError(problem=f"{line} has not ended after {PATIENCE_SECONDS:g} s")
-                if meanwhile is not None:
-                    meanwhile()
-                clock.sleep(LOOK_SECONDS)
-        finally:
-            if command.poll() is None:
-                command.kill()
-                command.wait()
-        if meanwhile is not None:
-            meanwhile()
-        return code
-
-    def _prompt(self, line: str) -> None:
+    def _print_command(self, line: str) -> None:
         self._console.print(Text(f"$ {line}", style="bold magenta"), soft_wrap=True)
 
-    def _answer(self, text: str, lines_max: int | None) -> None:
+    def _print_output(self, text: str, lines_max: int | None) -> None:
         lines = text.rstrip("\n").split("\n")
-        shown = lines if lines_max is None else lines[:lines_max]
-        for line in shown:
+        printed = lines[:lines_max]
+        for line in printed:
             self._console.print(Text.from_ansi(line), soft_wrap=True)
-        if len(shown) < len(lines):
-            self._console.print(Text(f"... and {len(lines) - len(shown)} more lines", "dim"), soft_wrap=True)
+        if len(printed) < len(lines):
+            more = f"... and {len(lines) - len(printed)} more lines"
+            self._console.print(Text(more, "dim"), soft_wrap=True)
         self._console.print()

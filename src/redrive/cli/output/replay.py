@@ -43,7 +43,7 @@ def watched(store: Store, replay: int, output: Format) -> ReplayReport:
         while True:
             report = report_of(store, replay)
             ended = report.letters - report.waiting - report.replaying
-            told, left = _progress(report), _left(report)
+            told, left = progress_line(report), _left(report)
             progress.update(task, total=report.letters, completed=ended, description=f"{told}{left}")
             # The estimate alone is no news.
             if is_hidden and output == "table" and told != last:
@@ -54,11 +54,12 @@ def watched(store: Store, replay: int, output: Format) -> ReplayReport:
             CURRENT.get().clock.sleep(LOOK_SECONDS)
 
 
-def _progress(report: ReplayReport) -> str:
+def progress_line(report: ReplayReport) -> str:
+    """Return how far a replay is, in one line."""
     again = report.failed_again_same + report.failed_again_other
     told = (
         f"replay {report.id} {report.status}: {report.recovered:,} recovered, {again:,} failed again, "
-        f"{report.replaying:,} on their way, {report.waiting:,} waiting"
+        f"{report.replaying:,} in progress, {report.waiting:,} waiting"
     )
     told += f", {report.skipped:,} skipped" if report.skipped else ""
     return told + (f"; it waits for {report.waits_for}" if report.waits_for else "")

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations, sizes and counts as people read and type them: the only place that formats or parses them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SECONDS: Final = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3_600.0),
+    "d": 86_400.0,
+    "w": 604_800.0,
+}
+"""Seconds per unit of time, by the names that may be typed."""
+_DURATION: Final = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,9})?)\s*(?P<unit>[a-z]+)?")
+
+
+def parse_duration(text: str, *, default_unit: str = "") -> float | None:
+    """Return `90s`, `15m`, `1.5h`, `30d` or `2w` in seconds; None for anything else.
+
+    A number without a unit has the default one, or is no duration.
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    unit = None if found is None else SECONDS.get(found["unit"] or default_unit)
+    return None if found is None or unit is None else float(found["count"]) * unit
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in the largest unit that fits: `5.2 s`, `3 min`, `2 h`, `12 d`."""
+    for unit in ("d", "h", "min"):
+        if abs(seconds) >= SECONDS[unit]:
+            return f"{seconds / SECONDS[unit]:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def format_size(count: float) -> str:
+    """Return a number of bytes in the largest unit that fits."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 job`, `2,000 jobs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Durations, sizes and counts: formatted, and durations parsed."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.core.units import format_duration, format_size, parse_duration, plural
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("5m", 300),
+        (" 5 min ", 300),
+        ("1.5H", 5_400),
+        ("2d", 172_800),
+        ("1w", 604_800),
+        ("900000000w", 900_000_000 * 604_800),
+        ("", None),
+        ("7", None),
+        ("h", None),
+        ("2x", None),
+        ("-2h", None),
+        ("soon", None),
+        ("9999999999h", None),
+    ],
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float | None) -> None:
+    assert parse_duration(text) == seconds
+
+
+def test_a_number_without_a_unit_has_the_default_one() -> None:
+    assert parse_duration("7", default_unit="s") == 7.0
+    assert parse_duration("7m", default_unit="s") == 420.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.25, "0.25 s"),
+        (59, "59 s"),
+        (90, "1.5 min"),
+        (7_200, "2 h"),
+        (864_000, "10 d"),
+        (-90, "-1.5 min"),
+    ],
+)
+def test_a_duration_is_shown_in_the_largest_unit_that_fits(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1_023, "1.02e+03 B"), (2_048, "2 KiB"), (3 * 1024**2, "3 MiB"), (5 * 1024**4, "5 TiB")],
+)
+def test_a_size_is_shown_in_the_largest_unit_that_fits(count: float, text: str) -> None:
+    assert format_size(count) == text
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    assert [plural(count, "job") for count in (0, 1, 2_000)] == ["0 jobs", "1 job", "2,000 jobs"]
