@@ -8,20 +8,19 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from rich.console import Console
+from typer.main import get_command
 
 from redrive import Redrive, connect
 from redrive.cli import app
 from redrive.cli.demo import command, work
 from redrive.cli.demo.flow import Article, flow
 from redrive.cli.demo.replay import ReplayScene
-from redrive.cli.demo.shell import DemoError, Shell
+from redrive.cli.demo.shell import Shell
 from redrive.cli.demo.upstream import GOOD_KEY, WRONG_KEY, FaultyUpstream, Outage, fault_of
 from redrive.cli.demo.view import View
 from redrive.cli.demo.work import Worker
@@ -32,21 +31,7 @@ DEAD = ("gone", "refused", "wrong key", "garbled", "unreachable")
 NEVER = Outage(10**9, 0, 0)
 
 
-class LocalShell(Shell):
-    """Runs the demo's commands in this process."""
-
-    def run(self, *words: str, expect: int = 0, **options: Any) -> None:
-        if (meanwhile := options.get("meanwhile")) is not None:
-            meanwhile()
-        output = io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
-            patch.setattr(sys, "argv", ["redrive", *words])
-            patch.setenv("REDRIVE_DATABASE_URL", self._database)
-            with pytest.raises(SystemExit) as ended:
-                app.main()
-        self._print_output(output.getvalue(), None)
-        if ended.value.code != expect:
-            raise DemoError(problem=f"{words} ended with {ended.value.code}: {output.getvalue()}")
+MAIN = get_command(app.app).main
 
 
 def console() -> Console:
@@ -118,7 +103,8 @@ def typed(output: str, database: Path) -> list[str]:
         f"$ redrive dlq triage --group {group} --diagnosis auth_config --yes",
         f"$ redrive dlq remediate --group {group} {evidence.format('was asked to restore')}",
         f"$ redrive dlq validate --group {group} --target redrive.cli.demo.flow:flow",
-        f"$ redrive replay start --group {group} --canary 1,5,20 --follow --yes",
+        f"$ redrive replay start --group {group} --canary 1,5,20 --yes",
+        "$ redrive replay status 1 --follow",
         "$ redrive replay resume 1 --reason 'the key works again'",
         "$ redrive replay status 1 --follow",
         f"$ redrive dlq remediate {escalated} --diagnosis auth_config {evidence.format('has restored')}",
@@ -143,16 +129,15 @@ def test_a_cause_that_is_not_fixed_ends_the_demo_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jobs: int, problem: str
 ) -> None:
     monkeypatch.setattr(FaultyUpstream, "accept_key", lambda *_: None)
-    monkeypatch.setattr(command, "Shell", LocalShell)
     seed = 2
     refused = [number for number in range(jobs) if fault_of(number, seed) == "wrong key"]
 
-    with pytest.raises(typer.Exit) as ended:
-        command.demo(jobs=jobs, seed=seed, fast=True)
+    with pytest.raises(SystemExit) as ended:
+        MAIN(["demo", "--jobs", str(jobs), "--seed", str(seed), "--fast"])
 
     output = capsys.readouterr().out
     assert len(refused) == (1 if jobs == 1 else 2)
-    assert ended.value.exit_code == 1
+    assert ended.value.code == 1
     assert f"{len(refused)} of {len(refused)} letters have no evidence" in output
     assert "The account does not add up: " in output
     assert problem in output
@@ -163,7 +148,7 @@ def scene(rd: Redrive, folder: Path, jobs: list[int], worker: Worker) -> ReplayS
     """The second scene, without a worker."""
     screen, database = console(), str(folder / "demo.db")
     upstream = FaultyUpstream(seed=0, outage=NEVER)
-    return ReplayScene(rd, View(screen, plain=True), LocalShell(screen, database), worker, upstream, jobs)
+    return ReplayScene(rd, View(screen, plain=True), Shell(screen, database, MAIN), worker, upstream, jobs)
 
 
 def test_the_replay_needs_its_letters_and_a_worker(tmp_path: Path) -> None:
@@ -180,7 +165,7 @@ def test_the_replay_needs_its_letters_and_a_worker(tmp_path: Path) -> None:
         alone = scene(rd, tmp_path, [job], worker).play()
 
         with pytest.raises(ConfigurationError, match="0 open jobs and 1 jobs with a refused key"):
-            command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")))
+            command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")), MAIN)
     assert more == "1 letters have AUTH_INVALID, but 2 keys were refused"
     assert alone is not None
     assert alone.startswith("the worker exited unexpectedly")
@@ -189,7 +174,7 @@ def test_the_replay_needs_its_letters_and_a_worker(tmp_path: Path) -> None:
 def test_a_demo_without_refused_keys_ends_after_the_first_account() -> None:
     screen = console()
 
-    account = command.play(screen, command.Script(jobs=2, outage_seconds=0.0))
+    account = command.play(screen, command.Script(jobs=2, outage_seconds=0.0), MAIN)
 
     assert isinstance(screen.file, io.StringIO)
     assert account.problems == []
@@ -202,23 +187,23 @@ def test_open_jobs_of_an_earlier_demo_are_refused(tmp_path: Path) -> None:
         rd.submit(flow, Article(1, "http://127.0.0.1:1", GOOD_KEY))
 
     with pytest.raises(ConfigurationError, match="must have no such jobs"):
-        command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")))
+        command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")), MAIN)
 
 
 def test_a_worker_that_exits_ends_the_demo_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "COMMAND", ("worker", "nowhere:flow"))
 
-    with pytest.raises(typer.Exit) as ended:
-        command.demo(jobs=3, plain=True)
+    with pytest.raises(SystemExit) as ended:
+        MAIN(["demo", "--jobs", "3", "--plain"])
 
-    assert ended.value.exit_code == 1
+    assert ended.value.code == 1
 
 
 def test_a_demo_that_stalls_reports_it_and_kills_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "STALL_SECONDS", -1.0)
     screen = console()
 
-    account = command.play(screen, command.Script(jobs=3))
+    account = command.play(screen, command.Script(jobs=3), MAIN)
 
     assert isinstance(screen.file, io.StringIO)
     assert account.problems == ["nothing has happened for -1 s", "3 jobs have not ended"]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`redrive demo`: run jobs against a faulty upstream, kill a worker, account for every job, then replay some that failed.
 
-Everything is real: an HTTP server on loopback, workers and commands in their own processes, kill -9, a store on disk. Every figure
-is read from the store or from the upstream's count of notifications.
+Everything is real: an HTTP server on loopback, workers in their own processes, kill -9, a store on disk, the commands an operator
+would type. Every figure is read from the store or from the upstream's count of notifications.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ class Script:
 
 
 def demo(
+    ctx: typer.Context,
     *,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help=f"Number of jobs; default: {JOBS}.")
@@ -69,12 +71,12 @@ def demo(
         database=database_url,
         is_plain=plain,
     )
-    if play(Screen(markup=False, emoji=False), script).problems:
+    if play(Screen(markup=False, emoji=False), script, ctx.find_root().command.main).problems:
         raise typer.Exit(1)
 
 
-def play(console: Console, script: Script) -> Account:
-    """Play the demo on this console, and return the last account of every job."""
+def play(console: Console, script: Script, main: Callable[..., object]) -> Account:
+    """Play the demo on this console, and return the last account of every job; `main` runs a command line."""
     refusals_min = min(2 * OPENS_AFTER, script.jobs // 10)
     outage = Outage(int(script.jobs * OUTAGE_AT), script.outage_seconds, refusals_min)
     with ExitStack() as stack:
@@ -103,7 +105,7 @@ def play(console: Console, script: Script) -> Account:
         if not refused:
             view.announce("no key was refused among so few jobs: use more jobs to see the replay")
             return account
-        problem = ReplayScene(rd, view, Shell(console, database), worker, upstream, refused).play()
+        problem = ReplayScene(rd, view, Shell(console, database, main), worker, upstream, refused).play()
         before, account = account, account_of(rd, ids, upstream.notified, recovered=refused)
         compare(before, account)
         _finish(console, account, problem or _miscount(progress))

@@ -96,15 +96,11 @@ class ReplayScene:
     def _start_too_early(self, which: tuple[str, str]) -> int:
         """Replay while the key is still refused; return the replay, which has stopped itself."""
         self.view.announce("the key is still refused: the first canary will fail", "bold yellow")
-        before = {report.id for report in self.rd.replays.list(limit=1)}
+        self.shell.run("replay", "start", *which, "--canary", "1,5,20", "--yes", lines_max=SHORT)
+        (report,) = self.rd.replays.list(limit=1)
         # With one letter, nothing is left for the replay to stop: it is done.
         is_alone = len(self.jobs) == 1
-        self.shell.run(
-            *("replay", "start", *which, "--canary", "1,5,20", "--follow", "--yes"),
-            expect=FAILED if is_alone else HELD,
-            meanwhile=lambda: self._print_progress(before),
-        )
-        (report,) = self.rd.replays.list(limit=1)
+        report = self._follow(report.id, expect=FAILED if is_alone else HELD)
         expected = ("done" if is_alone else "stopped", 1, len(self.jobs) - 1)
         _check(report, (report.status, report.failed_again_same, report.waiting) == expected)
         self.view.announce(
@@ -118,12 +114,7 @@ class ReplayScene:
         if len(self.jobs) == 1:
             return
         self.shell.run("replay", "resume", str(replay), "--reason", "the key works again", lines_max=SHORT)
-        self.shell.run(
-            *("replay", "status", str(replay), "--follow"),
-            expect=FAILED,
-            meanwhile=lambda: self._print_progress(set()),
-        )
-        report = self.rd.replays.report(replay)
+        report = self._follow(replay, expect=FAILED)
         _check(report, (report.status, report.verified) == ("done", len(self.jobs) - 1))
 
     def _retry_first_job(self, replay: int) -> None:
@@ -134,11 +125,7 @@ class ReplayScene:
         letter = (str(failed.sample), "--diagnosis", "auth_config")
         self._remediate(*letter, evidence="the provider has restored the key, ticket 42")
         self.shell.run("job", "retry", str(job), "--yes")
-        wait_until(
-            lambda: self.rd.job(job).status not in {"queued", "processing"},
-            f"job {job}",
-            meanwhile=self._check_worker,
-        )
+        wait_until(lambda: self._has_ended(job), f"job {job}")
         if (status := self.rd.job(job).status) != "complete":
             raise DemoError(problem=f"job {job} was retried and is {status}")
         self.view.announce(f"job {job} is complete", "bold green")
@@ -146,14 +133,24 @@ class ReplayScene:
     def _remediate(self, *which: str, evidence: str) -> None:
         self.shell.run("dlq", "remediate", *which, "--evidence", evidence, "--safe", "--yes")
 
-    def _print_progress(self, before: set[int]) -> None:
-        """Print how far the newest replay is, if that has changed."""
+    def _follow(self, replay: int, *, expect: int) -> ReplayReport:
+        """Print how far a replay is until it has ended or stopped itself, then its status."""
+        wait_until(lambda: self._is_standing(replay), f"replay {replay}")
+        self.shell.run("replay", "status", str(replay), "--follow", expect=expect)
+        return self.rd.replays.report(replay)
+
+    def _is_standing(self, replay: int) -> bool:
         self._check_worker()
-        for report in self.rd.replays.list(limit=1):
-            line = progress_line(report)
-            if report.id not in before and line != self.last_line:
-                self.last_line = line
-                self.view.line(f"  {line}")
+        report = self.rd.replays.report(replay)
+        line = progress_line(report)
+        if line != self.last_line:
+            self.last_line = line
+            self.view.line(f"  {line}")
+        return report.ended_at is not None or report.status == "stopped"
+
+    def _has_ended(self, job: int) -> bool:
+        self._check_worker()
+        return self.rd.job(job).status not in {"queued", "processing"}
 
     def _check_worker(self) -> None:
         if (problem := self.worker.problem) is not None:

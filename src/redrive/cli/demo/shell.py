@@ -1,25 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's shell: prints a command as a user would type it, runs exactly that in its own process, and prints its output."""
+"""The demo's shell: prints a command as a user would type it, runs exactly that, and prints its output."""
 
 from __future__ import annotations
 
+import io
 import shlex
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from redrive.cli.output.errors import DONE, explain
 from redrive.engine.runtime import CURRENT
+from redrive.errors import RedriveError
 
-WIDTH: Final = 160
-"""Characters per line where there is no terminal."""
 POLL_SECONDS: Final = 0.1
 TIMEOUT_SECONDS: Final = 60.0
-ENV: Final = "/usr/bin/env"
 
 
 class DemoError(Exception):
@@ -29,10 +27,8 @@ class DemoError(Exception):
         super().__init__(problem)
 
 
-def wait_until(
-    is_done: Callable[[], bool], what: str, *, meanwhile: Callable[[], None] | None = None
-) -> None:
-    """Poll until something is done, and call `meanwhile` at each poll.
+def wait_until(is_done: Callable[[], bool], what: str) -> None:
+    """Poll until something is done.
 
     Raises:
         DemoError: it is not done in time.
@@ -42,63 +38,55 @@ def wait_until(
     while not is_done():
         if clock.monotonic() > deadline:
             raise DemoError(problem=f"{what} has not ended after {TIMEOUT_SECONDS:g} s")
-        if meanwhile is not None:
-            meanwhile()
         clock.sleep(POLL_SECONDS)
 
 
-class Shell:
-    """Runs commands on one database."""
+class _Output(io.StringIO):
+    """Collects what a command prints, in colour when the demo runs on a terminal."""
 
-    def __init__(self, console: Console, database: str) -> None:
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+class Shell:
+    """Runs commands on one database; `main` is the command line's entry point."""
+
+    def __init__(self, console: Console, database: str, main: Callable[..., object]) -> None:
         self._console = console
         self._database = database
+        self._main = main
 
     def export_database(self) -> None:
         """Print the setting that names the database, as one would type it first."""
         self._print_command(f"export REDRIVE_DATABASE_URL={shlex.quote(self._database)}")
 
-    def run(
-        self,
-        *words: str,
-        expect: int = 0,
-        lines_max: int | None = None,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> None:
+    def run(self, *words: str, expect: int = DONE, lines_max: int | None = None) -> None:
         """Run `redrive` with these words and print its output, or the first lines of it.
 
         Raises:
-            DemoError: its exit code is not the expected one, or it does not end.
+            DemoError: its exit code is not the expected one.
         """
         line = f"redrive {shlex.join(words)}"
         self._print_command(line)
-        with tempfile.TemporaryFile() as output:
-            # Settings are added by `env`, to leave this process's own environment alone. Unbuffered, so that lines for stdout and
-            # stderr keep their order.
-            process = subprocess.Popen(  # noqa: S603 - our own command, with our own arguments.
-                [ENV, *self._settings(), sys.executable, "-u", "-m", "redrive.cli", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-            try:
-                wait_until(lambda: process.poll() is not None, line, meanwhile=meanwhile)
-            finally:
-                process.kill()
-                code = process.wait()
-            output.seek(0)
-            text = output.read().decode(errors="replace")
-        if meanwhile is not None:
-            meanwhile()
-        self._print_output(text, lines_max if code == expect else None)
+        output = _Output(is_terminal=self._console.is_terminal)
+        with redirect_stdout(output), redirect_stderr(output):
+            code = self._exit_code(words)
+        self._print_output(output.getvalue(), lines_max if code == expect else None)
         if code != expect:
             raise DemoError(problem=f"{line} ended with exit code {code} instead of {expect}")
 
-    def _settings(self) -> tuple[str, ...]:
-        console = self._console
-        width = console.width if console.is_terminal else max(console.width, WIDTH)
-        colours = "FORCE_COLOR=1" if console.is_terminal and not console.no_color else "NO_COLOR=1"
-        return f"REDRIVE_DATABASE_URL={self._database}", f"COLUMNS={width}", colours
+    def _exit_code(self, words: tuple[str, ...]) -> object:
+        try:
+            self._main([*words, "--database-url", self._database], prog_name="redrive")
+        except SystemExit as ended:
+            return ended.code or DONE
+        except RedriveError as error:
+            return explain(error)
+        return DONE
 
     def _print_command(self, line: str) -> None:
         self._console.print(Text(f"$ {line}", style="bold magenta"), soft_wrap=True)
