@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the demo's jobs are, read from the store as any operator could. Jobs of an earlier demo are not counted."""
+"""How far the demo's jobs are, read from the store as any operator could.
+
+Jobs of an earlier demo are not counted.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's shell: prints a command as a user would type it, runs exactly that, and prints its output."""
+"""The demo's shell: prints a command as a user would type it, runs exactly that, and prints its output.
+
+Commands run in this process, through the same entry point as `redrive` itself.
+"""
 
 from __future__ import annotations
 

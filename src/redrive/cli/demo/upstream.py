@@ -134,13 +134,13 @@ class FaultyUpstream:
 
     async def _serve(self) -> None:
         self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._handle, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.start_server(self._serve_request, "127.0.0.1", 0, backlog=512)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._is_ready.set()
         await self._is_over.wait()
         server.close()
 
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A killed client leaves its connection broken; nobody waits for that response.
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(REQUEST_SECONDS):

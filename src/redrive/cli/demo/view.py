@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo prints while its jobs run: a live display on a terminal, plain lines anywhere else."""
+"""What the demo prints while its jobs run: a live display on a terminal, plain lines anywhere else.
+
+Reads nothing itself; `progress` does.
+"""
 
 from __future__ import annotations
 
