@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The house rules that a machine can hold. That each check can fail is shown in unit/test_tidy_checks.py."""
+"""The house rules that a machine can hold. That each check can fail is shown in tests/unit/repository/test_tidy_checks.py."""
 
 from __future__ import annotations
 
