@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which requirement is proved by which tests: `python -m tools.requirements`.
 
-The ids come from docs/requirements.md, the results from a test run: one made here, over the marked tests only, or one that
+The ids come from docs/requirements.md, the results from test runs: one made here, over the marked tests only, or those that
 `make test` has made already (`--results`). With `--open` the rows without proof must be exactly those in that file, and the file
 may only have become shorter since the last commit. A row is proved when at least one test carries its id and all that do passed.
 """
@@ -56,9 +56,11 @@ def read_page(root: Path) -> Page:
     return page
 
 
-def read_results(path: Path) -> list[Result]:
-    """Return what a test run wrote down."""
-    entries = json.loads(path.read_text(encoding="utf-8"))
+def read_results(*paths: Path) -> list[Result]:
+    """Return what test runs wrote down; no test is in two of them."""
+    entries = {
+        test: entry for path in paths for test, entry in json.loads(path.read_text(encoding="utf-8")).items()
+    }
     return [Result(test, tuple(entry["ids"]), entry["outcome"]) for test, entry in sorted(entries.items())]
 
 
@@ -174,7 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tools.requirements", description="Which requirement is proved by which tests."
     )
     parser.add_argument(
-        "--results", type=Path, help="what a test run wrote, instead of running the marked tests"
+        "--results",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="what test runs wrote, instead of running the marked tests",
     )
     parser.add_argument(
         "--open", type=Path, help="compare with this list of open rows, and print only what is wrong"
@@ -182,10 +188,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     given = parser.parse_args(arguments)
     page = read_page(ROOT)
-    if given.results is not None and not given.results.exists():
-        print(f"error: there is no {given.results}; run `make test`", file=sys.stderr)
+    missing = [path for path in given.results if not path.exists()]
+    if missing:
+        print(f"error: there is no {missing[0]}; run `make test`", file=sys.stderr)
         return 2
-    results, status = (read_results(given.results), 0) if given.results else run_tests(given.pytest)
+    results, status = (read_results(*given.results), 0) if given.results else run_tests(given.pytest)
     table = by_id(results)
     done = proved(page.requirements, table)
     wrong = mistakes_in(page, results)

@@ -409,7 +409,7 @@ def test_emails_never_split_a_group(one: str, other: str, text: str) -> None:
     ["'a ", '"', "'", "\\", "a-", "a/", "1,", "0:", "(", "a_1", "<id>, ", "A", "='", "a.", "/", "[1], "],
 )
 def test_a_hostile_message_costs_little(unit: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     normalise(unit * 5_000)
 
-    assert time.perf_counter() - started < 0.25
+    assert time.process_time() - started < 0.25

@@ -94,11 +94,11 @@ def test_an_input_that_nobody_can_read_makes_a_letter_all_the_same() -> None:
 
 def test_a_letter_of_very_many_values_is_written_at_once() -> None:
     values = [f"v{number:x}" for number in range(100_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     one = letter_for("cannot take v1 and v2", values)
 
     # Most of it is reading the payload; looking each value up in the message, or each word in a list, takes many times that.
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     assert one.fingerprint == letter_for("cannot take Ann and Bob", ["Ann", "Bob"]).fingerprint
 
 
@@ -221,7 +221,7 @@ def test_values_are_the_short_strings_that_no_number_and_no_common_word_is() -> 
 @pytest.mark.parametrize("message", ["ab " * 30_000, "<payload:" * 10_000, "<" * 90_000, "a" * 90_000])
 def test_a_hostile_message_costs_little(message: str) -> None:
     values = {f"{number:x}" for number in range(100_000)} | {"ab " * 2, "aaaa"}
-    started = time.perf_counter()
+    started = time.process_time()
     without_values(message, values)
 
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0

@@ -212,6 +212,17 @@ def test_the_command_fails_until_every_row_is_proved(
     assert capfd.readouterr().out.endswith("2 of 2 requirements proved\n")
 
 
+def test_the_results_of_several_runs_count_together(
+    repository: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = [repository / "a.json", repository / "b.json"]
+    for run, name in zip(runs, ("AA-1.1", "AA-1.2"), strict=True):
+        run.write_text(json.dumps({f"tests/{run.stem}.py::t": {"ids": [name], "outcome": "passed"}}))
+
+    assert tool.main(["--results", *map(str, runs)]) == 0
+    assert capfd.readouterr().out.endswith("2 of 2 requirements proved\n")
+
+
 def test_the_command_compares_with_the_open_list(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
     results = repository / "results.json"
     results.write_text(json.dumps({"tests/a.py::t": {"ids": ["AA-1.1"], "outcome": "passed"}}))
