@@ -9,8 +9,8 @@ from typing import NoReturn, TypeVar
 
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import AskStore
-from redrive.engine.worker.worker import WorkerParts
 
 A = TypeVar("A")
 T = TypeVar("T")

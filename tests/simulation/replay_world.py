@@ -114,7 +114,7 @@ class ReplayWorld(World):
             clock,
             name=lambda: worker.name,
             ask_store=store.elsewhere,
-            on_news=worker.look,
+            on_news=worker.wake,
         )
         return [driver.run()]
 

@@ -77,7 +77,7 @@ def answered_before_the_commit(patch: pytest.MonkeyPatch) -> None:
         except StoreUnavailableError:
             return None
 
-    patch.setattr(Worker, "_insist", hopeful)
+    patch.setattr(Worker, "_ask_until_answered", hopeful)
 
 
 def holds_burn(patch: pytest.MonkeyPatch) -> None:

@@ -328,7 +328,7 @@ class World:
                 lease=LEASE,
                 on_dead=worker.declare_dead,
                 on_cancel=worker.cancel,
-                progress=worker.progress,
+                progress=worker.progress.write,
             )
             tasks = [
                 asyncio.ensure_future(worker.run(until_idle=True)),

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
 from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import StageThreads
-from redrive.engine.worker.worker import Ending, Worker, WorkerParts
+from redrive.engine.worker.worker import Ending, Worker
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
@@ -76,7 +77,7 @@ def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease:
         lease=lease,
         on_dead=worker.declare_dead,
         on_cancel=worker.cancel,
-        progress=worker.progress,
+        progress=worker.progress.write,
     )
 
 

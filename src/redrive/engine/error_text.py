@@ -1,24 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as a log may show them: the kind and what it says, redacted.
+"""Errors as text: one redacted line for a log, and the whole traceback for a dead letter.
 
-Never a traceback: that quotes the causes, which nobody has redacted, as they were raised.
+A log never gets a traceback: it quotes the causes, which nobody has redacted, as they were raised. The traceback is written as
+Python writes it, but without the bars that Python puts before every line of a member of a group: with them a value of several lines
+would not be in the text as it is, and the redactor would not find it. Here the members follow their group under numbered headings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from traceback import TracebackException
+from typing import Final
 
 from redrive.core.classify import MESSAGE_MAX, message_of
 from redrive.redaction.process import redact_start
 
+MEMBERS_MAX: Final = 15
+"""So many members of a group are written, and so deep are groups in groups: as many as Python itself shows."""
+DEPTH_MAX: Final = 10
 
-def shown(error: BaseException, payload: Mapping[str, str] | None = None) -> str:
-    """Return an error as a log may show it; `payload` maps further literals to what stands for them.
+_CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
+_DURING: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_RULE: Final = "-" * 16
 
-    One that cannot show itself, or be redacted, is named by its class: it must not stop whoever tells of it.
+
+def error_text(error: BaseException, payload: Mapping[str, str] | None = None) -> str:
+    """Return class and message of an error, redacted, for a log; `payload` maps further literals to their placeholders.
+
+    One whose message cannot be read, or be redacted, is named by its class alone: it must not stop whoever logs it.
     """
     name = type(error).__name__
     try:
         return redact_start(f"{name}: {message_of(error)}", payload, read=MESSAGE_MAX)
     except Exception:  # noqa: BLE001 - see above.
         return name
+
+
+def traceback_text(exc: BaseException) -> str:
+    """Return the traceback of an exception with those of its causes and members; not redacted."""
+    return "".join(_chain(TracebackException(type(exc), exc, exc.__traceback__, compact=True), ()))
+
+
+def _chain(last: TracebackException, places: tuple[int, ...]) -> Iterator[str]:
+    """Yield an exception after those that led to it; `places` is its number in each group that it is in."""
+    chain: list[tuple[str, TracebackException]] = []
+    following: TracebackException | None = last
+    while following is not None:
+        one = following
+        if one.__cause__ is not None:
+            link, following = _CAUSED, one.__cause__
+        elif one.__context__ is not None and not one.__suppress_context__:
+            link, following = _DURING, one.__context__
+        else:
+            link, following = "", None
+        chain.append((link, one))
+    for link, one in reversed(chain):
+        yield link
+        yield from _single(one, places)
+
+
+def _single(one: TracebackException, places: tuple[int, ...]) -> Iterator[str]:
+    """Yield an exception, and the members of a group."""
+    members = one.exceptions
+    if members is not None and len(places) > DEPTH_MAX:
+        yield f"... (groups are shown {DEPTH_MAX} deep)\n"
+        return
+    if one.stack:
+        yield f"{'' if members is None else 'Exception Group '}Traceback (most recent call last):\n"
+        yield from one.stack.format()
+    yield from one.format_exception_only()
+    for place, member in enumerate((members or ())[:MEMBERS_MAX], 1):
+        inner = (*places, place)
+        yield f"{_RULE} {'.'.join(map(str, inner))} {_RULE}\n"
+        yield from _chain(member, inner)
+    if members and len(members) > MEMBERS_MAX:
+        yield f"{_RULE} and {len(members) - MEMBERS_MAX} more {_RULE}\n"
+    if members and not places:
+        yield f"{_RULE * 2}\n"

@@ -29,6 +29,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dead_letter import StageEndingError
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.idle import POLL_SECONDS
+from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.slots import SUSPECT_MIN
 from redrive.engine.worker.threads import RunBlocking
@@ -83,9 +84,9 @@ class _Walk:
         self._clock = runtime.clock
         self._call = call
         self._lanes = lanes_of(store, [pipeline], resources)
-        breakers = (lane.stage.breaker for lane in self._lanes.values() if lane.stage.breaker)
-        self._breakers = SharedBreakers(store, breakers)
-        self._runner = Runner(self._breakers, runtime, classifier=DEFAULT, ask_store=_at_once)
+        self._breakers = SharedBreakers(store, (lane.stage.breaker for lane in self._lanes.values()))
+        self._probes = Probes(store, self._lanes, self._breakers)
+        self._runner = Runner(self._breakers, self._probes, runtime, classifier=DEFAULT, ask_store=_at_once)
         self._error: BaseException | None = None
         self._attempts: list[InlineAttempt] = []
         self._children: list[Child] = []
@@ -111,6 +112,7 @@ class _Walk:
         refusal = self._runner.refusal(dispatch)
         ended = await self._run(dispatch) if refusal is None else refusal
         settled = await self._settled(dispatch, ended)
+        self._probes.release_dropped(self._clock.wall())
         self._breakers.flush(self._clock.wall())
         self._record(dispatch, settled)
         if settled.is_noticed:
@@ -120,9 +122,7 @@ class _Walk:
     def _admit(self, job: Claimed, breaker: Breaker | None) -> None:
         """Let the job out as the probe of a breaker that is not closed, when its time has come."""
         while breaker is not None and not self._breakers.is_closed(breaker):
-            probe = f"inline:{job.dispatch}"
-            if self._breakers.take_probe(breaker, self._clock.wall(), probe):
-                self._runner.expect_probe(job.id, probe)
+            if self._probes.assign(job.id, breaker, self._clock.wall(), f"inline:{job.dispatch}"):
                 return
             if breaker.mode == "fail_fast":
                 return
@@ -132,11 +132,11 @@ class _Walk:
         stage = dispatch.lane.stage
         if stage.is_async:
             try:
-                ended = await asyncio.ensure_future(self._runner.acall(dispatch))
+                ended = await asyncio.ensure_future(self._runner.run_async(dispatch))
             except Crash as crash:
                 return crash
         else:
-            called = await self._call(functools.partial(self._runner.call, dispatch))
+            called = await self._call(functools.partial(self._runner.run_sync, dispatch))
             ended = cast("bytes | Exception", called)
         dispatch.ended_at = self._clock.wall()
         beneath = _beneath(ended)
@@ -156,11 +156,11 @@ class _Walk:
             is_alone = job.suspects >= SUSPECT_MIN
             crashes = job.crashes + int(is_alone)
             if crashes < crash_max:
-                return self._runner.crashed(dispatch, is_alone=is_alone)
+                return self._runner.decide_crashed(dispatch, is_alone=is_alone)
             ended = WorkerCrashError(stage=dispatch.lane.stage.name, exit_code=None, crashes=crashes)
         if isinstance(ended, Exception):
             self._error = ended
-        return await self._runner.settled(dispatch, ended)
+        return await self._runner.decide(dispatch, ended)
 
     def _record(self, dispatch: Dispatch, settled: Settlement) -> None:
         self._children += settled.children

@@ -21,7 +21,7 @@ from typing import Final, cast
 from redrive.engine.clock import Clock
 from redrive.engine.delivery.messages import event_of, sunk_letter
 from redrive.engine.delivery.recipients import Recipient, pause, recipients_of
-from redrive.engine.error_text import shown
+from redrive.engine.error_text import error_text
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.worker.dead_letter import as_failure
@@ -85,7 +85,7 @@ class Hooks:
             except StoreError as error:
                 logger.warning("hooks wait: %s", error)
             except Exception as error:  # noqa: BLE001 - nobody would tell this recipient anything any more.
-                logger.warning("hooks wait: %s", shown(error))
+                logger.warning("hooks wait: %s", error_text(error))
             wait = max(0.0, recipient.next_at - self._clock.wall())
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, wait)):
@@ -100,7 +100,7 @@ class Hooks:
         except (StoreError, TimeoutError):
             pass
         except Exception as error:  # noqa: BLE001 - what the worker did is done, however this ends.
-            logger.warning("hooks are left to other workers: %s", shown(error))
+            logger.warning("hooks are left to other workers: %s", error_text(error))
 
     async def deliver(self) -> int:
         """Tell each recipient one batch of notices per lane; return how many there were."""
@@ -176,7 +176,7 @@ class Hooks:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - those before it in the batch would be told again and again.
-            logger.warning("a notice of job %s cannot be told: %s", row[1], shown(error))
+            logger.warning("a notice of job %s cannot be told: %s", row[1], error_text(error))
             return False
         if call is None:
             return True
@@ -186,7 +186,7 @@ class Hooks:
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
             # A sink that gets values may quote them; what kind of error it was is enough then.
             is_let_in = recipient.sink is not None and wants_values(recipient.sink)
-            told = type(error).__name__ if is_let_in else shown(error)
+            told = type(error).__name__ if is_let_in else error_text(error)
             logger.warning("%s of job %s raised %s", what, row[1], told)
             return False
         return True

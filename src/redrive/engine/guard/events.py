@@ -16,7 +16,7 @@ from typing import Final, Literal
 from redrive.core.classify import MESSAGE_MAX
 from redrive.core.decide import Decision, Reason
 from redrive.core.failure import Failure
-from redrive.engine.error_text import shown
+from redrive.engine.error_text import error_text
 from redrive.redaction.process import redact_start
 
 logger = logging.getLogger("redrive.guard")
@@ -86,7 +86,7 @@ class Story:
         try:
             hook(event)
         except Exception as error:  # noqa: BLE001 - a hook observes; its failure must not change the outcome of the call.
-            told = shown(error)
+            told = error_text(error)
             logger.error("%s: the on_%s hook failed: %s", self._name, kind, told)  # noqa: TRY400 - a traceback shows what the call raised.
 
     def note(self, failure: Failure, decision: Decision, now: float) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOTES_MAX: Final = 50
 NOTE_MAX: Final = 500
-SAID_MAX: Final = 10_000
+TEXT_MAX: Final = 10_000
 """Characters of one note or progress that are looked at; what is kept of it is shorter, and cut only after redaction."""
 
 
@@ -43,7 +43,8 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     """True when somebody asked to cancel the job; a long stage does well to stop then."""
     notes: dict[str, str] = {}
     children: list[Child] = []
-    shown: str | None = None
+    progress_text: str | None = None
+    """What the stage reported last, not redacted yet."""
 
     @property
     def idempotency_key(self) -> str:
@@ -62,7 +63,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
         """Say how far this stage is; shown by `redrive job show` from the next heartbeat on."""
         share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-        self.shown = f"{share} {text}".strip()[:SAID_MAX]
+        self.progress_text = f"{share} {text}".strip()[:TEXT_MAX]
         self.heartbeat()
 
     def note(self, name: str, value: object) -> None:
@@ -74,7 +75,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
                 rule=f"keeps at most {NOTES_MAX} notes for an attempt",
                 fix="Put longer stories into a log.",
             )
-        self.notes[str(name)] = str(value)[:SAID_MAX]
+        self.notes[str(name)] = str(value)[:TEXT_MAX]
 
     def submit(
         self,

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a failed attempt to what is written down about it, with every secret taken out first.
+"""The dead letter of a failed attempt, and whatever else is written about a run, with every secret taken out first.
 
-A failure may have happened in another process: then its stack came along as text.
-
-This is the write boundary: message, stack and context pass the redactor here, together with every longer string of the job's own
-input, so that a value the stage merely mentioned does not come out on this side either. Local variables are never captured.
+This is the write boundary: message, stack, notes and context pass the redactor here, together with every longer string of the job's
+own input, so that a value that a stage merely mentioned is not stored either. Local variables are never captured.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from redrive.core.decide import Decision
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame, fingerprint, frames_of
 from redrive.core.normalise import short_values, without_values
+from redrive.engine.error_text import traceback_text
 from redrive.engine.pipeline.codec import storable
-from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
-from redrive.engine.worker.tracebacks import stack_of
+from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
 from redrive.redaction.literals.prefilter import Sought
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 from redrive.store.protocol import Claimed, Letter
@@ -34,36 +32,36 @@ from redrive.store.protocol import Claimed, Letter
 STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048
 STACK_READ: Final = 2 * STACK_MAX
-"""So much of the end of a stack is read at most; see `redact_end`."""
+"""At most so much of the end of a stack is read; see `redact_end`."""
 MESSAGE_READ: Final = classify.MESSAGE_MAX
-"""So much of the beginning of a message is read at most: a longer one was cut there by the classifier."""
+"""At most so much of the beginning of a message is read: the classifier cuts longer ones there."""
 
 _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 LITERAL_MIN: Final = 8
-"""Shorter strings of an input are too common in ordinary text to be taken for it."""
+"""Shorter strings of an input are too common in ordinary text to be recognised in it."""
 _RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
-_NOWHERE: Final = "<payload:*>"
-"""Stands for a text of a value whose places are not known."""
+_UNKNOWN_PATH: Final = "<payload:*>"
+"""Stands for a string of a value whose paths are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A classified failure with where it came from: the exception itself, or its stack from another process."""
+    """A classified failure with the exception itself or, from another process, with its stack as text."""
 
     failure: Failure
     exc: BaseException | None = None
     stack: str = ""
     frames: tuple[Frame, ...] = ()
 
-    def told(self) -> tuple[str, tuple[Frame, ...]]:
-        """Return the stack as text and as frames; made only now, because most failures never need them."""
+    def traceback(self) -> tuple[str, tuple[Frame, ...]]:
+        """Return the stack as text and as frames; made on demand, because most failures never need them."""
         if self.exc is None:
             return self.stack, self.frames
-        return stack_of(self.exc), frames_of(self.exc)
+        return traceback_text(self.exc), frames_of(self.exc)
 
 
 class StageEndingError(RuntimeError):
-    """A stage tried to end the program. What it raised is no cause of this error: it would be classified as what it is."""
+    """A stage tried to end the program. What it raised is not the `__cause__`: that would be classified instead of this."""
 
     def __init__(self, message: str, ending: BaseException) -> None:
         super().__init__(message)
@@ -71,91 +69,86 @@ class StageEndingError(RuntimeError):
 
 
 def as_failure(exc: BaseException) -> Exception:
-    """Return what a stage raised as an ordinary failure: a stage that ends the program has failed, and the worker goes on."""
+    """Return what a stage raised as an ordinary failure: a stage that ends the program has failed, and the worker continues."""
     if isinstance(exc, Exception):
         return exc
     what = f"raised {type(exc).__name__}"
     if isinstance(exc, SystemExit):
-        # Whatever was passed to it may refuse to be shown.
+        # The repr of whatever was passed to it may raise.
         with suppress(BaseException):
             what = f"called sys.exit({exc.code!r})"
     return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
 
 
 def safe_message(failure: Failure, job: Claimed) -> str:
-    """Return what the failure says, fit to be written down."""
+    """Return the message of a failure, redacted and cut."""
     return _message(failure, literals_of(job))[:MESSAGE_MAX]
 
 
 def _message(failure: Failure, literals: dict[str, str]) -> str:
-    return redact_start(failure.message, literals, read=MESSAGE_READ, prepare=_fit)
+    return redact_start(failure.message, literals, read=MESSAGE_READ, prepare=_prepared)
 
 
-def _fit(text: str) -> str:
-    """Return a text as the store can take it, without the inputs that are quoted in it."""
-    return storable(_unquoted(text))
-
-
-def _unquoted(text: str) -> str:
-    """Take out the inputs that pydantic quotes, cut short: a part of a value is not known for one."""
-    return _INPUT.sub("input_value=<payload>", text) if "input_value=" in text else text
+def _prepared(text: str) -> str:
+    """Return a text as the store can take it, without the inputs that pydantic quotes: cut short, they are not recognised."""
+    return storable(_INPUT.sub("input_value=<payload>", text) if "input_value=" in text else text)
 
 
 def safe_text(text: str, literals: dict[str, str]) -> str:
-    """Return a short text a stage said, fit to be written down; cut last, because half a secret is not known for one."""
-    return _said(text, literals)[:NOTE_MAX]
+    """Return a short text of a stage, redacted; cut last, because half a secret is not recognised."""
+    return _redacted(text, literals)[:NOTE_MAX]
 
 
-def _said(text: str, literals: dict[str, str]) -> str:
-    # One that is as long as any may be has been cut.
-    return redact_start(text, literals, read=SAID_MAX - 1, prepare=storable)
+def _redacted(text: str, literals: dict[str, str]) -> str:
+    # A text of the greatest length has been cut.
+    return redact_start(text, literals, read=TEXT_MAX - 1, prepare=storable)
 
 
 def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
-    """Return a stage's notes as JSON, fit to be written down; None without any."""
+    """Return a stage's notes as JSON, redacted; None without any."""
     if not notes:
         return None
     literals = literals_of(job)
-    told: dict[str, str] = {}
-    # A copy, because a stage that was given up may go on noting things on its thread.
+    redacted: dict[str, str] = {}
+    # A copy, because an abandoned stage may still add notes on its thread.
     for name, text in dict(notes).items():
-        told[_unused(_said(name[:SAID_MAX], literals), told)] = _said(text, literals)
+        redacted[_unused(_redacted(name[:TEXT_MAX], literals), redacted)] = _redacted(text, literals)
     clean: dict[str, str] = {}
-    for shown, value in cast("dict[str, object]", redact_mapping(told, payload=literals)).items():
-        clean[_unused(shown, clean)] = str(value)[:NOTE_MAX]
+    for name, value in cast("dict[str, object]", redact_mapping(redacted, payload=literals)).items():
+        clean[_unused(name, clean)] = str(value)[:NOTE_MAX]
     return msgspec.json.encode(clean).decode()
 
 
 def _unused(name: str, taken: Mapping[str, str]) -> str:
-    """Return a name as it is kept; names that came to be the same, redacted or cut, are numbered."""
+    """Return a name as it is kept; names that became equal when they were redacted or cut are numbered."""
     numbered = (f"{name[: NOTE_MAX - 5]} ({number})" for number in count(2))
     return next(each for each in chain((name[:NOTE_MAX],), numbered) if each not in taken)
 
 
 def letter_of(
-    trouble: FailedAttempt, job: Claimed, stage: str, decision: Decision, notes: str | None
+    failed: FailedAttempt, job: Claimed, stage: str, decision: Decision, notes: str | None
 ) -> Letter:
     """Return the dead letter for the last failure of a job."""
     literals = literals_of(job)
-    failure = trouble.failure
-    stack, frames = trouble.told()
+    failure = failed.failure
+    stack, frames = failed.traceback()
     message = _message(failure, literals)
-    told = redact_end(_fit(stack), literals, read=STACK_READ)
+    redacted = redact_end(_prepared(stack), literals, read=STACK_READ)
     return Letter(
         code=failure.code,
         category=failure.category,
         is_retryable=failure.retryable,
         message=message[:MESSAGE_MAX],
         error_class=failure.error_class,
-        stack=told[-STACK_MAX:],
-        fingerprint=fingerprint(_unquoting(failure, message, job), stage, frames),
+        stack=redacted[-STACK_MAX:],
+        fingerprint=fingerprint(_without_values(failure, message, job), stage, frames),
         context=msgspec.json.encode(_context_of(failure, job, stage, notes, literals)),
         reason=decision.reason,
     )
 
 
-def _unquoting(failure: Failure, message: str, job: Claimed) -> Failure:
-    """Return a failure as it would be if its message quoted nothing of the job: what one job holds tells no causes apart."""
+def _without_values(failure: Failure, message: str, job: Claimed) -> Failure:
+    """Return a failure without the job's values in its message: they do not distinguish causes."""
     values = _short_in(job.input)
     if job.payload is not None:
         values |= _short_in(job.payload)
@@ -163,7 +156,7 @@ def _unquoting(failure: Failure, message: str, job: Claimed) -> Failure:
 
 
 def _short_in(encoded: bytes) -> set[str]:
-    """Return the strings of a value that are too short to be hidden in messages; which they are, nobody knows in no JSON."""
+    """Return the strings of a value that are too short to be redacted in messages; none if it is not JSON."""
     try:
         value: object = msgspec.json.decode(encoded)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -174,41 +167,41 @@ def _short_in(encoded: bytes) -> set[str]:
 def _context_of(
     failure: Failure, job: Claimed, stage: str, notes: str | None, literals: dict[str, str]
 ) -> dict[str, object]:
-    """Return the circumstances of a failure; what others said is redacted, our own names and numbers are left alone."""
-    said = {
+    """Return the circumstances of a failure; texts of others are redacted, our own names and numbers are not."""
+    foreign = {
         "provider_code": None if failure.provider_code is None else storable(failure.provider_code),
         "request_id": None if failure.request_id is None else storable(failure.request_id),
         "notes": None if notes is None else msgspec.json.decode(notes),
     }
-    if any(value is not None for value in said.values()):
-        clean = cast("dict[str, object]", redact_mapping(said, payload=literals))
-        # A payload may hold the name of one of these, and the name is no secret.
-        said = dict(zip(said, clean.values(), strict=True))
+    if any(value is not None for value in foreign.values()):
+        clean = cast("dict[str, object]", redact_mapping(foreign, payload=literals))
+        # The names are our own and no secrets, even if a payload contains one of them.
+        foreign = dict(zip(foreign, clean.values(), strict=True))
     return {
         "stage": redact(stage, payload=literals),
         "attempt": job.attempt,
         "dispatch": job.dispatch,
         "http_status": failure.http_status,
-        "provider_code": said["provider_code"],
-        "request_id": said["request_id"],
+        "provider_code": foreign["provider_code"],
+        "request_id": foreign["request_id"],
         "round": job.round,
-        "notes": said["notes"],
+        "notes": foreign["notes"],
         "input_sha256": hashlib.sha256(job.input).hexdigest()[:16],
     }
 
 
 def literals_of(job: Claimed) -> Sought:
-    """Map every longer string of a job's payload and of its stage's input to a mark that says where it stood."""
+    """Map every longer string of a job's payload and of its stage's input to a placeholder with its path."""
     found = literals_in(job.input)
     return Sought(found if job.payload is None else {**literals_in(job.payload), **found})
 
 
 def literals_in(encoded: bytes) -> dict[str, str]:
-    """Map every longer string of a value to a mark that says where it stood."""
+    """Map every longer string of a value to a placeholder with its path."""
     try:
         value: object = msgspec.json.decode(encoded)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _runs_in(encoded.decode("utf-8", "replace"))
+        return _texts_in(encoded.decode("utf-8", "replace"))
     literals: dict[str, str] = {}
     waiting: list[tuple[str, object]] = [("$", value)]
     while waiting:
@@ -217,7 +210,7 @@ def literals_in(encoded: bytes) -> dict[str, str]:
             if len(current) >= LITERAL_MIN:
                 literals.setdefault(current, f"<payload:{path}>")
         elif isinstance(current, dict):
-            # Keys may themselves be secret, so a place is named by its number among its neighbours.
+            # Keys may themselves be secret, so a path has the number of each key instead.
             members = cast("dict[str, object]", current)
             waiting += [(f"{path}.{place}", member) for place, member in enumerate(members.values())]
         elif isinstance(current, list):
@@ -226,17 +219,17 @@ def literals_in(encoded: bytes) -> dict[str, str]:
     return literals
 
 
-def _runs_in(text: str) -> dict[str, str]:
-    """Map every longer run without a quote, as it is and as JSON means it: which of them are strings, nobody knows in no JSON."""
+def _texts_in(text: str) -> dict[str, str]:
+    """Map every longer text between quotes of a value that is not JSON, as it is and unescaped: any of them may be a string."""
     literals: dict[str, str] = {}
     for run in _RUN.findall(text):
-        for one in (run, _meant(run)) if "\\" in run else (run,):
-            if len(bare := one.strip()) >= LITERAL_MIN:
-                literals[bare] = _NOWHERE
+        for one in (run, _unescaped(run)) if "\\" in run else (run,):
+            if len(text := one.strip()) >= LITERAL_MIN:
+                literals[text] = _UNKNOWN_PATH
     return literals
 
 
-def _meant(run: str) -> str:
+def _unescaped(run: str) -> str:
     try:
         return msgspec.json.decode(f'"{run}"', type=str)
     except msgspec.DecodeError:

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a stage, from its start to its end."""
+"""A dispatch: one run of a stage for one claimed job, and the states it goes through.
+
+    STARTING ---> RUNNING ------> ENDING ---> SETTLED      the usual way; a refused or cancelled job skips RUNNING
+        |            `-> ABANDONED --^                     overran: settled while its thread still runs
+        `------> IN_PROCESS ---------^                     runs in another process
+
+Every state before SETTLED may also become DROPPED (its lease was given up) or LEFT_BEHIND (so was its lease, but its task ignores
+the cancellation and keeps its slot). Only the event loop changes a state; threads just read it.
+"""
 
 from __future__ import annotations
 
 from asyncio import TimerHandle
+from enum import IntEnum
 
 from msgspec import Struct
 
@@ -12,31 +21,51 @@ from redrive.engine.pipeline.lanes import Lane
 from redrive.store.protocol import Claimed
 
 
+class State(IntEnum):
+    """How far a dispatch is. The order counts: nothing stops a dispatch from ENDING on, and from SETTLED on it is over."""
+
+    STARTING = 0
+    """It has a slot, but its task has not run its first line."""
+    RUNNING = 1
+    """Its function runs, on the loop or on a thread. Only on the loop can it be cancelled."""
+    IN_PROCESS = 2
+    """Its function runs in another process, where it cannot be cancelled."""
+    ABANDONED = 3
+    """It overran and will be settled as a timeout; whatever its thread returns is ignored."""
+    ENDING = 4
+    """Its function has returned, or was never called, and its settlement is being decided."""
+    SETTLED = 5
+    """Its settlement is in the journal."""
+    DROPPED = 6
+    """Its lease was given up while it ran; whatever it returns is ignored."""
+    LEFT_BEHIND = 7
+    """As DROPPED, but its task has not ended although it was cancelled; it keeps its slot until it does."""
+
+
+# Looked up once: access to a member by its name goes through a hook of the enumeration.
+STARTING, RUNNING, IN_PROCESS, ABANDONED, ENDING, SETTLED, DROPPED, LEFT_BEHIND = State
+
+
 class Dispatch(Struct, eq=False, gc=False):
-    """One run of a stage, from its start to its end."""
+    """One run of a stage."""
 
     job: Claimed
     lane: Lane
     context: Context
     started_at: float
     ended_at: float = 0.0
-    has_begun: bool = False
-    """True when its task has run its first line."""
-    is_ending: bool = False
-    """True when the function has returned and its outcome is being settled; from now on nothing may stop it."""
-    is_abandoned: bool = False
-    """True when it overran and was settled while its thread runs on."""
-    is_apart: bool = False
-    """True when it runs in another process."""
-    is_left_behind: bool = False
-    """True when its task did not end although it was cancelled; it holds its place until it does."""
-    is_settled: bool = False
-    """True when its outcome is on its way to the store; what the function still does then counts no more."""
+    state: State = STARTING
     overrun: TimerHandle | None = None
-    """What will settle it if it overruns. It knows this run in turn, so whoever is done with it takes it from here."""
+    """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the run has ended."""
 
     @property
     def overran(self) -> bool:
         """Whether it took longer than its stage allows."""
         timeout = self.lane.stage.timeout
         return timeout is not None and self.ended_at - self.started_at > timeout
+
+    def cancel_overrun(self) -> None:
+        """Cancel the timer: until it fires it would keep this dispatch, with input and payload, alive."""
+        if self.overrun is not None:
+            self.overrun.cancel()
+            self.overrun = None

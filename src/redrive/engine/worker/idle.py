@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an idle worker waits: until the next job is due by itself, somebody changes the store, or somebody wakes it.
+"""How an idle worker waits: until the next job is due, somebody changes the store, or somebody wakes it.
 
-It also says what an idle worker waits for: whether anything is left, and since when all that is left has been held. Nothing here
-claims, starts or settles anything.
+It also knows whether anything is left to do, and since when all that is left has been held. Nothing here claims, starts or settles.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from typing import Final, Literal, Protocol, TypeVar
 from redrive.engine.clock import Clock
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
-from redrive.engine.worker.threads import AskStore
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import LaneId, Outlook, Store
 
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
-"""How long an idle worker waits at most before it looks for jobs."""
+"""How long an idle worker waits at most before it looks for jobs again."""
 RAMP_SECONDS: Final = 0.05
-"""How often it looks while a breaker lets calls go gradually."""
+"""How often it looks while a breaker that has just closed limits how many calls start."""
 PAUSED_FROM: Final = 1e12
-"""Jobs of a paused run are due this late; they wait for somebody, not for a time."""
+"""Jobs of a paused run are due this late; they wait for a person, not for a time."""
 
 
 class AskUntilAnswered(Protocol):
-    """Asks the store until it answers; None when the worker has to see to something else first."""
+    """Asks the store until it answers; returns None when the worker was declared dead or stopped twice meanwhile."""
 
     def __call__(self, question: Callable[[], T]) -> Awaitable[T | None]:
         """Ask the store."""
@@ -40,7 +39,7 @@ class AskUntilAnswered(Protocol):
 
 
 class IdleWait:
-    """What one worker knows about how long there is nothing to do. Belongs to its loop."""
+    """Waits for one worker while it is idle. Belongs to its loop."""
 
     def __init__(
         self,
@@ -52,8 +51,7 @@ class IdleWait:
         pipelines: Sequence[str],
         wake: asyncio.Event,
         ask_until_answered: AskUntilAnswered,
-        ask_store: AskStore,
-        watch: float | None,
+        parts: WorkerParts,
     ) -> None:
         self._store = store
         self._journal = journal
@@ -62,21 +60,21 @@ class IdleWait:
         self._pipelines = frozenset(pipelines)
         self._wake = wake
         self._ask_until_answered = ask_until_answered
-        self._ask_store = ask_store
-        self._watch = watch
+        self._ask_store = parts.ask_store
+        self._watch = parts.watch
         self._stamp: object = None
         self._held_since: float | None = None
 
-    def claims(self, *, is_sated: bool) -> None:
-        """Take in, on the thread of the store, that a claim follows: what others change after it makes a difference.
+    def before_claim(self, *, is_sated: bool) -> None:
+        """Remember, on the store's thread, the state before a claim: only what others change after it matters.
 
-        While there is more to take, nobody waits for a change.
+        A worker that got all it asked for claims again anyway and need not remember it.
         """
         if self._watch is not None:
             self._stamp = None if is_sated else self._store.stamp()
 
-    def moved(self) -> None:
-        """Take in that something else than a hold came of a job."""
+    def settled(self) -> None:
+        """Note that a job was settled otherwise than by a hold."""
         self._held_since = None
 
     async def held_for(self, *, is_idle: bool) -> float:
@@ -89,30 +87,30 @@ class IdleWait:
             if outlook is None or not outlook.due or self._next_look(outlook) is not None:
                 self._held_since = None
                 return 0.0
-            self._note_held()
+            self._mark_held()
         return 0.0 if self._held_since is None else self._clock.monotonic() - self._held_since
 
-    async def rest(self, hold_max: float) -> Literal["idle", "held"] | None:
-        """Say why there is nothing left to do; otherwise wait until it is worth another look."""
+    async def until_idle(self, hold_max: float) -> Literal["idle", "held"] | None:
+        """Return why there is nothing left to do; otherwise wait until it is time to look again, and return None."""
         outlook = await self._look()
         if outlook is None:
             return None
         if not outlook.due and not outlook.held:
             if not await self._is_replaying():
                 return "idle"
-            await self._doze(POLL_SECONDS)
+            await self._sleep(POLL_SECONDS)
             return None
         wait = self._next_look(outlook)
         if wait is None:
-            held = self._note_held()
+            held = self._mark_held()
             if held >= hold_max:
                 return "held"
             wait = min(self._breakers.opens_in(self._clock.wall(), POLL_SECONDS), hold_max - held)
-        await self._doze(wait)
+        await self._sleep(wait)
         return None
 
     async def pause(self) -> None:
-        """Wait until something ends or is asked for, or it is time to look again."""
+        """Wait until woken, until somebody changes the store, or until it is time to look again."""
         wait = await self._until_due()
         watch = min(self._watch or wait, wait)
         waited = 0.0
@@ -127,7 +125,7 @@ class IdleWait:
     async def _look(self) -> Outlook | None:
         return await self._ask_until_answered(functools.partial(self._store.outlook, self._journal.order))
 
-    def _note_held(self) -> float:
+    def _mark_held(self) -> float:
         """Remember since when all that is left is held; return for how long that has been."""
         now = self._clock.monotonic()
         self._held_since = now if self._held_since is None else self._held_since
@@ -138,21 +136,23 @@ class IdleWait:
         rows = await self._ask_until_answered(functools.partial(self._store.query, "live_campaigns"))
         return any(row[1] in self._pipelines for row in rows or ())
 
-    async def _doze(self, seconds: float) -> None:
-        """Sleep, or less: in the real world others may submit jobs at any time."""
-        await doze(self._clock, seconds if self._watch is None else min(seconds, POLL_SECONDS), self._wake)
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep; for less when this worker watches the store, because others may submit jobs at any time."""
+        await sleep_unless_woken(
+            self._clock, seconds if self._watch is None else min(seconds, POLL_SECONDS), self._wake
+        )
 
     def _next_look(self, outlook: Outlook) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
         if outlook.held:
-            # What another worker holds may come back at any moment.
+            # What another worker has leased may come back at any moment.
             return POLL_SECONDS
         wait = due_in(outlook, self._journal.blocked(), self._clock.wall())
-        # What is due and was not claimed is let go gradually.
+        # What is due and was not claimed is behind a breaker that limits how many calls start.
         return None if wait is None else max(wait, RAMP_SECONDS)
 
     async def _until_due(self) -> float:
-        """Return how long to wait for the next job that is due by itself; never longer than until the next look."""
+        """Return how long to wait for the next job that is due; never longer than until the next look."""
         now = self._clock.wall()
         if self._breakers.is_ramping(now):
             return RAMP_SECONDS
@@ -163,7 +163,7 @@ class IdleWait:
         return POLL_SECONDS if wait is None else min(max(wait, self._watch), POLL_SECONDS)
 
     async def _is_changed(self) -> bool:
-        """Say whether anybody has changed the store since the last claim; a store that does not answer will be asked later."""
+        """Return whether anybody has changed the store since the last claim; a store that does not answer is asked later."""
         with suppress(StoreUnavailableError):
             return await self._ask_store(self._store.stamp) != self._stamp
         return False
@@ -176,8 +176,8 @@ def due_in(outlook: Outlook, blocked: AbstractSet[LaneId], now: float) -> float 
     return min(due) - now if due else None
 
 
-async def doze(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
-    """Sleep, but wake when there is something to do."""
+async def sleep_unless_woken(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
+    """Sleep until the time is up or the event is set."""
     nap = asyncio.ensure_future(clock.asleep(seconds))
     woken = asyncio.ensure_future(wake.wait())
     await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many jobs a worker may hold beyond its places, so that these are filled again while a commit goes on.
+"""How many jobs a worker may claim beyond its slots, so that these are filled again while a commit is under way.
 
-Jobs that wait in one worker are out of reach for all others. So they go back when no place has come free for a while.
+Jobs that wait in one worker are out of reach for all others. So they are released when no slot has become free for a while.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from redrive.engine.worker.slots import Slots
 from redrive.store.protocol import Claimed
 
 PREFETCH_SECONDS: Final = 1.0
-"""How long the first of the waiting jobs may wait for a place before all of them are given back."""
+"""How long the first of the waiting jobs may wait for a slot before all of them are released."""
 
 
 class Prefetch:
-    """What one worker knows about how fast its places come free."""
+    """How many jobs one worker prefetches, by how fast its slots become free."""
 
     def __init__(self, slots: Slots, concurrency: int) -> None:
         self._slots = slots
@@ -26,20 +26,20 @@ class Prefetch:
         self._first: Claimed | None = None
         self._since = 0.0
         self.count = 0
-        """How many jobs may wait for a place."""
+        """How many jobs may wait for a slot."""
 
     def committed(self) -> None:
-        """Take in that a commit is over: as many stages as ended from the last one to this may wait from now on."""
-        # A short commit in between must not make it forget how many that can be.
+        """Adapt after a commit: prefetch as many jobs as stages ended between the last commit and this one."""
+        # One short commit in between must not bring it down at once.
         ended = max(self._slots.ended - self._ended, self.count * 3 // 4)
         self.count = min(self._most, ended)
         self._ended = self._slots.ended
 
-    async def stand_by(self, wake: asyncio.Event) -> list[Claimed]:
-        """Wait until woken; return the jobs that have waited for a place too long, to be given back.
+    async def wait(self, wake: asyncio.Event) -> list[Claimed]:
+        """Wait until woken; return the jobs that have waited for a slot too long, to be released.
 
-        None is claimed ahead then until a stage has ended. While jobs wait, a place that comes free takes the first of them: as
-        long as that one is the same, none did.
+        After that nothing is prefetched until a stage has ended. A slot that becomes free takes the first of the waiting jobs: as
+        long as the first one is the same, none did.
         """
         first = self._slots.first_waiting
         if first is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages in processes of their own: CPU-bound ones that asked for it, and jobs suspected of killing workers.
 
-Processes are spawned, never forked. What goes there is the stage's place (`module`, `name`) and JSON; what comes back is JSON, a
-failure already classified and told as text. No object of the user's is pickled. A process ends when its worker does.
+Processes are spawned, never forked. They get the stage by name (`module`, `name`) and its input as JSON, and return its output as
+JSON, or a failure, classified, with its stack as text. No object of the user's is pickled. A process ends when its worker does.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from redrive.store.protocol import Child
 S = TypeVar("S", bound=Struct)
 
 ALONE_MAX: Final = 4
-"""So many suspects run at the same time, each alone in its process."""
+"""At most so many suspects run at once, each alone in its process."""
 
 
-class Order(Struct, frozen=True):
+class StageCall(Struct, frozen=True):
     """What a process is to run."""
 
     module: str
@@ -63,8 +63,8 @@ class Order(Struct, frozen=True):
     deadline: datetime | None = None
 
 
-class Report(Struct, frozen=True, kw_only=True):
-    """What came of it."""
+class StageReport(Struct, frozen=True, kw_only=True):
+    """What the stage returned or raised there."""
 
     output: bytes | None = None
     failure: Failure | None = None
@@ -75,8 +75,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
-_DECODE_ORDER: Final = msgspec.msgpack.Decoder(Order).decode
-_DECODE_REPORT: Final = msgspec.msgpack.Decoder(Report).decode
+_DECODE_CALL: Final = msgspec.msgpack.Decoder(StageCall).decode
+_DECODE_REPORT: Final = msgspec.msgpack.Decoder(StageReport).decode
 
 
 class Processes:
@@ -84,13 +84,13 @@ class Processes:
 
     def __init__(self, limit: int) -> None:
         self.places = min(limit, os.cpu_count() or 1)
-        """So many stages run at once in processes; more would only wait there."""
+        """How many stages run at once in processes; more would only wait there."""
         self._shared: ProcessPoolExecutor | None = None
         self._alone: list[ProcessPoolExecutor] = []
         self._turns = asyncio.Semaphore(ALONE_MAX)
 
     def can_run(self, lane: Lane) -> bool:
-        """Say whether a process could find this stage: it must be a name of an importable module."""
+        """Return whether a process can import this stage: it must be a name of an importable module."""
         module = sys.modules.get(lane.stage.fn.__module__)
         found = getattr(module, lane.stage.fn.__name__, None)
         if found is not lane.stage:
@@ -101,13 +101,13 @@ class Processes:
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
         """Run a stage in a process; raises LostProcessError when that died."""
-        order = _ENCODE(_order_of(dispatch))
+        call = _ENCODE(_call_for(dispatch))
         if not is_alone:
             pool = self._shared = self._shared or _pool(self.places)
             try:
-                return _taken(dispatch, await _submit(pool, order))
+                return _take_over(dispatch, await _submit(pool, call))
             except BrokenProcessPool:
-                # Others of its jobs come here as well, and one of them may have made a new pool already.
+                # Its other jobs come here as well, and one of them may have made a new pool already.
                 if self._shared is pool:
                     self._shared = None
                     pool.shutdown(wait=False)
@@ -115,7 +115,7 @@ class Processes:
         async with self._turns:
             pool = self._alone.pop() if self._alone else _pool(1)
             try:
-                report = await _submit(pool, order)
+                report = await _submit(pool, call)
             except BrokenProcessPool:
                 pool.shutdown(wait=False)
                 raise LostProcessError(None) from None
@@ -123,7 +123,7 @@ class Processes:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
             self._alone.append(pool)
-        return _taken(dispatch, report)
+        return _take_over(dispatch, report)
 
     def close(self) -> None:
         """End the processes; one that still runs a stage ends after it, or with this process."""
@@ -136,18 +136,18 @@ def _pool(size: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         size,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=_settle_in,
+        initializer=_initialise,
         initargs=(list(sys.path), present_setup()),
     )
 
 
-async def _submit(pool: ProcessPoolExecutor, order: bytes) -> bytes:
-    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(work_off, order))
+async def _submit(pool: ProcessPoolExecutor, call: bytes) -> bytes:
+    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(run_stage, call))
 
 
-def _order_of(dispatch: Dispatch) -> Order:
+def _call_for(dispatch: Dispatch) -> StageCall:
     job, stage = dispatch.job, dispatch.lane.stage
-    return Order(
+    return StageCall(
         module=stage.fn.__module__,
         stage=stage.fn.__name__,
         pipeline=dispatch.lane.pipeline.name,
@@ -160,27 +160,27 @@ def _order_of(dispatch: Dispatch) -> Order:
     )
 
 
-def _taken(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
-    """Take over what the stage said there as if it had been said here."""
+def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
+    """Take over notes, children and outcome as if the stage had run here."""
     report = _DECODE_REPORT(encoded)
     dispatch.context.notes.update(report.notes)
     dispatch.context.children.extend(report.children)
     if report.failure is not None:
         failure, stage, codes = report.failure, dispatch.lane.stage, dispatch.lane.pipeline.codes
         if codes is not None:
-            # The other process knows the stage, and not the pipeline it belongs to.
+            # The other process knows the stage, but not its pipeline.
             failure = codes.translate(failure, stage=stage.name, idempotent=stage.is_idempotent)
         return FailedAttempt(failure, stack=report.stack, frames=report.frames)
     return report.output or b"null"
 
 
-# From here on in the other process.
+# What follows runs in the other process.
 
 
-def _settle_in(path: list[str], logs: LogSetup) -> None:
+def _initialise(path: list[str], logs: LogSetup) -> None:
     sys.path[:] = path
     log_as(logs)
-    # Signals to the whole group are the worker's business; this process ends with it.
+    # The worker handles signals to the whole process group; this process ends with it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -193,70 +193,70 @@ def _settle_in(path: list[str], logs: LogSetup) -> None:
     threading.Thread(target=watch, name="redrive-watch", daemon=True).start()
 
 
-def work_off(encoded: bytes) -> bytes:
-    """Run one order; whatever the stage raises is told in the report."""
-    order = _DECODE_ORDER(encoded)
-    stage = cast("Stage[..., object]", getattr(import_module(order.module), order.stage))
+def run_stage(encoded: bytes) -> bytes:
+    """Run a stage, and return what it returned or raised."""
+    call = _DECODE_CALL(encoded)
+    stage = cast("Stage[..., object]", getattr(import_module(call.module), call.stage))
     context = Context(
-        job_id=order.job_id,
-        pipeline=order.pipeline,
+        job_id=call.job_id,
+        pipeline=call.pipeline,
         stage=stage.name,
-        attempt=order.attempt,
-        round=order.round,
-        restarts=order.restarts,
-        deadline=order.deadline,
+        attempt=call.attempt,
+        round=call.round,
+        restarts=call.restarts,
+        deadline=call.deadline,
     )
     token = CURRENT_JOB.set(context)
     try:
-        value = stage.input.check(order.input)
-        result = asyncio.run(_call(stage, value, context, order))
-        report = Report(output=stage.output.seal(result), notes=context.notes, children=context.children)
+        value = stage.input.check(call.input)
+        result = asyncio.run(_run(stage, value, context, call))
+        report = StageReport(output=stage.output.seal(result), notes=context.notes, children=context.children)
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
         exc = as_failure(raised)
         failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
-        stack, frames = FailedAttempt(failure, exc).told()
-        report = Report(failure=failure, stack=stack, frames=frames, notes=context.notes)
+        stack, frames = FailedAttempt(failure, exc).traceback()
+        report = StageReport(failure=failure, stack=stack, frames=frames, notes=context.notes)
     finally:
         CURRENT_JOB.reset(token)
-    return packed(report)
+    return encode_report(report)
 
 
-def packed(report: Report) -> bytes:
-    """Encode a report; what is no Unicode in it is spelled out, as it would be when it is written down."""
+def encode_report(report: StageReport) -> bytes:
+    """Encode a report; what is not Unicode in it is escaped, as it would be when it is stored."""
     try:
         return _ENCODE(report)
     except UnicodeEncodeError:
         return _ENCODE(
             msgspec.structs.replace(
                 report,
-                failure=None if report.failure is None else _spelled(report.failure),
+                failure=None if report.failure is None else _storable_struct(report.failure),
                 stack=storable(report.stack),
-                frames=tuple(_spelled(frame) for frame in report.frames),
+                frames=tuple(_storable_struct(frame) for frame in report.frames),
                 notes={storable(name): storable(text) for name, text in report.notes.items()},
             )
         )
 
 
-def _spelled(of: S) -> S:
+def _storable_struct(of: S) -> S:
     """Return a struct whose texts can all be encoded."""
-    texts = {name: _spelled_text(getattr(of, name)) for name in of.__struct_fields__}
+    texts = {name: _storable_value(getattr(of, name)) for name in of.__struct_fields__}
     return msgspec.structs.replace(of, **texts)
 
 
-def _spelled_text(value: object) -> object:
+def _storable_value(value: object) -> object:
     if isinstance(value, tuple):
-        return tuple(_spelled_text(each) for each in cast("tuple[object, ...]", value))
-    # The members of enumerations are texts as well, and must stay what they are.
+        return tuple(_storable_value(each) for each in cast("tuple[object, ...]", value))
+    # Members of enumerations are strings as well, and must stay what they are.
     return storable(value) if isinstance(value, str) and not isinstance(value, Enum) else value
 
 
-async def _call(stage: Stage[..., object], value: object, context: Context, order: Order) -> object:
+async def _run(stage: Stage[..., object], value: object, context: Context, call: StageCall) -> object:
     extras: dict[str, object] = {} if stage.context_name is None else {stage.context_name: context}
     async with AsyncExitStack() as stack:
         if stage.resources:
-            pipeline = _pipeline_in(order.module, order.pipeline)
+            pipeline = _pipeline_in(call.module, call.pipeline)
             given = await open_resources(stack, [] if pipeline is None else [pipeline])
-            extras |= resources_for(stage, given.get(order.pipeline, ()))
+            extras |= resources_for(stage, given.get(call.pipeline, ()))
         result = stage.fn(value, **extras)
         if inspect.isawaitable(result):
             result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)

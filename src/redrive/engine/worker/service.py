@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker with everything around it: threads, processes, resources, heartbeat, hooks, schedules, health port, signals.
 
-Only puts together and takes apart again; what a worker does is in `worker`.
+It only starts and stops these parts; what a worker does is in `worker`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from redrive.engine.worker.health import Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.processes import Processes
-from redrive.engine.worker.progress import ProgressThread
+from redrive.engine.worker.progress import STOP_SECONDS, ProgressThread
+from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import AskStore, StageThreads, StoreThread
-from redrive.engine.worker.worker import Ending, Worker, WorkerParts
+from redrive.engine.worker.worker import Ending, Worker
 from redrive.store.protocol import About, Settlement, Store
 
-TURN_SECONDS: Final = 0.0001
+SWITCH_SECONDS: Final = 0.0001
 COLLECT_AFTER: Final = 10_000
-"""So many more objects than were freed make a worker's process look for cyclic garbage."""
+"""A worker's process collects cyclic garbage when so many more objects were made than freed."""
 WATCH_SECONDS: Final = 0.01
-"""How often an idle worker looks whether anybody has changed the store."""
+"""How often an idle worker checks whether anybody has changed the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Options:
     hold_max: float = 0.0
     health: tuple[str, int] | None = None
     takes_signals: bool = True
-    """Whether SIGTERM and SIGINT stop it; on a loop that belongs to somebody else, signals do too."""
+    """Whether SIGTERM and SIGINT stop it; False on a loop of the caller, who handles signals."""
 
 
 Beside = Callable[[Worker, AskStore], Awaitable[None]]
@@ -67,18 +68,18 @@ async def serve(
     on_commit: Callable[[list[Settlement]], None] | None = None,
     beside: Beside | None = None,
 ) -> Ending:
-    """Run a worker until it is told to stop, or there is nothing left to do."""
+    """Run a worker until it is stopped, or there is nothing left to do."""
     clock = CURRENT.get().clock
-    told: list[Callable[[list[Settlement]], None]] = [] if on_commit is None else [on_commit]
+    listeners: list[Callable[[list[Settlement]], None]] = [] if on_commit is None else [on_commit]
 
-    def tell(done: list[Settlement]) -> None:
-        for each in told:
-            each(done)
+    def committed(batch: list[Settlement]) -> None:
+        for listener in listeners:
+            listener(batch)
 
     async with AsyncExitStack() as stack:
         stack.enter_context(jobs_in_log_records())
-        stack.enter_context(_short_turns())
-        stack.enter_context(_rare_collections())
+        stack.enter_context(_short_switch_interval())
+        stack.enter_context(_rare_garbage_collection())
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
         parts = _parts(stack, options)
@@ -91,13 +92,13 @@ async def serve(
             lease=options.lease,
             resources=given,
             about=_about(pipelines, options),
-            on_commit=tell,
+            on_commit=committed,
         )
         await _keep_alive(stack, store, worker, options)
         hooks = Hooks(
             store, worker.lanes, clock, ask_store=parts.ask_store, call=DaemonThreads("redrive-hook").ask
         )
-        told.append(hooks.committed)
+        listeners.append(hooks.committed)
         ticker = Ticker(store, clock, ask_store=parts.ask_store)
         driver = ReplayDriver(
             store,
@@ -105,7 +106,7 @@ async def serve(
             clock,
             name=lambda: worker.name,
             ask_store=parts.ask_store,
-            on_news=worker.look,
+            on_news=worker.wake,
         )
         side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, driver)]
         stack.push_async_callback(_end, side)
@@ -118,10 +119,10 @@ async def serve(
 
 
 @contextmanager
-def _short_turns() -> Generator[None]:
-    """Let threads take turns more often: the store's thread needs the interpreter for a moment between any two statements."""
+def _short_switch_interval() -> Generator[None]:
+    """Switch between threads more often: the store's thread needs the interpreter for a moment between any two statements."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, TURN_SECONDS))
+    sys.setswitchinterval(min(before, SWITCH_SECONDS))
     try:
         yield
     finally:
@@ -129,8 +130,8 @@ def _short_turns() -> Generator[None]:
 
 
 @contextmanager
-def _rare_collections() -> Generator[None]:
-    """Look for cyclic garbage less often: thousands of jobs in flight would be gone through again and again, and leave none."""
+def _rare_garbage_collection() -> Generator[None]:
+    """Collect cyclic garbage less often: thousands of jobs in flight would be examined again and again, and leave none."""
     first, *others = gc.get_threshold()
     if first:
         gc.set_threshold(max(first, COLLECT_AFTER), *others)
@@ -153,18 +154,18 @@ def _parts(stack: AsyncExitStack, options: Options) -> WorkerParts:
 
 
 async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, options: Options) -> None:
-    """Start the heartbeat, what tells progress beside it, and the port that tells about it."""
-    teller = ProgressThread(worker.progress)
-    teller.start()
-    stack.callback(teller.stop)
+    """Start the heartbeat, the thread that writes progress, and the health port."""
+    progress = ProgressThread(worker.progress.write)
+    progress.start()
+    stack.callback(progress.stop, STOP_SECONDS)
     leases = Leases(
         store,
         CURRENT.get().clock,
         lease=options.lease,
         on_dead=worker.declare_dead,
-        on_lost_store=worker.lost_store,
+        on_lost_store=worker.lose_store,
         on_cancel=worker.cancel,
-        progress=teller.ask,
+        progress=progress.request,
     )
     if options.health is not None:
         await stack.enter_async_context(
@@ -182,7 +183,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
-    """Run a worker for as long as something runs beside it; what that raises is raised here."""
+    """Run a worker until what runs beside it has ended; raise what that raised."""
     driver = asyncio.ensure_future(beside)
     driver.add_done_callback(lambda _: worker.stop("run"))
     try:
@@ -216,11 +217,11 @@ def _about(pipelines: Sequence[Pipeline], options: Options) -> About:
 
 
 def _stop_on_signals(stack: AsyncExitStack, worker: Worker) -> None:
-    """Let SIGTERM and SIGINT end the work politely: what runs is settled, nothing more is claimed."""
+    """Stop on SIGTERM and SIGINT: what runs is settled, nothing more is claimed."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
-        # Only the main thread may do this, and not every platform can; elsewhere whoever owns the thread stops the work.
+        # Only the main thread may do this, and not every platform can; elsewhere the caller stops the worker.
         with suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, worker.stop)
             stack.callback(signal.signal, number, before)
@@ -228,6 +229,6 @@ def _stop_on_signals(stack: AsyncExitStack, worker: Worker) -> None:
 
 
 def _names() -> Iterator[str]:
-    """Name a worker anew for every life: a name that came back would let a dead life speak for a living one."""
+    """Yield a new name for every start: under a name used again, a dead worker could renew the lease of a living one."""
     while True:
         yield fresh_name("worker")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a stage did to what becomes of its job: the settlement of one dispatch.
+"""The settlement of one dispatch: what becomes of its job, as the store writes it.
 
-Decide, and put the decision into the words of the store. Pure but for the redactor's knowledge of this process's secrets; running
-stages and committing settlements is the worker's part.
+One function per way a run can end; for a failure the core decides. Pure but for the redactor's knowledge of this process's secrets:
+nothing here runs a stage or commits a settlement.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from redrive.engine.worker.dead_letter import FailedAttempt, letter_of, safe_mes
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.store.protocol import HOOK, Letter, Settlement
 
-# Looked up once: every use of a member by its name goes through a hook of the enumeration.
+# Looked up once: access to a member by its name goes through a hook of the enumeration.
 _COMPLETE: Final = JobState.COMPLETE
 _QUEUED: Final = JobState.QUEUED
 
 REFUSED: Final = "the store refused to take what the stage returned or raised"
-UNTOLD: Final = "its failure could not be told"
+UNREADABLE: Final = "its failure could not be read"
 
 
-def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
-    """Return the settlement of a stage that is done: its output is the next stage's input, or the job's result."""
+def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
+    """Return the settlement of a stage that succeeded: its output is the next stage's input, or the job's result."""
     job, lane, context = dispatch.job, dispatch.lane, dispatch.context
     following = lane.following
     status = _COMPLETE if following is None else _QUEUED
@@ -57,32 +57,35 @@ def settle_success(dispatch: Dispatch, output: bytes) -> Settlement:
     )
 
 
-def settle_failure(
-    dispatch: Dispatch, trouble: FailedAttempt, draw: float, standing: Standing | None = None
+def settlement_of_failure(
+    dispatch: Dispatch, failed: FailedAttempt, draw: float, standing: Standing | None = None
 ) -> Settlement:
-    """Return the settlement of an attempt that failed, or of a wish the stage expressed by a signal."""
+    """Return the settlement of an attempt that failed, or of a signal the stage raised or returned."""
     stage, job = dispatch.lane.stage, dispatch.job
     codes: dict[str, int] = {} if job.codes is None else msgspec.json.decode(job.codes, type=dict[str, int])
     history = History(attempt=job.attempt, failures_by_code=codes, snoozes=job.snoozes)
-    decision = decide(stage.retry, trouble.failure, history, dispatch.ended_at, draw, standing)
-    settled = _decided(dispatch, trouble, decision, codes)
-    if dispatch.context.is_cancelled and settled.status is JobState.QUEUED:
-        return msgspec.structs.replace(settled, status=JobState.CANCELLED, outcome="cancelled", recipients=())
-    return settled
+    decision = decide(stage.retry, failed.failure, history, dispatch.ended_at, draw, standing)
+    settlement = _settlement_of_decision(dispatch, failed, decision, codes)
+    if dispatch.context.is_cancelled and settlement.status is JobState.QUEUED:
+        return msgspec.structs.replace(
+            settlement, status=JobState.CANCELLED, outcome="cancelled", recipients=()
+        )
+    return settlement
 
 
-def settle_cancelled(dispatch: Dispatch, reason: str) -> Settlement:
+def settlement_of_cancel(dispatch: Dispatch) -> Settlement:
     """Return the settlement of a job that was cancelled before or while its stage ran."""
-    plain = _plain(dispatch, outcome="cancelled")
+    plain = _requeued(dispatch, outcome="cancelled")
+    reason = "cancelled on request"
     return msgspec.structs.replace(plain, status=JobState.CANCELLED, burned=False, reason=reason)
 
 
-def settle_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
-    """Return the settlement of a run whose process died: back to the queue, unburned, and under suspicion."""
+def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
+    """Return the settlement of a run whose process died: queued again, unburned, and under suspicion."""
     job = dispatch.job
     reason = "the process it ran in alone died" if is_alone else "the process it shared died"
     return msgspec.structs.replace(
-        _plain(dispatch, outcome="crashed"),
+        _requeued(dispatch, outcome="crashed"),
         burned=False,
         reason=reason,
         suspects=job.suspects + 1,
@@ -90,38 +93,38 @@ def settle_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
     )
 
 
-def settle_cut_off(dispatch: Dispatch) -> Settlement:
-    """Return the settlement of a run that its own worker cut off when it was stopped; what it had done may be done again."""
-    plain = _plain(dispatch, outcome="crashed")
+def settlement_of_stop(dispatch: Dispatch) -> Settlement:
+    """Return the settlement of a run that was cancelled because its worker stopped; it may be run again."""
+    plain = _requeued(dispatch, outcome="crashed")
     return msgspec.structs.replace(plain, burned=False, reason="the worker was stopped while it ran")
 
 
-def settle_untold(dispatch: Dispatch) -> Settlement:
-    """Return the settlement of a run whose failure can not even be told: given up, in fixed texts, asking nobody anything."""
+def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
+    """Return the settlement of a run whose failure cannot even be read: given up, in fixed texts, without reading anything."""
     job, lane, code = dispatch.job, dispatch.lane, BUG_UNKNOWN
     failure = Failure(
         code=code.name,
         category=code.category,
         retryable=False,
         severity=code.severity,
-        message=UNTOLD,
+        message=UNREADABLE,
         error_class="Exception",
-        rule=UNTOLD,
+        rule=UNREADABLE,
         canonical=code.name,
     )
     return msgspec.structs.replace(
-        _plain(dispatch, outcome="dead"),
+        _requeued(dispatch, outcome="dead"),
         status=JobState.FAILED,
         code=failure.code,
         error_class=failure.error_class,
-        message=UNTOLD,
+        message=UNREADABLE,
         reason=Reason.PERMANENT,
-        sentence=f"{UNTOLD}, and is not retried",
+        sentence=f"{UNREADABLE}, and is not retried",
         letter=Letter(
             code=failure.code,
             category=failure.category,
             is_retryable=False,
-            message=UNTOLD,
+            message=UNREADABLE,
             error_class=failure.error_class,
             stack="",
             fingerprint=fingerprint(failure, lane.stage.name, ()),
@@ -134,47 +137,47 @@ def settle_untold(dispatch: Dispatch) -> Settlement:
     )
 
 
-def settled_alone(settled: Settlement) -> Settlement:
-    """Return a settlement without all that is written beside its job, in texts that fit anywhere: the last that can be tried."""
-    letter = settled.letter
+def reduced_settlement(settlement: Settlement) -> Settlement:
+    """Return a settlement without what is written beside its job, in fixed texts that every store takes: the last resort."""
+    letter = settlement.letter
     return msgspec.structs.replace(
-        settled,
-        error_class=settled.error_class and _plain_class(settled.error_class),
-        message=None if settled.message is None else REFUSED,
+        settlement,
+        error_class=settlement.error_class and _plain_class(settlement.error_class),
+        message=None if settlement.message is None else REFUSED,
         sentence=None,
         notes=None,
         children=(),
         recipients=(),
-        letter=None if letter is None else _reduced(letter),
+        letter=None if letter is None else _reduced_letter(letter),
     )
 
 
-def _reduced(letter: Letter) -> Letter:
+def _reduced_letter(letter: Letter) -> Letter:
     error_class = _plain_class(letter.error_class)
     return msgspec.structs.replace(letter, message=REFUSED, error_class=error_class, stack="", context=b"{}")
 
 
 def _plain_class(name: str) -> str:
-    """Return the name of a class if any store can take it."""
+    """Return the name of a class if every store can take it."""
     return name if name.isascii() else "Exception"
 
 
-def _decided(
-    dispatch: Dispatch, trouble: FailedAttempt, decision: Decision, codes: dict[str, int]
+def _settlement_of_decision(
+    dispatch: Dispatch, failed: FailedAttempt, decision: Decision, codes: dict[str, int]
 ) -> Settlement:
-    job, lane, failure = dispatch.job, dispatch.lane, trouble.failure
+    job, lane, failure = dispatch.job, dispatch.lane, failed.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
-    # A copy: a thread that was abandoned may go on to add to them.
+    # A copy: an abandoned thread may still add to them.
     notes = safe_notes(dispatch.context.notes.copy(), job)
-    status, outcome = _FATES[type(decision)]
+    status, outcome = _OUTCOMES[type(decision)]
     is_snooze = isinstance(decision, Hold) and failure.signal is SignalKind.SNOOZE
     # Built in one go: it has many fields, and every copy of it would copy them all.
     return Settlement(
         job=job,
         status=status,
         lane=job.lane,
-        run_at=_comes_back_at(decision, dispatch.ended_at),
+        run_at=_due_at(decision, dispatch.ended_at),
         value=None,
         attempt=job.attempt + (1 if isinstance(decision, RetryAt) else 0),
         snoozes=job.snoozes + (1 if is_snooze else 0),
@@ -189,7 +192,7 @@ def _decided(
         http_status=failure.http_status,
         reason=decision.reason,
         sentence=decision.sentence,
-        letter=letter_of(trouble, job, lane.stage.name, decision, notes) if outcome == "dead" else None,
+        letter=letter_of(failed, job, lane.stage.name, decision, notes) if outcome == "dead" else None,
         config=lane.stage.config,
         notes=notes,
         suspects=job.suspects,
@@ -198,16 +201,16 @@ def _decided(
     )
 
 
-_FATES: Final[Mapping[type[Decision], tuple[JobState, str]]] = {
+_OUTCOMES: Final[Mapping[type[Decision], tuple[JobState, str]]] = {
     RetryAt: (JobState.QUEUED, "retry"),
     Hold: (JobState.QUEUED, "hold"),
     Cancel: (JobState.CANCELLED, "cancelled"),
     DeadLetter: (JobState.FAILED, "dead"),
 }
-"""What becomes of the job, and what its attempt's row calls that."""
+"""The job's next state, and the outcome in its attempt's row."""
 
 
-def _comes_back_at(decision: Decision, ended_at: float) -> float:
+def _due_at(decision: Decision, ended_at: float) -> float:
     """Return when the job is due again; at once, or never, unless the decision names a time."""
     match decision:
         case RetryAt():
@@ -219,12 +222,12 @@ def _comes_back_at(decision: Decision, ended_at: float) -> float:
 
 
 def _recipients(pipeline: Pipeline, outcome: str) -> tuple[str, ...]:
-    """Return who is to hear of an outcome: the hook for it, and of a dead letter every sink."""
+    """Return who receives an outcome: the hook for it, and for a dead letter every sink."""
     hook = (HOOK,) if outcome in pipeline.hooks else ()
     return hook + tuple(sink.name for sink in pipeline.sinks) if outcome == "dead" else hook
 
 
-def _plain(dispatch: Dispatch, *, outcome: str) -> Settlement:
+def _requeued(dispatch: Dispatch, *, outcome: str) -> Settlement:
     """Return the settlement that puts a job back as it was."""
     job = dispatch.job
     return Settlement(

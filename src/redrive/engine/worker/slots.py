@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places in a worker where stages run.
+"""The slots of a worker: each runs one stage at a time.
 
-A place is free as soon as its function returns, not when the outcome is committed; jobs that were claimed ahead wait here for the
-next free place. Async stages are tasks of the loop, sync ones go to threads, and a job that is suspected of killing workers runs
-alone in a process of its own.
+A slot is free as soon as its function returns, not when the settlement is committed; prefetched jobs wait here for the next free
+slot. Async stages are tasks of the loop, sync ones go to threads, and a job that is suspected of killing workers runs alone in a
+process of its own. Whatever happens, every job that was started is settled once, or its lease is given up.
 """
 
 from __future__ import annotations
@@ -14,38 +14,58 @@ import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from redrive.engine.error_text import shown
+from redrive.engine.error_text import error_text
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.dead_letter import FailedAttempt, literals_of
-from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.dispatch import (
+    ABANDONED,
+    DROPPED,
+    ENDING,
+    IN_PROCESS,
+    LEFT_BEHIND,
+    RUNNING,
+    SETTLED,
+    Dispatch,
+)
+from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner, failure_of
-from redrive.engine.worker.threads import ThreadPool
+from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Settlement
 
 logger = logging.getLogger("redrive.worker")
 
 SUSPECT_MIN: Final = 2
-"""So many workers must have died over a job before it runs alone."""
+"""So many workers must have died while they ran a job before it runs alone."""
 
 
 class ProcessPool(Protocol):
-    """What runs stages in processes of their own."""
+    """Runs stages in other processes."""
+
+    places: int
+    """How many stages run at once in processes."""
 
     def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | FailedAttempt]:
         """Run a stage in a process; raises LostProcessError when that died."""
         ...
 
-    @property
-    def places(self) -> int:
-        """How many stages run at once in processes."""
+    def can_run(self, lane: Lane) -> bool:
+        """Return whether a process can import this stage."""
         ...
 
-    def can_run(self, lane: Lane) -> bool:
-        """Say whether a process could find this stage."""
-        ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """What a worker is made of: its way to the store, its threads and processes, and how often it looks for changes."""
+
+    ask_store: AskStore
+    threads: ThreadPool
+    processes: ProcessPool
+    watch: float | None = None
+    """Seconds between two looks at whether anybody changed the store, while idle; None to wait for the next poll."""
 
 
 class LostProcessError(Exception):
@@ -57,25 +77,26 @@ class LostProcessError(Exception):
 
 
 class Slots:
-    """What a worker runs, and what waits in it to be run."""
+    """What a worker runs, and the claimed jobs that wait for a free slot."""
 
     def __init__(
         self,
         lanes: Mapping[LaneId, Lane],
         runner: Runner,
-        threads: ThreadPool,
-        processes: ProcessPool,
+        probes: Probes,
+        parts: WorkerParts,
         *,
         concurrency: int,
-        on_settled: Callable[[Settlement], None],
+        on_settlement: Callable[[Settlement], None],
         on_room: Callable[[], None],
     ) -> None:
         self._lanes = lanes
         self._runner = runner
-        self._threads = threads
-        self._processes = processes
+        self._probes = probes
+        self._threads = parts.threads
+        self._processes = parts.processes
         self._concurrency = concurrency
-        self._on_settled = on_settled
+        self._on_settlement = on_settlement
         self._on_room = on_room
         # Runs begin in copies of this: one begins where another ends, and must not see what that one has set.
         self._context = contextvars.copy_context()
@@ -84,8 +105,10 @@ class Slots:
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self._in_use = dict.fromkeys(lanes, 0)
         self._unwanted: set[JobId] = set()
-        self._is_letting_go = False
+        """Jobs that were cancelled while they waited for a slot."""
+        self._is_releasing = False
         self._orphans = 0
+        """Slots kept by abandoned threads, and by what still runs although its lease was given up."""
         self.ended = 0
         """How many stages have ended here so far."""
 
@@ -100,25 +123,27 @@ class Slots:
         return len(self._running)
 
     def dispatches(self) -> list[Dispatch]:
-        """Return what runs now; may be asked from any thread."""
+        """Return what runs now; may be called from any thread."""
         return list(self._running.values())
 
-    def room(self, ahead: int) -> int:
-        """Return how many more jobs can be taken, `ahead` of which would have to wait for a place."""
-        return self._concurrency + ahead - len(self._running) - len(self._ready) - self._orphans
+    def room(self, prefetch: int) -> int:
+        """Return how many more jobs can be claimed, `prefetch` of which would have to wait for a slot."""
+        return self._concurrency + prefetch - len(self._running) - len(self._ready) - self._orphans
 
-    @property
-    def places_in_processes(self) -> int:
-        """How many stages run at once in processes."""
-        return self._processes.places
-
-    def in_use(self, lane: LaneId) -> int:
-        """Return how many jobs of a lane are here, waiting ones included."""
-        return self._in_use[lane]
+    def lane_limits(self) -> dict[LaneId, int]:
+        """Return how many more jobs can be claimed of each lane that has a limit of its own; waiting jobs count."""
+        limits: dict[LaneId, int] = {}
+        for lane in self._lanes.values():
+            most = [lane.stage.concurrency] if lane.stage.concurrency is not None else []
+            if lane.stage.is_process:
+                most.append(self._processes.places)
+            if most:
+                limits[lane.id] = max(0, min(most) - self._in_use[lane.id])
+        return limits
 
     @property
     def first_waiting(self) -> Claimed | None:
-        """The job that takes the next free place; None when none waits."""
+        """The job that takes the next free slot; None when none waits."""
         return self._ready[0] if self._ready else None
 
     def put(self, jobs: Iterable[Claimed]) -> None:
@@ -128,7 +153,7 @@ class Slots:
             self._in_use[job.lane] += 1
 
     def fill(self) -> None:
-        """Start as many of the waiting jobs as there are free places. One that cannot be started waits on; its error is raised."""
+        """Start as many of the waiting jobs as there are free slots. One that cannot be started waits on; its error is raised."""
         while self._ready and len(self._running) + self._orphans < self._concurrency:
             job = self._ready.popleft()
             try:
@@ -143,13 +168,13 @@ class Slots:
         dropped = list(self._ready)
         for job in dropped:
             self._in_use[job.lane] -= 1
-            self._runner.drop_probe(job, self._lanes[job.lane])
+            self._probes.drop(job.id, self._lanes[job.lane].stage.breaker)
         self._ready.clear()
         self._unwanted.clear()
         return dropped
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
-        """Cancel jobs that somebody asked to cancel; a function on a thread is told, and ends when it looks."""
+        """Cancel jobs that somebody asked to cancel. A function on a thread or in a process ends when it looks."""
         waiting = {job.id for job in self._ready}
         for job in jobs:
             if job in waiting:
@@ -158,42 +183,39 @@ class Slots:
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
             dispatch.context.is_cancelled = True
-            # What runs in another process cannot be stopped; it is told, and its outcome is settled when it comes. A task that
-            # has not begun looks for itself: cancelled now, it would end without having run a line.
-            if task is not None and dispatch.has_begun and not dispatch.is_ending and not dispatch.is_apart:
+            # A task in STARTING looks for itself: cancelled now, it would end without having run a line.
+            if task is not None and dispatch.state is RUNNING:
                 task.cancel()
 
-    async def let_go(self) -> list[Dispatch]:
-        """Drop everything, and return what was running. What is on a thread runs on and holds its place, but does not count."""
+    async def release(self) -> list[Dispatch]:
+        """Give up everything, and return what was cut off while it ran. A thread runs on and keeps its slot, but is ignored."""
         self.drop_waiting()
-        cut_off = list(self._running.values())
+        dispatches = list(self._running.values())
         tasks = list(self._tasks.values())
-        self._is_letting_go = True
+        self._is_releasing = True
         for task in tasks:
             task.cancel()
         if tasks:
             _, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
             if stubborn:
-                logger.warning(
-                    "%d stages do not end although they were cancelled; they are left behind", len(stubborn)
-                )
-        self._is_letting_go = False
+                logger.warning("%d stages did not end when they were cancelled; left behind", len(stubborn))
+        self._is_releasing = False
+        cut_off = [dispatch for dispatch in dispatches if dispatch.state < ENDING]
         for job, task in tuple(self._tasks.items()):
             if task.done():
                 # It was cancelled before it had begun.
                 del self._tasks[job]
                 dispatch = self._running[job]
-                self._runner.drop_probe(dispatch.job, dispatch.lane)
+                self._drop_probe(dispatch)
                 self._free(dispatch)
         for dispatch in self._running.values():
-            dispatch.is_settled = True
-            dispatch.is_left_behind = dispatch.job.id in self._tasks
+            dispatch.state = LEFT_BEHIND if dispatch.job.id in self._tasks else DROPPED
             self._orphans += 1
-            self._runner.drop_probe(dispatch.job, dispatch.lane)
-            _forget_overrun(dispatch)
+            self._drop_probe(dispatch)
+            dispatch.cancel_overrun()
         self._running.clear()
         self._tasks.clear()
-        return [dispatch for dispatch in cut_off if not dispatch.is_ending]
+        return cut_off
 
     def _start(self, job: Claimed) -> None:
         lane = self._lanes[job.lane]
@@ -203,26 +225,27 @@ class Slots:
             dispatch.context.is_cancelled = True
         self._running[job.id] = dispatch
         if dispatch.context.is_cancelled:
-            dispatch.is_ending = True
-            self._begin(dispatch, self._see_through(dispatch, self._cancelled))
+            dispatch.state = ENDING
+            self._start_task(dispatch, self._guarded(dispatch, self._settle_cancelled))
         elif (refusal := self._runner.refusal(dispatch)) is not None:
-            dispatch.is_ending = True
-            self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=refusal)))
+            dispatch.state = ENDING
+            self._start_deciding(dispatch, refusal)
         elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._processes.can_run(lane):
-            dispatch.is_apart = True
-            self._begin(dispatch, self._see_through(dispatch, self._run_in_process))
+            dispatch.state = IN_PROCESS
+            self._start_task(dispatch, self._guarded(dispatch, self._run_in_process))
         elif lane.stage.is_async:
-            self._begin(dispatch, self._run(dispatch))
+            self._start_task(dispatch, self._run_on_loop(dispatch))
         else:
-            self._threads.start(self._runner.call, dispatch, self._returned)
+            dispatch.state = RUNNING
+            self._threads.start(self._runner.run_sync, dispatch, self._returned)
             if lane.stage.is_abandoned and lane.stage.timeout is not None:
                 loop = asyncio.get_running_loop()
                 dispatch.overrun = loop.call_later(
                     lane.stage.timeout, self._abandon, dispatch, context=self._context.copy()
                 )
 
-    def _begin(self, dispatch: Dispatch, body: Coroutine[object, object, None]) -> None:
-        # A callback for its end would be a step of the loop more for each job; the task itself sees to it.
+    def _start_task(self, dispatch: Dispatch, body: Coroutine[object, object, None]) -> None:
+        # The task itself frees its slot: a callback for its end would be one more step of the loop for each job.
         loop, context = asyncio.get_running_loop(), self._context.copy()
         if loop.get_task_factory() is None:
             # With the stage's name: another one, such as `Task-1024`, would be put together for each of them.
@@ -235,124 +258,44 @@ class Slots:
                 body.close()
                 raise
         if not task.done():
-            # One that an eager factory makes may be over already, and nobody would take it from here.
+            # One that an eager factory makes may be over already, and nobody would remove it from here.
             self._tasks[dispatch.job.id] = task
 
-    async def _run(self, dispatch: Dispatch) -> None:
-        """Run an async stage, and settle its job whatever happens."""
-        dispatch.has_begun = True
+    def _start_deciding(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
+        """Decide in a task of its own, because the stage's breaker may have to hear of it first."""
+        self._start_task(dispatch, self._guarded(dispatch, functools.partial(self._decide, ended=ended)))
+
+    async def _run_on_loop(self, dispatch: Dispatch) -> None:
+        """Run an async stage, and settle its job whatever happens. As `_guarded`, without a call more for each job."""
+        dispatch.state = RUNNING
         try:
             if dispatch.context.is_cancelled:
-                self._settled(dispatch, self._runner.cancelled(dispatch))
+                self._settle(dispatch, self._runner.decide_cancelled(dispatch))
             else:
-                ended = await self._runner.acall(dispatch)
-                at_once = self._runner.settled_at_once(dispatch, ended)
-                if at_once is None:
-                    await self._settle(dispatch, ended)
+                ended = await self._runner.run_async(dispatch)
+                settlement = self._runner.decide_now(dispatch, ended)
+                if settlement is None:
+                    await self._decide(dispatch, ended)
                 else:
-                    self._settled(dispatch, at_once)
-        except BaseException as error:  # noqa: BLE001 - told apart there.
-            self._broke(dispatch, error)
-        if dispatch.is_left_behind:
+                    self._settle(dispatch, settlement)
+        except BaseException as error:  # noqa: BLE001 - sorted out there.
+            self._settle_broken(dispatch, error)
+        if dispatch.state is LEFT_BEHIND:
             self._leave(dispatch)
 
-    async def _see_through(
+    async def _guarded(
         self, dispatch: Dispatch, work: Callable[[Dispatch], Coroutine[object, object, None]]
     ) -> None:
-        """Do something else for a run than running its stage here, and settle its job whatever happens."""
-        dispatch.has_begun = True
+        """Await what is done for a dispatch instead of running its stage on the loop, and settle its job whatever happens."""
         try:
             await work(dispatch)
-        except BaseException as error:  # noqa: BLE001 - told apart there.
-            self._broke(dispatch, error)
-        if dispatch.is_left_behind:
+        except BaseException as error:  # noqa: BLE001 - sorted out there.
+            self._settle_broken(dispatch, error)
+        if dispatch.state is LEFT_BEHIND:
             self._leave(dispatch)
 
-    def _leave(self, dispatch: Dispatch) -> None:
-        """Give up the place of a run that had been left behind; what was abandoned has its thread left in the lane."""
-        self._orphans -= 1
-        if not dispatch.is_abandoned:
-            self._in_use[dispatch.job.lane] -= 1
-        self._on_room()
-
-    def _broke(self, dispatch: Dispatch, error: BaseException) -> None:
-        """Settle a job whose task broke off, or let go of it when everything is.
-
-        Whatever came out of it is a failure of this run: a stage ends no worker, by what it raises or by what that says.
-        """
-        if isinstance(error, GeneratorExit) and not _is_stepped():
-            raise error
-        if dispatch.is_settled:
-            return
-        self._tasks.pop(dispatch.job.id, None)
-        if self._is_letting_go and (dispatch.is_ending or not dispatch.context.is_cancelled):
-            self._runner.drop_probe(dispatch.job, dispatch.lane)
-        else:
-            try:
-                self._settled(dispatch, self._runner.broken_off(dispatch, error))
-            except Exception as worse:  # noqa: BLE001 - the place of the job must be free, whatever came of it.
-                told = shown(worse, literals_of(dispatch.job))
-                logger.error("job %s could not be settled and stays leased: %s", dispatch.job.id, told)  # noqa: TRY400 - redacted.
-        self._free(dispatch)
-
-    def _free(self, dispatch: Dispatch) -> None:
-        # The same job may be here again by now, with its next stage.
-        if self._running.get(dispatch.job.id) is dispatch:
-            del self._running[dispatch.job.id]
-            if not dispatch.is_abandoned:
-                self._in_use[dispatch.job.lane] -= 1
-            self.ended += 1
-            self.fill()
-
-    async def _settle(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> None:
-        dispatch.is_ending = True
-        self._settled(dispatch, await self._runner.settled(dispatch, ended))
-
-    async def _cancelled(self, dispatch: Dispatch) -> None:
-        self._settled(dispatch, self._runner.cancelled(dispatch))
-
-    def _settled(self, dispatch: Dispatch, settled: Settlement) -> None:
-        if dispatch.is_settled:
-            return
-        dispatch.is_settled = dispatch.is_ending = True
-        # Nothing is left to do for its task, so that whoever is woken by the outcome may find this place empty.
-        self._tasks.pop(dispatch.job.id, None)
-        # First the outcome: the next job that takes this place may be one that cannot be started.
-        self._on_settled(settled)
-        self._free(dispatch)
-
-    def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
-        """Take in what a thread brought back."""
-        _forget_overrun(dispatch)
-        if dispatch.is_settled or dispatch.is_abandoned:
-            self._orphans -= 1
-            self._in_use[dispatch.job.lane] -= 1
-            self.fill()
-            self._on_room()
-            return
-        try:
-            at_once = self._runner.settled_at_once(dispatch, ended)
-        except BaseException as exc:  # noqa: BLE001 - what cannot be told of a stage must not keep the others waiting.
-            at_once, ended = None, failure_of(exc)
-        if at_once is not None:
-            self._settled(dispatch, at_once)
-            return
-        dispatch.is_ending = True
-        self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=ended)))
-
-    def _abandon(self, dispatch: Dispatch) -> None:
-        """Settle an attempt that overran as a timeout, while its thread runs on and keeps its place."""
-        timeout, dispatch.overrun = dispatch.lane.stage.timeout, None
-        if dispatch.is_settled or dispatch.is_ending or dispatch.ended_at or timeout is None:
-            # It may have ended in time on its thread, and be about to be told.
-            return
-        dispatch.is_abandoned = True
-        self._orphans += 1
-        late = AttemptTimeoutError(timeout=timeout)
-        self._begin(dispatch, self._see_through(dispatch, functools.partial(self._settle, ended=late)))
-
     async def _run_in_process(self, dispatch: Dispatch) -> None:
-        """Run a stage in another process; one that was asked for a process by the stage may share it, a suspect has it alone."""
+        """Run a stage in another process. Stages that ask for a process share them; a suspect has one alone."""
         job, lane = dispatch.job, dispatch.lane
         is_alone = job.suspects >= SUSPECT_MIN
         try:
@@ -360,23 +303,100 @@ class Slots:
         except LostProcessError as died:
             crashes = job.crashes + (1 if is_alone else 0)
             if crashes < lane.pipeline.crash_max:
-                self._settled(dispatch, self._runner.crashed(dispatch, is_alone=is_alone))
+                self._settle(dispatch, self._runner.decide_crashed(dispatch, is_alone=is_alone))
                 return
             ended = WorkerCrashError(stage=lane.stage.name, exit_code=died.exit_code, crashes=crashes)
         except Exception as exc:  # noqa: BLE001 - a process that could not even be started is a failure of the attempt.
             ended = exc
-        await self._settle(dispatch, ended)
+        await self._decide(dispatch, ended)
+
+    def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
+        """Settle what a thread has returned; one that was abandoned or dropped only leaves its slot."""
+        dispatch.cancel_overrun()
+        if dispatch.state >= ABANDONED:
+            self._leave(dispatch)
+            self.fill()
+            return
+        try:
+            settlement = self._runner.decide_now(dispatch, ended)
+        except BaseException as exc:  # noqa: BLE001 - a failure that cannot be read must not keep the others waiting.
+            settlement, ended = None, failure_of(exc)
+        if settlement is None:
+            dispatch.state = ENDING
+            self._start_deciding(dispatch, ended)
+        else:
+            self._settle(dispatch, settlement)
+
+    def _abandon(self, dispatch: Dispatch) -> None:
+        """Settle an attempt that overran as a timeout; its thread runs on and counts as a run of its own until it returns."""
+        timeout, dispatch.overrun = dispatch.lane.stage.timeout, None
+        if dispatch.state >= ABANDONED or dispatch.ended_at or timeout is None:
+            # Its thread may have ended in time, and the loop has yet to hear of it.
+            return
+        dispatch.state = ABANDONED
+        self._orphans += 1
+        self._in_use[dispatch.job.lane] += 1
+        self._start_deciding(dispatch, AttemptTimeoutError(timeout=timeout))
+
+    async def _decide(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> None:
+        """Decide what becomes of a job whose run has ended, and settle it."""
+        dispatch.state = max(dispatch.state, ENDING)
+        self._settle(dispatch, await self._runner.decide(dispatch, ended))
+
+    async def _settle_cancelled(self, dispatch: Dispatch) -> None:
+        self._settle(dispatch, self._runner.decide_cancelled(dispatch))
+
+    def _settle_broken(self, dispatch: Dispatch, error: BaseException) -> None:
+        """Settle a job whose task raised, or just free its slot when everything is given up.
+
+        Whatever it raised is a failure of this run: a stage cannot end the worker.
+        """
+        if isinstance(error, GeneratorExit) and not _is_in_task():
+            raise error
+        if dispatch.state >= SETTLED:
+            return
+        self._tasks.pop(dispatch.job.id, None)
+        if self._is_releasing and (dispatch.state is ENDING or not dispatch.context.is_cancelled):
+            self._drop_probe(dispatch)
+        else:
+            try:
+                self._settle(dispatch, self._runner.decide_broken(dispatch, error))
+            except Exception as worse:  # noqa: BLE001 - the slot must be free, whatever happened.
+                text = error_text(worse, literals_of(dispatch.job))
+                logger.error("job %s could not be settled and stays leased: %s", dispatch.job.id, text)  # noqa: TRY400 - redacted.
+        self._free(dispatch)
+
+    def _settle(self, dispatch: Dispatch, settlement: Settlement) -> None:
+        """Hand a settlement to the journal, and free the slot."""
+        if dispatch.state >= SETTLED:
+            return
+        dispatch.state = SETTLED
+        # Nothing is left to do for its task, so whoever is woken by the settlement finds this slot empty.
+        self._tasks.pop(dispatch.job.id, None)
+        # First the settlement: the next job that takes this slot may be one that cannot be started.
+        self._on_settlement(settlement)
+        self._free(dispatch)
+
+    def _free(self, dispatch: Dispatch) -> None:
+        # The same job may be here again by now, with its next stage.
+        if self._running.get(dispatch.job.id) is dispatch:
+            del self._running[dispatch.job.id]
+            self._in_use[dispatch.job.lane] -= 1
+            self.ended += 1
+            self.fill()
+
+    def _leave(self, dispatch: Dispatch) -> None:
+        """Free the slot of what ran on after its dispatch was over."""
+        self._orphans -= 1
+        self._in_use[dispatch.job.lane] -= 1
+        self._on_room()
+
+    def _drop_probe(self, dispatch: Dispatch) -> None:
+        self._probes.drop(dispatch.job.id, dispatch.lane.stage.breaker)
 
 
-def _forget_overrun(dispatch: Dispatch) -> None:
-    """Cancel what would settle a run that overruns: until its time it would keep the run, with input and payload, alive."""
-    if dispatch.overrun is not None:
-        dispatch.overrun.cancel()
-        dispatch.overrun = None
-
-
-def _is_stepped() -> bool:
-    """Say whether a task of a loop is being run, and not a coroutine closed that nobody will run any more."""
+def _is_in_task() -> bool:
+    """Return whether a task of a loop runs; otherwise a coroutine is being closed that nobody will run any more."""
     try:
         return asyncio.current_task() is not None
     except RuntimeError:

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The threads of a worker: one that talks to the store, and as many for sync stages as may run at once.
 
-They are kept apart so that stages which block cannot keep outcomes from being committed. The context of the caller goes along, so
-that what it holds (a request id for logs, a virtual clock) is there on the thread as well; each function has a copy of its own, so
-that what one sets there is not there for the next.
+They are separate so that stages which block cannot keep settlements from being committed. Each function runs in a copy of the
+caller's context, with its request id for logs or its virtual clock; what it sets there is gone for the next.
 
 Stages are handed over without a future each. Functions that block get as many threads as there are functions waiting; those that
-return at once stay on one, instead of waking a crowd that would fight for the interpreter. Which kind they are shows when they have
-ended: the loop looks after them every one to five milliseconds while there is anything to look after, and what has ended is brought
-to it in batches, too.
+return at once stay on one, instead of waking many that would compete for the interpreter. Which kind they are shows when they have
+ended: while anything runs, the loop polls every one to five milliseconds, and takes results in batches, too.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 from redrive.engine.clock import SYSTEM_CLOCK
-from redrive.engine.error_text import shown
+from redrive.engine.error_text import error_text
 
 logger = logging.getLogger("redrive.worker")
 
@@ -39,16 +37,16 @@ AskStore = RunBlocking
 _now: Final = SYSTEM_CLOCK.monotonic
 
 RETRY_SECONDS: Final = 1.0
-LOOK_SECONDS: Final = 0.001
-"""So often the loop looks after functions that block, or of which nothing is known yet, for as long as it finds anything."""
-QUICK_LOOK_SECONDS: Final = 0.005
-"""So often it looks after functions that were quick: each look takes the interpreter from them."""
+POLL_SECONDS: Final = 0.001
+"""How often the loop polls functions that block, or of which nothing is known yet, for as long as it finds anything."""
+QUICK_POLL_SECONDS: Final = 0.005
+"""How often it polls functions that were quick: each poll takes the interpreter from them."""
 BLOCKS_SECONDS: Final = 0.0003
-"""Functions that take longer than this on average are taken to wait for something."""
+"""Functions that take longer than this on average are assumed to block."""
 
 
 class ThreadPool(Protocol):
-    """What runs sync functions: `done` is called on the loop with the argument and what `work` returned. `work` must not raise."""
+    """Runs sync functions. `done` is called on the loop with the argument and what `work` returned; `work` must not raise."""
 
     def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
         """Run `work` as soon as there is a thread for it."""
@@ -65,26 +63,26 @@ class StageThreads:
         self._waiting: deque[tuple[Callable[..., object], object, Callable[..., None]]] = deque()
         self._ended: deque[tuple[Callable[..., None], object, object, float]] = deque()
         self._wanted = 1
-        """How many threads are called when something is handed over."""
-        self._pause = LOOK_SECONDS
-        self._told = 0
+        """How many threads are woken when something is handed over."""
+        self._pause = POLL_SECONDS
+        self._delivered = 0
         self._spent = 0.0
         self._idle = threading.Condition()
-        self._idlers = 0
+        self._idle_count = 0
         self._threads = 0
         self._expected = 0
         """How many more threads are to be started."""
-        self._none_before = 0.0
+        self._no_thread_before = 0.0
         self._is_handing_over = False
-        self._is_looked_after = False
-        self._is_telling = False
+        self._is_polled = False
+        self._is_delivering = False
         self._is_closed = False
 
     def start(self, work: Callable[[A], T], of: A, done: Callable[[A, T], None]) -> None:
-        """See `Hands.start`."""
+        """Run `work` as soon as there is a thread for it."""
         self._waiting.append((work, of, done))
         if not self._is_handing_over:
-            # After this turn of the loop, which may put more here: a thread woken earlier would only fight with it.
+            # After this turn of the loop, which may put more here: a thread woken earlier would only compete with it.
             self._is_handing_over = True
             self._loop.call_soon(self._hand_over)
 
@@ -92,39 +90,39 @@ class StageThreads:
         """Let idle threads end; one that still runs a stage ends after it, and does not keep the process from ending."""
         with self._idle:
             self._is_closed = True
-            self._idlers = 0
+            self._idle_count = 0
             self._idle.notify_all()
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
-        self._call(min(self._wanted, len(self._waiting)))
-        if not self._is_looked_after:
-            self._is_looked_after = True
-            self._loop.call_later(self._pause, self._look)
+        self._wake(min(self._wanted, len(self._waiting)))
+        if not self._is_polled:
+            self._is_polled = True
+            self._loop.call_later(self._pause, self._poll)
 
-    def _look(self) -> None:
-        """Take in what has ended, and let more threads come if those that are there are blocked."""
-        self._tell()
-        told, spent = self._told, self._spent
-        self._told, self._spent = 0, 0.0
-        if told and spent <= told * BLOCKS_SECONDS:
-            self._wanted, self._pause = 1, QUICK_LOOK_SECONDS
-        elif told or self._waiting:
+    def _poll(self) -> None:
+        """Deliver what has ended, and wake or start more threads if those at work are blocked."""
+        self._deliver()
+        delivered, spent = self._delivered, self._spent
+        self._delivered, self._spent = 0, 0.0
+        if delivered and spent <= delivered * BLOCKS_SECONDS:
+            self._wanted, self._pause = 1, QUICK_POLL_SECONDS
+        elif delivered or self._waiting:
             # Step by step: a thread that was kept from the interpreter looks as if it were blocked.
-            self._wanted, self._pause = min(self._limit, self._wanted * 4), LOOK_SECONDS
+            self._wanted, self._pause = min(self._limit, self._wanted * 4), POLL_SECONDS
         if self._waiting and self._wanted > 1:
-            self._call(min(self._wanted, len(self._waiting)))
-        # First no more, then a last look: what ended before is seen here, and what ends from now on is told by its thread.
-        self._is_looked_after = False
-        if told or self._ended or (self._waiting and (self._idlers or self._threads < self._limit)):
-            self._is_looked_after = True
-            self._loop.call_later(self._pause, self._look)
+            self._wake(min(self._wanted, len(self._waiting)))
+        # First stop polling, then look once more: what ended before is seen here, and what ends from now on wakes the loop itself.
+        self._is_polled = False
+        if delivered or self._ended or (self._waiting and (self._idle_count or self._threads < self._limit)):
+            self._is_polled = True
+            self._loop.call_later(self._pause, self._poll)
 
-    def _call(self, wanted: int) -> None:
-        """Let so many more threads come, if there are that many."""
+    def _wake(self, wanted: int) -> None:
+        """Wake so many idle threads, and start new ones for the rest as far as the limit allows."""
         with self._idle:
-            woken = min(wanted, self._idlers)
-            self._idlers -= woken
+            woken = min(wanted, self._idle_count)
+            self._idle_count -= woken
             self._idle.notify(woken)
             self._expected = min(wanted - woken, self._limit - self._threads)
         self._new_thread()
@@ -132,7 +130,7 @@ class StageThreads:
     def _new_thread(self) -> None:
         """Start one more thread if any is expected; it starts the next, because whoever starts one waits until it runs."""
         with self._idle:
-            if self._expected <= 0 or not self._waiting or self._none_before > _now():
+            if self._expected <= 0 or not self._waiting or self._no_thread_before > _now():
                 return
             self._expected -= 1
             self._threads += 1
@@ -141,70 +139,110 @@ class StageThreads:
         try:
             thread.start()
         except RuntimeError as error:
-            # The system gives no more threads: those that are there go on, and after a while it is asked again.
-            self._none_before = _now() + RETRY_SECONDS
+            # The system has no more threads to give: continue with those that run, and try again after a while.
+            self._no_thread_before = _now() + RETRY_SECONDS
             with self._idle:
                 self._threads -= 1
             logger.warning("no more threads for stages than %d: %s", self._threads, error)
 
     def _serve(self) -> None:
         self._new_thread()
-        while self._work_one() or self._rest():
+        while self._run_one() or self._rest():
             pass
 
-    def _work_one(self) -> bool:
-        """Run what waits longest; False when nothing does. A function of its own, so that a thread at rest holds on to nothing."""
+    def _run_one(self) -> bool:
+        """Run what waits longest; False when nothing does. A function of its own, so that an idle thread keeps nothing alive."""
         try:
             work, of, done = self._waiting.popleft()
         except IndexError:
             return False
         began = _now()
-        # The outcome gets no name here: a failure knows this frame by its traceback, and the two would keep each other alive.
+        # The result gets no name here: a failure refers to this frame by its traceback, and the two would keep each other alive.
         self._ended.append((done, of, self._context.copy().run(work, of), _now() - began))
-        # While there is more to do and the loop comes to look by itself, it is left alone.
-        if not self._is_telling and not (self._waiting and self._is_looked_after):
-            self._is_telling = True
-            # A loop that has ended no longer wants to know.
+        # While there is more to do and the loop polls, it need not be woken.
+        if not self._is_delivering and not (self._waiting and self._is_polled):
+            self._is_delivering = True
+            # The loop may have ended.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(self._deliver)
         return True
 
     def _rest(self) -> bool:
         """Wait until there may be something to do; False when there never will be."""
         with self._idle:
-            # Looked at again under the lock: what was handed over before is seen here, and what comes later wakes somebody.
+            # Checked again under the lock: what was handed over before is seen here, and what comes later wakes a thread.
             if self._waiting:
                 return True
             if self._is_closed:
                 self._threads -= 1
                 return False
-            self._idlers += 1
+            self._idle_count += 1
             self._idle.wait()
         return True
 
-    def _tell(self) -> None:
-        self._is_telling = False
+    def _deliver(self) -> None:
+        self._is_delivering = False
         while self._ended:
             done, of, result, spent = self._ended.popleft()
-            self._told += 1
+            self._delivered += 1
             self._spent += spent
             try:
                 done(of, result)
             except BaseException as error:  # noqa: BLE001 - those behind it must not wait for ever.
-                logger.error("the outcome of a stage could not be taken in: %s", shown(error))  # noqa: TRY400 - redacted.
+                logger.error("the result of a stage could not be delivered: %s", error_text(error))  # noqa: TRY400 - redacted.
 
 
 class StoreThread:
-    """The one thread that talks to the store; questions are answered in order."""
+    """The one thread that talks to the store; calls are made in order."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="redrive-store")
 
     def ask(self, question: Callable[[], object]) -> asyncio.Future[object]:
-        """Ask the store; it is at work when this returns, and the future brings its answer."""
+        """Call the store; the call is under way when this returns, and the future brings its answer."""
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(self._thread, context.run, question)
 
     def close(self) -> None:
         """Wait for the last answer, and end the thread."""
         self._thread.shutdown()
+
+
+class BackgroundThread:
+    """A daemon thread that calls a function when it is woken, and every so many seconds besides. An error is logged."""
+
+    def __init__(self, name: str, call: Callable[[], None], *, every: float | None = None) -> None:
+        self._call = call
+        self._every = every
+        self._is_due = threading.Event()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the function called soon; from any thread."""
+        self._is_due.set()
+
+    def stop(self, wait: float | None = None) -> None:
+        """End the thread, and wait for it; at most so many seconds."""
+        self._is_over = True
+        self._is_due.set()
+        self._thread.join(wait)
+
+    def run_once(self) -> None:
+        """Call the function now, on this thread."""
+        try:
+            self._call()
+        except Exception as error:  # noqa: BLE001 - the thread must not end by one error.
+            logger.error("%s failed and will run again: %s", self._thread.name, error_text(error))  # noqa: TRY400 - redacted.
+
+    def _run(self) -> None:
+        while True:
+            self._is_due.wait(self._every)
+            self._is_due.clear()
+            if self._is_over:
+                return
+            self.run_once()

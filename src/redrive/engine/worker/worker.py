@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker: claims jobs, runs their stages, and commits outcomes together with the next claim.
+"""A worker: claims jobs, runs their stages, and commits their settlements together with the next claim.
 
-A stage's successor starts only after its output is committed. What a worker holds when it stops goes back unburned. A worker that
-was declared dead lets go of everything and goes on under a new name.
+A stage's successor starts only after its output is committed. Jobs that are leased when a worker stops go back unburned. A worker
+that was declared dead drops everything and continues under a new name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
@@ -26,11 +25,11 @@ from redrive.engine.worker.idle import IdleWait
 from redrive.engine.worker.journal import COMMIT_MAX, Journal
 from redrive.engine.worker.leases import Heartbeat
 from redrive.engine.worker.prefetch import Prefetch
+from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.progress import Progress
 from redrive.engine.worker.runner import Runner
-from redrive.engine.worker.settlements import settle_cut_off
-from redrive.engine.worker.slots import ProcessPool, Slots
-from redrive.engine.worker.threads import AskStore, ThreadPool
+from redrive.engine.worker.settlements import settlement_of_stop
+from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import (
     About,
@@ -46,21 +45,10 @@ logger = logging.getLogger("redrive.worker")
 
 T = TypeVar("T")
 Ending = Literal["idle", "held", "stopped"]
-"""Why a worker ended: nothing is left, all that is left is held, or it was told to stop."""
+"""Why a worker ended: nothing is left, all that is left is held, or it was stopped."""
 
 RESEND_SECONDS: Final = 1.0
 """How long to wait before a batch that the store did not take is sent again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """What a worker works with: how it reaches the store, threads and processes, and how often it looks around."""
-
-    ask_store: AskStore
-    threads: ThreadPool
-    processes: ProcessPool
-    watch: float | None = None
-    """Seconds between two looks at whether anybody changed the store, while idle; None to wait for the next poll."""
 
 
 class Worker:
@@ -85,60 +73,60 @@ class Worker:
         self._name = next(names)
         self._known_as: str | None = None
         self._lease = lease
-        self._parts = parts
+        self._ask_store = parts.ask_store
         self._about = about or About(pipelines=tuple(each.name for each in pipelines))
         self._on_commit = on_commit
         self._runtime = CURRENT.get()
+        clock = self._runtime.clock
         self.lanes = lanes_of(store, pipelines, resources)
-        self.breakers = SharedBreakers(
-            store, (lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker)
-        )
-        runner = Runner(self.breakers, self._runtime, classifier=classifier, ask_store=parts.ask_store)
+        breakers = SharedBreakers(store, (lane.stage.breaker for lane in self.lanes.values()))
+        probes = Probes(store, self.lanes, breakers)
+        runner = Runner(breakers, probes, self._runtime, classifier=classifier, ask_store=parts.ask_store)
         self._wake = asyncio.Event()
-        self._journal = Journal(store, self.lanes, self.breakers, runner, self._runtime.chance)
+        self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)
         self.slots = Slots(
             self.lanes,
             runner,
-            parts.threads,
-            parts.processes,
+            probes,
+            parts,
             concurrency=concurrency,
-            on_settled=self._settled,
+            on_settlement=self._add_settlement,
             on_room=self._wake.set,
         )
-        self._progress = Progress(store, self._runtime.clock, self.slots.dispatches, lease=lease)
+        self.progress = Progress(store, clock, self.slots.dispatches, lease=lease)
         self._prefetch = Prefetch(self.slots, concurrency)
-        self._waiting = IdleWait(
+        self._idle_wait = IdleWait(
             store,
             self._journal,
-            self.breakers,
-            self._runtime.clock,
+            breakers,
+            clock,
             pipelines=self._about.pipelines,
             wake=self._wake,
             ask_until_answered=self._ask_until_answered,
-            ask_store=parts.ask_store,
-            watch=parts.watch,
+            parts=parts,
         )
         self._is_sated = False
+        """Whether the last claim brought all it asked for."""
         self._stops = 0
-        self._stopped_by: dict[str, int] = {}
+        self._stops_by: dict[str, int] = {}
         self._unstarted: list[Claimed] = []
         self._is_dead = False
         self._error: StoreError | None = None
         self.heartbeat: Heartbeat | None = None
-        """What keeps its lease, if anything does: it knows how long a new one must be, and is asked to beat at once."""
+        """The thread that renews its lease, if there is one."""
 
     def stop(self, by: str = "owner") -> None:
-        """Claim nothing more; `run` returns when what is running has been settled. The second time, when it has been let go.
+        """Claim nothing more; `run` returns when everything that runs has been settled. The second time, it drops what runs.
 
-        Each of those who may stop it counts alone: the first signal is none the second because a run happens to be over.
+        Everyone who may stop it is counted alone: the first signal is not the second stop because a run has just ended.
         """
-        self._stopped_by[by] = self._stopped_by.get(by, 0) + 1
-        self._stops = max(self._stopped_by.values())
+        self._stops_by[by] = self._stops_by.get(by, 0) + 1
+        self._stops = max(self._stops_by.values())
         self._unstarted += self.slots.drop_waiting()
         self._wake.set()
 
-    def look(self) -> None:
-        """Look for jobs now: somebody on this loop has queued some."""
+    def wake(self) -> None:
+        """Look for jobs now: something on this loop has queued some."""
         self._wake.set()
 
     async def run(self, *, until_idle: bool = False, hold_max: float = float("inf")) -> Ending:
@@ -157,27 +145,27 @@ class Worker:
                 if await self._exchange():
                     continue
                 if until_idle and self._is_idle and not self._stops:
-                    ending = await self._waiting.rest(hold_max)
+                    ending = await self._idle_wait.until_idle(hold_max)
                     if ending is not None:
                         return ending
                     continue
                 await self._pause()
         finally:
-            await self._sign_off(await self.slots.let_go())
+            await self._sign_off(await self.slots.release())
 
     @property
     def name(self) -> str:
-        """The name under which this worker holds its leases now."""
+        """The name under which this worker leases jobs now."""
         return self._name
 
     @property
     def known_as(self) -> str | None:
-        """The name that the store has heard; None before the first life and between two. To be read from any thread."""
+        """The name under which it is registered in the store; None while it is not. May be read from any thread."""
         return self._known_as
 
     async def held_for(self) -> float:
-        """Return for how many seconds all that is left to do has been held; see `Waiting.held_for`."""
-        return await self._waiting.held_for(is_idle=self._is_idle)
+        """Return for how many seconds all that is left to do has been held; see `IdleWait.held_for`."""
+        return await self._idle_wait.held_for(is_idle=self._is_idle)
 
     @property
     def _is_idle(self) -> bool:
@@ -185,90 +173,87 @@ class Worker:
         return self.slots.is_empty and self._journal.is_empty
 
     def declare_dead(self, name: str) -> None:
-        """Take in, from any thread, that the store no longer knows a worker of this name."""
+        """Report, from any thread, that the store no longer knows a worker of this name."""
         self._loop.call_soon_threadsafe(self._note_dead, name)
 
-    def lost_store(self, error: StoreError) -> None:
-        """Take in, from any thread, that the store cannot be worked with any more: the worker ends with this error."""
+    def lose_store(self, error: StoreError) -> None:
+        """Report, from any thread, that the store cannot be used any more: the worker ends with this error."""
         self._error = error
         self._loop.call_soon_threadsafe(self.stop, "store")
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
-        """Take in, from any thread, that somebody asked to cancel these jobs."""
+        """Report, from any thread, that somebody asked to cancel these jobs."""
         self._loop.call_soon_threadsafe(self.slots.cancel, tuple(jobs))
 
-    def progress(self, name: str) -> None:
-        """Write down, under the name of this life, how far running stages say they are; from one thread at a time."""
-        self._progress.tell(name)
-
-    def _settled(self, settled: Settlement) -> None:
-        self._journal.add(settled)
+    def _add_settlement(self, settlement: Settlement) -> None:
+        self._journal.add(settlement)
         self._wake.set()
 
     def _note_dead(self, name: str) -> None:
-        # Whoever asked under a name of an earlier life may be answered in this one.
+        # An answer for an earlier name may arrive after the restart.
         if name == self._name:
             self._is_dead = True
             self._wake.set()
 
     async def _restart_under_new_name(self) -> None:
-        """Drop whatever was going on under the old name, and go on under a new one."""
+        """Drop everything that belongs to the old name, and register under a new one."""
         logger.warning(
-            "worker %s was declared dead; its runs are dropped and it goes on under a new name", self._name
+            "worker %s was declared dead: its runs are dropped, and it continues under a new name", self._name
         )
         self._known_as = None
-        await self.slots.let_go()
-        self._journal.drop()
+        await self.slots.release()
+        self._journal.clear()
         self._is_dead = False
         self._name = next(self._names)
         await self._register()
 
     async def _register(self) -> None:
-        def introduce() -> None:
-            # The time is read for each try: after an outage a lease that began before it would have ended already.
-            now, lease = (self._now(), self._lease) if self.heartbeat is None else self.heartbeat.new_lease()
+        def register() -> None:
+            # The time is read for each try: after an outage a lease that began before it would have expired already.
+            heartbeat = self.heartbeat
+            now, lease = (self._now(), self._lease) if heartbeat is None else heartbeat.leases.new_lease()
             self._store.start_worker(self._name, now, lease, self._about)
-            # Only now: of a name that it has not heard, the store would say that its worker is dead.
+            # Only now: a heartbeat under a name that the store does not know would be answered as dead.
             self._known_as = self._name
-            if self.heartbeat is not None:
-                # The store may have had to be waited for, or the clock come back meanwhile.
-                self.heartbeat.beat_soon()
+            if heartbeat is not None:
+                # The call may have taken long, or the clock have come back meanwhile.
+                heartbeat.wake()
 
-        await self._ask_until_answered(introduce)
+        await self._ask_until_answered(register)
 
     async def _sign_off(self, cut_off: list[Dispatch]) -> None:
-        """Give back what is left, and put on record what was cut off; without an answer, others will when the lease has ended."""
+        """Record the runs that were cut off, and release all leases; without an answer, others do so when they have expired."""
         now = self._now()
         for dispatch in cut_off:
             dispatch.ended_at = now
-            self._journal.add(settle_cut_off(dispatch))
+            self._journal.add(settlement_of_stop(dispatch))
         try:
-            await self._ask(functools.partial(self.breakers.flush, now))
+            await self._ask(functools.partial(self._journal.flush_breakers, now))
             while not self._journal.is_empty:
-                done, token = self._journal.take()
+                batch, token = self._journal.take()
                 exchange = functools.partial(self._store.exchange, now=now, token=token)
-                await self._ask(functools.partial(exchange, self._name, done, Want((), 0)))
+                await self._ask(functools.partial(exchange, self._name, batch, Want((), 0)))
             self._known_as = None
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
-            logger.warning("worker %s: its leases are left to end by themselves: %s", self._name, error)
+            logger.warning("worker %s: leases not released; they will expire: %s", self._name, error)
 
     async def _exchange(self) -> bool:
-        """Commit what is done and start what comes next; say whether there was anything."""
+        """Commit what has been settled, claim and start what comes next; return whether there was anything."""
         if self._unstarted:
-            await self._give_back()
+            await self._release_unstarted()
         room = 0 if self._stops else min(max(0, self.slots.room(self._prefetch.count)), COMMIT_MAX)
         if self._journal.is_empty and not room:
             self.slots.fill()
             return False
-        done, token = self._journal.take()
-        commit = functools.partial(self._commit, done, room, token)
-        # The store is at work already while the jobs that the last commit brought are started.
-        asked = self._parts.ask_store(commit)
+        batch, token = self._journal.take()
+        commit = functools.partial(self._commit, batch, room, token)
+        # The store is at work already while the jobs of the last claim are started.
+        asked = self._ask_store(commit)
         try:
             self.slots.fill()
         finally:
-            answer = await self._sent(commit, asked, done)
+            answer = await self._answer_to(commit, asked, batch)
         if answer is None:
             return True
         self._prefetch.committed()
@@ -276,60 +261,58 @@ class Worker:
             self._note_dead(self._name)
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
-        self._journal.again(answer, done)
+        self._journal.add_refused(answer, batch)
         self._is_sated = 0 < room <= len(answer.claimed)
         self.slots.put(answer.claimed)
         if self._stops:
-            # It was told to stop while this commit was on its way.
+            # It was stopped while this commit was under way.
             self._unstarted += self.slots.drop_waiting()
-        if any(settled.outcome != "hold" for settled in done):
-            self._waiting.moved()
-        if self._on_commit is not None and done:
-            self._on_commit(done)
-        return bool(done or answer.claimed)
+        if any(settlement.outcome != "hold" for settlement in batch):
+            self._idle_wait.settled()
+        if self._on_commit is not None and batch:
+            self._on_commit(batch)
+        return bool(batch or answer.claimed)
 
-    async def _sent(
-        self, commit: Callable[[], Exchange], asked: Awaitable[object], done: list[Settlement]
+    async def _answer_to(
+        self, commit: Callable[[], Exchange], asked: Awaitable[object], batch: list[Settlement]
     ) -> Exchange | None:
-        """Return the answer to a commit; without one, what it was to settle is put back."""
+        """Return the answer to a commit; without one, put back what it was to settle."""
         try:
             answer = await self._ask_until_answered(commit, asked)
         except asyncio.CancelledError:
-            # For the goodbye. It may have been taken all the same: then it counts as done when it is sent again.
-            self._journal.put_back(done)
+            # For the last commit of `_sign_off`. What was taken all the same counts as done when it is sent again.
+            self._journal.put_back(batch)
             raise
         if answer is None and not self._is_dead:
-            self._journal.put_back(done)
+            self._journal.put_back(batch)
         return answer
 
-    async def _give_back(self) -> None:
-        """Give back what was claimed and will not be started, at once and with its probes: others may have room for it."""
+    async def _release_unstarted(self) -> None:
+        """Release what was claimed and will not be started, at once and with its probes: others may have room for it."""
         jobs, self._unstarted = self._unstarted, []
-        await self._ask_until_answered(lambda: self._journal.give_back(jobs, self._now()))
+        await self._ask_until_answered(lambda: self._journal.release(jobs, self._now()))
 
-    def _commit(self, done: list[Settlement], room: int, token: int) -> Exchange:
-        """Settle and claim; the wish list is made anew each time, because breakers may have changed."""
+    def _commit(self, batch: list[Settlement], room: int, token: int) -> Exchange:
+        """Settle and claim; what to claim is decided anew for each try, because breakers may have changed."""
         now = self._now()
-        self._waiting.claims(is_sated=self._is_sated)
-        self.breakers.flush(now)
-        want = self._journal.want(self.slots, room, now)
-        return self._journal.commit(self._name, done, want, now=now, token=token)
+        self._idle_wait.before_claim(is_sated=self._is_sated)
+        self._journal.flush_breakers(now)
+        want = self._journal.want(room, self.slots.lane_limits(), now)
+        return self._journal.commit(self._name, batch, want, now=now, token=token)
 
     async def _ask_until_answered(
         self, question: Callable[[], T], asked: Awaitable[object] | None = None
     ) -> T | None:
-        """Ask the store until it answers; every call is safe to repeat. None when this worker was declared dead meanwhile.
+        """Ask the store until it answers; every call is safe to repeat. None when declared dead or stopped twice meanwhile.
 
-        `asked` is the question on its way already.
+        `asked` is the first call if it is under way already.
         """
         while asked is not None or (not self._is_dead and self._stops <= 1):
             try:
                 first, asked = asked, None
                 return await self._ask(question) if first is None else cast("T", await first)
             except StoreUnavailableError as error:
-                logger.warning(
-                    "worker %s: the store did not answer and is asked again: %s", self._name, error
-                )
+                logger.warning("worker %s: the store did not answer, asking again: %s", self._name, error)
                 await self._runtime.clock.asleep(RESEND_SECONDS)
         return None
 
@@ -338,12 +321,12 @@ class Worker:
         if not self._journal.is_empty:
             return
         if self._stops or self.slots.room(0) <= 0:
-            self._unstarted += await self._prefetch.stand_by(self._wake)
+            self._unstarted += await self._prefetch.wait(self._wake)
             return
-        await self._waiting.pause()
+        await self._idle_wait.pause()
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._parts.ask_store(question))
+        return cast("T", await self._ask_store(question))
 
     def _now(self) -> float:
         return self._runtime.clock.wall()

@@ -78,7 +78,7 @@ class Shop:
                 self.clock,
                 name=lambda: worker.name,
                 ask_store=at_once,
-                on_news=worker.look,
+                on_news=worker.wake,
             )
             driving = asyncio.ensure_future(driver.run())
             try:

@@ -27,7 +27,7 @@ class Scene:
         plain = store.start_worker
 
         def beaten(*args: object) -> None:
-            self.heartbeat.beat()
+            self.heartbeat.run_once()
             plain(*args)  # type: ignore[arg-type]
 
         patch.setattr(store, "start_worker", beaten)
@@ -68,7 +68,7 @@ def test_a_heartbeat_between_two_lives_does_not_end_the_second(
         async with working(told.worker):
             await until(lambda: told.begun)
             store.reap(clock.wall() + 1_000)
-            told.heartbeat.beat()
+            told.heartbeat.run_once()
             await until(lambda: len(told.begun) == 2)
             await turns(50)
             assert told.worker.known_as == told.worker.name

@@ -13,8 +13,10 @@ from redrive import Backoff, Breaker, ConfigurationError, Jitter, Pipeline, Retr
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
+from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import JobId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import inline_parts
@@ -146,9 +148,10 @@ def test_a_probe_is_taken_once_and_ends_by_what_it_found(store: SqliteStore, clo
         shared.note(OPEN, Evidence.DOWN)
     shared.flush(0.0)
 
-    assert shared.take_probe(OPEN, 60.0, "a")
-    assert not other.take_probe(OPEN, 60.0, "b")
-    shared.end_probe(OPEN, 61.0, "a", Evidence.ALIVE)
+    probes = Probes(store, {}, shared)
+    assert probes.take(OPEN, 60.0, "a")
+    assert not Probes(store, {}, other).take(OPEN, 60.0, "b")
+    probes.end(OPEN, 61.0, "a", Evidence.ALIVE)
     other.flush(61.0)
 
     assert other.is_closed(OPEN)
@@ -165,23 +168,24 @@ def test_probes_that_were_dropped_are_all_given_back_whatever_happens_meanwhile(
         for _ in range(5):
             shared.note(breaker, Evidence.DOWN)
     shared.flush(0.0)
-    assert shared.take_probe(OPEN, 60.0, "a")
-    assert shared.take_probe(web, 60.0, "b")
-    shared.release_later(OPEN, "a")
+    probes = Probes(store, {}, shared)
+    assert probes.assign(JobId(1), OPEN, 60.0, "a")
+    assert probes.assign(JobId(2), web, 60.0, "b")
+    probes.drop(JobId(1), OPEN)
     swap, times = store.swap_breaker, list[int]()
 
     def troubled(name: str, before: bytes | None, after: bytes) -> bool:
         times.append(1)
         if len(times) == 1:
-            shared.release_later(web, "b")
+            probes.drop(JobId(2), web)
             if trouble == "the store is gone":
                 raise StoreUnavailableError(database="x", cause="gone")
         return (trouble != "others are faster" or len(times) > SWAPS_MAX) and swap(name, before, after)
 
     monkeypatch.setattr(store, "swap_breaker", troubled)
     with suppress(StoreUnavailableError):
-        shared.flush(61.0)
-    shared.flush(62.0)
+        probes.release_dropped(61.0)
+    probes.release_dropped(62.0)
 
     assert [shared.standing(breaker).state.probe for breaker in (OPEN, web)] == [None, None]
 

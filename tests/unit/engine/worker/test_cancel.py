@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.pipeline.stage import Stage
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import JobNotFoundError
 from redrive.store.protocol import Step
 from redrive.store.sqlite.store import SqliteStore

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock

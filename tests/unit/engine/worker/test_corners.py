@@ -18,8 +18,9 @@ from redrive.engine.runs.runs import RunBook, RunOptions
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.leases import Leases
+from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -98,7 +99,8 @@ def test_a_probe_that_is_asked_for_again_with_its_token_is_the_same(store: Sqlit
     shared.note(breaker, Evidence.DOWN)
     shared.flush(0.0)
 
-    assert [shared.take_probe(breaker, 6.0, token) for token in ("a", "a", "b")] == [True, True, False]
+    probes = Probes(store, {}, shared)
+    assert [probes.take(breaker, 6.0, token) for token in ("a", "a", "b")] == [True, True, False]
 
 
 @pytest.mark.usefixtures("clock")
@@ -138,15 +140,15 @@ def test_jobs_that_wait_for_a_place_when_their_worker_stops_are_given_back_unrun
 def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_goes_on(
     store: SqliteStore, rd: Redrive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = Runner.settled
+    settled = Runner.decide
 
     async def broken(self: Runner, dispatch: Dispatch, ended: object) -> object:
         if dispatch.job.id == 1:
             raise ZeroDivisionError("our own")
         return await settled(self, dispatch, ended)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Runner, "settled", broken)
-    monkeypatch.setattr(Runner, "settled_at_once", lambda *_: None)
+    monkeypatch.setattr(Runner, "decide", broken)
+    monkeypatch.setattr(Runner, "decide_now", lambda *_: None)
 
     async def scene() -> None:
         pipeline = one_stage(lambda number: 1 / number, name="divide", retry=ONCE)
@@ -164,14 +166,14 @@ def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_goes_on(
 def test_an_error_of_our_own_at_the_end_of_a_sync_stage_is_a_failure_of_its_attempt(
     store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled_at_once = Runner.settled_at_once
+    decide_now = Runner.decide_now
 
     def broken(self: Runner, dispatch: Dispatch, ended: bytes | Exception) -> object:
         if isinstance(ended, bytes):
             raise ZeroDivisionError("our own")
-        return settled_at_once(self, dispatch, ended)
+        return decide_now(self, dispatch, ended)
 
-    monkeypatch.setattr(Runner, "settled_at_once", broken)
+    monkeypatch.setattr(Runner, "decide_now", broken)
 
     async def scene() -> None:
         pipeline = one_stage(lambda number: number, name="plain", retry=ONCE)
@@ -211,7 +213,7 @@ def test_a_store_that_can_no_longer_be_worked_with_ends_the_worker_with_its_erro
 
     async def scene() -> None:
         worker = worker_on(store, one_stage(lambda number: number, name="plain"))
-        leases = Leases(store, clock, lease=30, on_dead=worker.declare_dead, on_lost_store=worker.lost_store)
+        leases = Leases(store, clock, lease=30, on_dead=worker.declare_dead, on_lost_store=worker.lose_store)
         task = asyncio.ensure_future(worker.run())
         await turns()
         monkeypatch.setattr(store, "renew", newer)

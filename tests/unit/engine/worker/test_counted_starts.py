@@ -15,6 +15,7 @@ from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
+from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Exchange, Want
@@ -40,14 +41,15 @@ class Scene:
         lanes = lanes_of(store, pipelines)
         self.breakers = SharedBreakers(store, (self.closed, self.open))
         runtime = CURRENT.get()
-        runner = Runner(self.breakers, runtime, classifier=DEFAULT, ask_store=at_once)
-        self.journal = Journal(store, lanes, self.breakers, runner, runtime.chance)
+        self.probes = Probes(store, lanes, self.breakers)
+        runner = Runner(self.breakers, self.probes, runtime, classifier=DEFAULT, ask_store=at_once)
+        self.journal = Journal(store, lanes, self.breakers, self.probes, runner, chance=runtime.chance)
         for breaker in (self.closed, self.open):
             self.breakers.note(breaker, Evidence.DOWN)
         self.breakers.flush(clock.wall())
         clock.advance(10)
-        assert self.breakers.take_probe(self.closed, clock.wall(), "probe")
-        self.breakers.end_probe(self.closed, clock.wall(), "probe", Evidence.ALIVE)
+        assert self.probes.take(self.closed, clock.wall(), "probe")
+        self.probes.end(self.closed, clock.wall(), "probe", Evidence.ALIVE)
         clock.advance(60)
         self.clock = clock
         self.want = Want(tuple(lane.id for lane in lanes.values() if lane.stage.breaker is self.closed), 10)
@@ -112,7 +114,7 @@ def test_a_probe_that_became_an_ordinary_job_counts_once(
     (probe,) = (
         f"w1:1:{lane.id}" for lane in scene.journal._lanes.values() if lane.stage.breaker is scene.open
     )
-    scene.breakers.end_probe(scene.open, clock.wall(), probe, Evidence.ALIVE)
+    scene.probes.end(scene.open, clock.wall(), probe, Evidence.ALIVE)
     clock.advance(1)
     before = scene.breakers.starts_left(scene.open, clock.wall())
     with monkeypatch.context() as losses:

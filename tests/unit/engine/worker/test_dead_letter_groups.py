@@ -12,9 +12,9 @@ import pytest
 
 from redrive import stage
 from redrive.engine.classifier import DEFAULT
+from redrive.engine.error_text import DEPTH_MAX, MEMBERS_MAX, traceback_text
 from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
-from redrive.engine.worker.processes import Order, Report, work_off
-from redrive.engine.worker.tracebacks import DEPTH_MAX, MEMBERS_MAX, stack_of
+from redrive.engine.worker.processes import StageCall, StageReport, run_stage
 from redrive.redaction import process
 from tests.unit.engine.worker.letters_made import DECISION, KEY, claimed, shown_of
 
@@ -59,8 +59,10 @@ async def gather(values: list[str]) -> None:
 
 def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another_process() -> None:
     job = claimed(VALUE)
-    order = Order(gather.fn.__module__, "gather", "shop", job.input, job_id=1, attempt=1, round=1, restarts=0)
-    report = msgspec.msgpack.decode(work_off_apart(order), type=Report)
+    order = StageCall(
+        gather.fn.__module__, "gather", "shop", job.input, job_id=1, attempt=1, round=1, restarts=0
+    )
+    report = msgspec.msgpack.decode(work_off_apart(order), type=StageReport)
     assert report.failure is not None
     trouble = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)
     stack = letter_of(trouble, job, "gather", DECISION, None).stack
@@ -69,10 +71,10 @@ def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another
     assert "ValueError: cannot take <payload:$[0]>\n" in stack
 
 
-def work_off_apart(order: Order) -> bytes:
+def work_off_apart(order: StageCall) -> bytes:
     """Run an order as another process does: it has an event loop of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work_off, msgspec.msgpack.encode(order)).result()
+        return pool.submit(run_stage, msgspec.msgpack.encode(order)).result()
 
 
 @pytest.mark.parametrize(
@@ -139,14 +141,14 @@ def misspelled() -> BaseException:
 def test_an_exception_without_a_group_is_told_as_python_tells_it(make: Callable[[], BaseException]) -> None:
     exc = make()
 
-    assert stack_of(exc) == "".join(traceback.format_exception(exc))
+    assert traceback_text(exc) == "".join(traceback.format_exception(exc))
 
 
 def test_a_group_is_told_with_its_members_under_their_numbers() -> None:
     inner = ExceptionGroup("inner", [ValueError("two\nlines"), KeyError("gone")])
     outer = ExceptionGroup("outer", [OSError("first"), inner])
 
-    assert stack_of(outer).splitlines() == [
+    assert traceback_text(outer).splitlines() == [
         "ExceptionGroup: outer (2 sub-exceptions)",
         "---------------- 1 ----------------",
         "OSError: first",
@@ -162,18 +164,18 @@ def test_a_group_is_told_with_its_members_under_their_numbers() -> None:
 
 
 def test_of_a_group_no_more_is_told_than_python_shows() -> None:
-    wide = stack_of(ExceptionGroup("wide", [ValueError(f"member {n}") for n in range(100)]))
-    deep = stack_of(group("at the bottom", DEPTH_MAX + 5))
+    wide = traceback_text(ExceptionGroup("wide", [ValueError(f"member {n}") for n in range(100)]))
+    deep = traceback_text(group("at the bottom", DEPTH_MAX + 5))
 
     assert wide.count("ValueError: member") == MEMBERS_MAX
     assert "and 85 more" in wide
     assert deep.count("ExceptionGroup: several") == DEPTH_MAX + 1
-    assert "(groups are told 10 deep)" in deep
+    assert "(groups are shown 10 deep)" in deep
     assert "at the bottom" not in deep
 
 
 def test_the_frames_of_a_group_and_of_its_members_are_told() -> None:
-    told = stack_of(group("bad"))
+    told = traceback_text(group("bad"))
 
     assert told.startswith("Exception Group Traceback (most recent call last):\n  File ")
     assert "\nTraceback (most recent call last):\n  File " in told

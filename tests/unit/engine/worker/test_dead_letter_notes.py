@@ -7,7 +7,7 @@ import base64
 
 import msgspec
 
-from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
+from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
 from redrive.engine.worker.dead_letter import safe_notes
 from tests.unit.engine.worker.letters_made import KEY, claimed, prose, shown_of
 
@@ -47,7 +47,7 @@ def test_a_name_that_is_already_numbered_is_left_to_its_note() -> None:
 
 def test_no_more_is_read_of_a_name_than_of_what_is_noted() -> None:
     """Half a secret where it is cut shows neither."""
-    value = prose(1, SAID_MAX - 100)
+    value = prose(1, TEXT_MAX - 100)
     for before in range(40, 100, 6):
         told = kept({f"{value}{' ' * before}ghp_{KEY[:36]}{' y' * 500_000}": "seen"}, value)
 

@@ -57,7 +57,7 @@ def test_a_worker_that_rises_while_the_clock_is_back_for_a_moment_is_not_reaped(
         told = Scene(store, clock)
         async with working(told.worker):
             await until(lambda: told.worker.known_as)
-            told.heartbeat.beat()
+            told.heartbeat.run_once()
             told.jump(-3_600.0)
             told.worker.declare_dead("w1")
             await until(lambda: told.worker.known_as == "w2")
@@ -112,7 +112,7 @@ def test_a_worker_asks_for_a_beat_as_soon_as_the_store_knows_its_name(
 
     async def scene() -> None:
         told = Scene(store, clock)
-        monkeypatch.setattr(told.heartbeat, "beat_soon", lambda: asked.append(told.worker.known_as))
+        monkeypatch.setattr(told.heartbeat, "wake", lambda: asked.append(told.worker.known_as))
         async with working(told.worker):
             await until(lambda: asked)
             if lives == 2:

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from redrive import Redrive
-from redrive.engine.error_text import shown
+from redrive.engine.error_text import error_text
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.threads import StageThreads
@@ -38,9 +38,9 @@ def test_a_heartbeat_that_broke_is_logged_without_secrets(
     monkeypatch.setattr(store, "renew", broken)
     leases = Leases(store, clock, lease=30.0, on_dead=lambda _name: None)
 
-    Heartbeat(leases, lambda: "w1", lease=30.0).beat()
+    Heartbeat(leases, lambda: "w1", lease=30.0).run_once()
 
-    assert is_told(caplog, "a heartbeat failed; the next one follows")
+    assert is_told(caplog, "redrive-heartbeat failed and will run again")
 
 
 def test_an_outcome_that_cannot_be_taken_in_is_logged_without_secrets(
@@ -56,7 +56,7 @@ def test_an_outcome_that_cannot_be_taken_in_is_logged_without_secrets(
 
     bounded(scene())
 
-    assert is_told(caplog, "the outcome of a stage could not be taken in")
+    assert is_told(caplog, "the result of a stage could not be delivered")
 
 
 @pytest.mark.usefixtures("clock")
@@ -78,8 +78,8 @@ def test_a_job_that_cannot_be_settled_is_logged_without_secrets_and_values(
 
     pipeline = one_stage(go)
     rd.submit(pipeline, "Annabel Lee of the sea")
-    monkeypatch.setattr(Runner, "settled_at_once", broken)
-    monkeypatch.setattr(Runner, "broken_off", worse)
+    monkeypatch.setattr(Runner, "decide_now", broken)
+    monkeypatch.setattr(Runner, "decide_broken", worse)
     bounded(scene())
 
     assert is_told(caplog, "job 1 could not be settled and stays leased")
@@ -92,11 +92,11 @@ def test_an_error_that_cannot_show_itself_is_named() -> None:
         def __str__(self) -> str:
             raise ValueError(SAID)
 
-    assert shown(MuteError()).startswith("MuteError")
-    assert TOKEN not in shown(MuteError())
+    assert error_text(MuteError()).startswith("MuteError")
+    assert TOKEN not in error_text(MuteError())
 
 
 def test_an_error_that_cannot_be_redacted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.engine.error_text.redact_start", broken)
 
-    assert shown(ValueError(SAID)) == "ValueError"
+    assert error_text(ValueError(SAID)) == "ValueError"

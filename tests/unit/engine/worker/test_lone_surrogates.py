@@ -14,8 +14,8 @@ from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.dead_letter import FailedAttempt
 from redrive.engine.worker.dispatch import Dispatch
-from redrive.engine.worker.processes import Report, _order_of, _taken, packed, work_off
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.processes import StageReport, _call_for, _take_over, encode_report, run_stage
+from redrive.engine.worker.slots import WorkerParts
 from redrive.store.sqlite.store import SqliteStore
 from tests.inline import InlineThreads, at_once
 from tests.unit.build import attempts, jobs, letters, work
@@ -32,8 +32,8 @@ class Here:
         return True
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
-        order = msgspec.msgpack.encode(_order_of(dispatch))
-        return _taken(dispatch, await asyncio.get_running_loop().run_in_executor(None, work_off, order))
+        order = msgspec.msgpack.encode(_call_for(dispatch))
+        return _take_over(dispatch, await asyncio.get_running_loop().run_in_executor(None, run_stage, order))
 
 
 def work_off_here(store: SqliteStore) -> None:
@@ -74,7 +74,9 @@ def test_every_text_of_a_failure_comes_across() -> None:
     texts = ("message", "error_class", "rule", "provider_code", "request_id", "line", "hint")
     halves = msgspec.structs.replace(plain, lineage=("a\udce9",), **dict.fromkeys(texts, "a\udce9"))
 
-    told = told_apart(Report(failure=halves, stack="a\udce9", frames=(Frame("a\udce9", "a\udce9", 1, True),)))
+    told = told_apart(
+        StageReport(failure=halves, stack="a\udce9", frames=(Frame("a\udce9", "a\udce9", 1, True),))
+    )
 
     assert told.failure is not None
     assert {getattr(told.failure, name) for name in texts} == {told.stack} == {r"a\udce9"}
@@ -82,5 +84,5 @@ def test_every_text_of_a_failure_comes_across() -> None:
     assert told.failure.category is plain.category
 
 
-def told_apart(report: Report) -> Report:
-    return msgspec.msgpack.decode(packed(report), type=Report)
+def told_apart(report: StageReport) -> StageReport:
+    return msgspec.msgpack.decode(encode_report(report), type=StageReport)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from redrive.core.fingerprint import fingerprint
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.error_text import shown
+from redrive.engine.error_text import error_text
 from redrive.engine.guard.events import Story
-from redrive.engine.pipeline.context import NOTE_MAX, SAID_MAX
+from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
 from redrive.engine.worker import dead_letter
 from redrive.engine.worker.dead_letter import (
     MESSAGE_MAX,
@@ -140,11 +140,11 @@ def test_a_long_secret_of_the_process_is_hidden_although_only_a_part_of_it_is_re
 
 
 def test_notes_and_progress_hide_a_value_that_is_longer_than_what_is_looked_at() -> None:
-    value = prose(7, 3 * SAID_MAX)
+    value = prose(7, 3 * TEXT_MAX)
     job = claimed(value)
 
-    assert shown_of(value, safe_text(value[:SAID_MAX], literals_of(job))) == []
-    assert shown_of(value, safe_notes({"seen": value[:SAID_MAX]}, job) or "") == []
+    assert shown_of(value, safe_text(value[:TEXT_MAX], literals_of(job))) == []
+    assert shown_of(value, safe_notes({"seen": value[:TEXT_MAX]}, job) or "") == []
 
 
 def test_what_is_kept_of_a_long_message_is_its_beginning_and_of_a_long_stack_its_end() -> None:
@@ -154,7 +154,7 @@ def test_what_is_kept_of_a_long_message_is_its_beginning_and_of_a_long_stack_its
 
     assert letter.message == message[:MESSAGE_MAX] == safe_message(failure, claimed("plain enough"))
     assert letter.stack == f"{message}\n"[-STACK_MAX:]
-    assert safe_text(message[:SAID_MAX], literals_of(claimed("plain enough"))) == message[:NOTE_MAX]
+    assert safe_text(message[:TEXT_MAX], literals_of(claimed("plain enough"))) == message[:NOTE_MAX]
 
 
 @pytest.mark.parametrize("before", range(56, 98, 4))
@@ -172,7 +172,7 @@ def test_half_a_secret_at_the_end_of_a_cut_message_shows_in_no_note_and_no_log(
     story.attach(error, 2, 2.0, "given up")
 
     assert shown_of(KEY, "".join(error.__notes__)) + shown_of(value, "".join(error.__notes__)) == []
-    assert shown_of(KEY, shown(error)) + shown_of(value, shown(error)) == []
+    assert shown_of(KEY, error_text(error)) + shown_of(value, error_text(error)) == []
 
 
 def test_the_frames_of_a_stack_are_kept_when_its_message_is_one_long_value_of_the_job() -> None:

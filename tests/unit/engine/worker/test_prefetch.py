@@ -82,7 +82,7 @@ def test_what_went_back_is_not_claimed_ahead_again_until_a_place_comes_free(
             # Whoever asks it to look again does not make them wait longer.
             for _ in range(20):
                 await passed(PREFETCH_SECONDS / 4)
-                worker.look()
+                worker.wake()
             assert jobs(store, "status, dispatch") == [("processing", 1)] * PLACES + [("queued", 1)] * 3
             crossing.go_on.set()
             await until(lambda: rd.counts() == {"complete": 5})

@@ -24,9 +24,8 @@ from redrive.engine.worker import processes as module
 from redrive.engine.worker.dead_letter import FailedAttempt
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, jobs_in_log_records, present_setup
-from redrive.engine.worker.processes import Order, Processes, Report, work_off
-from redrive.engine.worker.slots import LostProcessError
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.processes import Processes, StageCall, StageReport, run_stage
+from redrive.engine.worker.slots import LostProcessError, WorkerParts
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -66,7 +65,7 @@ def suspect(store: SqliteStore, *, crashes: int = 0) -> None:
 
 
 def order(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
-    made = Order(
+    made = StageCall(
         module=HERE,
         stage=fn,
         pipeline=pipeline,
@@ -79,8 +78,8 @@ def order(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
     return msgspec.msgpack.encode(made)
 
 
-def report(fn: str, wish: object, pipeline: str = "crunching") -> Report:
-    return msgspec.msgpack.decode(work_off(order(fn, wish, pipeline)), type=Report)
+def report(fn: str, wish: object, pipeline: str = "crunching") -> StageReport:
+    return msgspec.msgpack.decode(run_stage(order(fn, wish, pipeline)), type=StageReport)
 
 
 def test_a_process_stage_runs_elsewhere_and_all_it_said_counts_as_if_said_here(
@@ -213,7 +212,7 @@ def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_
     logs: list[object] = []
     monkeypatch.setattr(module, "log_as", logs.append)
 
-    module._settle_in([*sys.path, "/somewhere/else"], present_setup())
+    module._initialise([*sys.path, "/somewhere/else"], present_setup())
 
     assert ended.wait(10)
     assert logs == [present_setup()]
@@ -260,7 +259,7 @@ def test_in_the_other_process_a_stage_knows_its_deadline_too(
 
     class Listening(Fake):
         async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes:
-            heard.append(msgspec.json.encode(msgspec.to_builtins(module._order_of(dispatch))))
+            heard.append(msgspec.json.encode(msgspec.to_builtins(module._call_for(dispatch))))
             return b"null"
 
     limited = Pipeline("crunching", [stage(process=True, timeout=60)(process_stages.keep.fn)])

@@ -14,8 +14,7 @@ from redrive import Context, Redrive
 from redrive.engine.worker import progress as module
 from redrive.engine.worker.dead_letter import literals_of, safe_text
 from redrive.engine.worker.leases import Heartbeat, Leases
-from redrive.engine.worker.progress import ProgressThread
-from redrive.engine.worker.worker import Worker
+from redrive.engine.worker.progress import Progress, ProgressThread
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Claimed
 from redrive.store.sqlite.store import SqliteStore
@@ -45,7 +44,7 @@ class Scene:
             self.contexts[number].progress(1, 2, text)
 
     def tell(self) -> None:
-        self.worker.progress(self.worker.name)
+        self.worker.progress.write(self.worker.name)
 
     @property
     def written(self) -> list[object]:
@@ -183,7 +182,7 @@ def test_progress_the_store_did_not_take_is_written_the_next_time_and_the_lease_
         assert scene.written == ["1 of 2 pages"]
 
     played(store, rd, play)
-    assert "its progress is written later" in caplog.text
+    assert "progress is written later" in caplog.text
 
 
 @pytest.mark.usefixtures("clock")
@@ -206,7 +205,7 @@ def test_a_text_that_cannot_be_redacted_is_left_out_once_and_keeps_nobody_waitin
 
     with caplog.at_level(logging.WARNING):
         played(store, rd, play, count=2)
-    assert caplog.text.count("job 1: its progress could not be told, because of ValueError") == 1
+    assert caplog.text.count("job 1: its progress could not be redacted: ValueError") == 1
     assert "bad" not in caplog.text
 
 
@@ -228,16 +227,16 @@ def test_a_worker_whose_progress_takes_for_ever_to_tell_is_not_reaped(
     for name in ("w1", "reaper"):
         store.start_worker(name, clock.wall(), LEASE)
     teller = ProgressThread(tell)
-    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=teller.ask)
+    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=teller.request)
     heartbeat = Heartbeat(mine, lambda: "w1", lease=LEASE)
     reaper = Leases(store, clock, lease=LEASE, on_dead=dead.append)
     teller.start()
-    heartbeat.beat()
+    heartbeat.run_once()
     assert begun.wait(STUCK_SECONDS)
     for _ in range(12):
         clock.advance(LEASE / 3)
         reaper.beat("reaper")
-        heartbeat.beat()
+        heartbeat.run_once()
 
     assert dead == []
     go_on.set()
@@ -251,17 +250,17 @@ def test_a_teller_goes_on_after_what_broke_and_does_not_show_it(caplog: pytest.L
 
     def tell(worker: str) -> None:
         if worker == "w1":
-            teller.ask("w2")
+            teller.request("w2")
             raise RuntimeError("signing in with Bearer ghp_0123456789abcdef0123456789abcdef0123")
         again.set()
 
     teller = ProgressThread(tell)
     teller.start()
-    teller.ask("w1")
+    teller.request("w1")
 
     assert again.wait(STUCK_SECONDS)
     teller.stop()
-    assert "progress could not be told: RuntimeError: signing in" in caplog.text
+    assert "redrive-progress failed and will run again: RuntimeError: signing in" in caplog.text
     assert "ghp_" not in caplog.text
 
 
@@ -270,14 +269,14 @@ def test_a_worker_tells_progress_on_a_thread_of_its_own(
 ) -> None:
     told_on: list[str] = []
     told = threading.Event()
-    plain = Worker.progress
+    plain = Progress.write
 
-    def seen(self: Worker, worker: str) -> None:
+    def seen(self: Progress, worker: str) -> None:
         plain(self, worker)
         told_on.append(threading.current_thread().name)
         told.set()
 
-    monkeypatch.setattr(Worker, "progress", seen)
+    monkeypatch.setattr(Progress, "write", seen)
 
     def wait(number: int) -> int:
         assert told.wait(STUCK_SECONDS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import Redrive
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.slots import WorkerParts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import A, InlineThreads, NoProcesses, T, at_once
@@ -83,7 +83,7 @@ def test_an_async_stage_whose_task_could_not_be_made_runs_when_it_can(
 
     def factory(loop: asyncio.AbstractEventLoop, body: Any, **options: Any) -> asyncio.Task[Any]:
         name = getattr(body, "__qualname__", "")
-        if name == "Slots._run":
+        if name == "Slots._run_on_loop":
             made.append(name)
             if len(made) == 2:
                 raise MemoryError
@@ -113,7 +113,7 @@ def test_a_stage_that_an_eager_factory_has_run_already_keeps_no_worker_from_endi
     def eager(
         loop: asyncio.AbstractEventLoop, body: Coroutine[object, None, None], **options: object
     ) -> asyncio.Future[None]:
-        if getattr(body, "__qualname__", "") != "Slots._run":
+        if getattr(body, "__qualname__", "") != "Slots._run_on_loop":
             return asyncio.Task(body, loop=loop, **options)  # type: ignore[arg-type]
         with pytest.raises(StopIteration):
             body.send(None)

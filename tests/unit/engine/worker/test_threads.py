@@ -242,7 +242,7 @@ def test_a_system_without_threads_is_asked_once_in_a_while_and_told_of_once(
         result = asyncio.ensure_future(ended(threads, [lambda: "done"]))
         for _ in range(50):
             await turns(1)
-            threads._look()
+            threads._poll()
         monkeypatch.setattr(threading.Thread, "start", start)
         now[0] += 2
         seen = await result
@@ -275,7 +275,7 @@ def test_a_thread_at_rest_holds_on_to_nothing() -> None:
 
         threads.start(make, object(), lambda *_: over.set())
         await over.wait()
-        await until(lambda: threads._idlers == 1)
+        await until(lambda: threads._idle_count == 1)
         seen = gone.is_set()
         threads.close()
         return seen
@@ -302,7 +302,7 @@ def test_a_failure_that_was_told_is_gone_at_once_and_with_it_what_it_holds() -> 
         threads, over = StageThreads(1), asyncio.Event()
         threads.start(fail, object(), lambda *_: over.set())
         await over.wait()
-        await until(lambda: threads._idlers == 1)
+        await until(lambda: threads._idle_count == 1)
         threads.close()
         return gone.is_set()
 

@@ -12,7 +12,7 @@ import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.engine.worker import runner
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock

@@ -13,7 +13,7 @@ from redrive import Breaker, Context, Redrive
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.worker import dead_letter as told
 from redrive.engine.worker import progress
-from redrive.engine.worker.settlements import UNTOLD
+from redrive.engine.worker.settlements import UNREADABLE
 from redrive.engine.worker.threads import StageThreads
 from redrive.store.protocol import Claimed
 from redrive.store.sqlite.store import SqliteStore
@@ -158,14 +158,14 @@ def test_a_job_whose_failure_can_not_even_be_told_is_given_up_in_fixed_texts(
     work(store, pipeline, concurrency=1)
 
     assert jobs(store, "status, error_code, error_message") == [
-        ("failed", "BUG_UNKNOWN", UNTOLD),
+        ("failed", "BUG_UNKNOWN", UNREADABLE),
         ("complete", None, None),
         ("complete", None, None),
     ]
     assert attempts(store) == [("dead",), ("ok",), ("ok",)]
-    assert letters(store, "state, code, message, stack") == [("open", "BUG_UNKNOWN", UNTOLD, "")]
+    assert letters(store, "state, code, message, stack") == [("open", "BUG_UNKNOWN", UNREADABLE, "")]
     assert "hidden words" not in str(letters(store, "*")) + str(attempts(store, "*")) + caplog.text
-    assert f"job 1: {UNTOLD}, because of {raised.__name__}" in caplog.text
+    assert f"job 1: {UNREADABLE}, because of {raised.__name__}" in caplog.text
 
 
 def test_an_outcome_that_neither_fits_nor_can_be_told_is_given_up_in_fixed_texts(
@@ -183,7 +183,7 @@ def test_an_outcome_that_neither_fits_nor_can_be_told_is_given_up_in_fixed_texts
     rd.submit_many(pipeline, [1, 2])
     work(store, pipeline)
 
-    assert jobs(store, "status, error_message") == [("failed", UNTOLD), ("complete", None)]
+    assert jobs(store, "status, error_message") == [("failed", UNREADABLE), ("complete", None)]
 
 
 def test_progress_that_can_not_be_told_of_one_job_keeps_no_lease_from_being_renewed(
@@ -313,4 +313,4 @@ def test_threads_bring_every_result_although_taking_one_in_panics(caplog: pytest
 
     assert bounded(scene()) == [2]
     assert brought == [2, 3]
-    assert "could not be taken in" in caplog.text
+    assert "could not be delivered" in caplog.text

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from redrive import Context, Pipeline, Redrive, stage
-from redrive.engine.worker.journal import LET_GO_SECONDS
+from redrive.engine.worker.journal import RELEASE_SECONDS
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, bounded, jobs, letters, passing, rows, work, worker_on, working
@@ -41,7 +41,7 @@ def test_a_job_whose_notice_never_fits_is_settled_without_it(
     assert jobs(store) == [("failed",)]
     assert letters(store, "state") == [("open",)]
     assert rows(store, "id", "outbox") == []
-    assert "job 1: the store cannot take what goes with its outcome" in caplog.text
+    assert "job 1: the store refuses what is written with its outcome" in caplog.text
 
 
 def test_a_job_whose_child_never_fits_fails_and_the_rest_of_the_batch_does_not(
@@ -106,8 +106,8 @@ def test_a_job_that_can_not_be_settled_at_all_is_let_go_after_a_pause_and_comes_
 
     gaps = [after - before for before, after in pairwise(began_at)]
     # At most: virtual time may run ahead of the worker's own look at its queue.
-    assert min(gaps) >= LET_GO_SECONDS
-    assert caplog.text.count("job 1: the store cannot take any outcome of its run") >= 2
+    assert min(gaps) >= RELEASE_SECONDS
+    assert caplog.text.count("job 1: the store refuses every outcome of its run") >= 2
     assert attempts(store) == [("dead",)]
 
 
@@ -120,7 +120,7 @@ def test_what_was_let_go_goes_back_at_once_when_the_worker_ends(
 
     async def scene() -> None:
         async with working(worker_on(store, pipeline)):
-            await passing(clock, lambda: "cannot take any outcome" in caplog.text)
+            await passing(clock, lambda: "refuses every outcome" in caplog.text)
             assert jobs(store) == [("processing",)]
 
     bounded(scene())

@@ -14,7 +14,8 @@ from redrive import Breaker, Context, Pipeline, Redrive, stage
 from redrive.core.breaker import Evidence
 from redrive.engine.worker import service
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.engine.worker.worker import WorkerParts
+from redrive.engine.worker.probes import Probes
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -82,7 +83,7 @@ def test_an_outage_is_logged_and_waited_for(
     with caplog.at_level(logging.WARNING):
         work(store, pipeline, parts=Flaky("", *["question"] * 5).parts())
 
-    assert caplog.text.count("is asked again") == 5
+    assert caplog.text.count("asking again") == 5
     assert clock.waits.count(1.0) >= 5
 
 
@@ -108,7 +109,7 @@ def test_a_worker_that_cannot_say_goodbye_leaves_its_lease_to_end(
         assert await task == "stopped"
 
     bounded(scene())
-    assert "left to end by themselves" in caplog.text
+    assert "leases not released; they will expire" in caplog.text
     assert jobs(store) == [("processing",)]
 
 
@@ -134,7 +135,7 @@ def test_a_worker_that_the_store_does_not_know_any_more_starts_a_new_life(
     assert names == ["w1", "w2"]
     assert attempts(store) == [("crashed",), ("ok",)]
     assert "its lease was lost" in caplog.text
-    assert "goes on under a new name" in caplog.text
+    assert "continues under a new name" in caplog.text
 
 
 def test_a_heartbeat_tells_a_worker_that_it_was_declared_dead(
@@ -336,11 +337,11 @@ def test_a_probe_that_was_claimed_while_its_worker_was_stopped_is_given_back_at_
         await going.wait()
         clock.advance(10)
         rd.submit(guarded, 2)
-        worker.look()
+        worker.wake()
         await until(lambda: worker._stops)
         await turns(50)
         assert jobs(store) == [("processing",), ("queued",)]
-        assert others.take_probe(breaker, clock.wall(), "another worker's")
+        assert Probes(store, {}, others).take(breaker, clock.wall(), "another worker's")
         assert not task.done()
         go_on.set()
         assert await task == "stopped"

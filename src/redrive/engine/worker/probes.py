@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breaker probes: the single jobs that a worker sends through breakers that are not closed.
+
+    take      the breaker's row admits one token at a time, by compare-and-swap; only when its time has come and a job is due
+    assign    one claimed job gets the token and runs as the probe; in `hold` mode the job is claimed for this alone
+    end       what its run found is written to the breaker at once, and the token is free again
+    drop      a job that does not run after all, or proves nothing about the dependency, frees its token with the next commit
+
+A worker that dies with a probe blocks nobody: the breaker forgets a token after a timeout.
+A commit whose answer was lost is made again; `recover` first finds the probes that it had taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from redrive.core import breaker_state as step
+from redrive.core.breaker import Breaker, Evidence
+from redrive.core.breaker_state import Admitted, BreakerState
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.store.protocol import Claimed, JobId, LaneId, Store, Want
+
+LANE_SHIFT: Final = 40
+"""Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""
+NOTHING: Final = Want((), 0)
+"""A claim for nothing returns what was claimed under its token before, and claims nothing more."""
+
+
+class Probes:
+    """The probes of one worker. Jobs are dropped on the loop; everything else happens on the store's thread."""
+
+    def __init__(self, store: Store, lanes: Mapping[LaneId, Lane], breakers: SharedBreakers) -> None:
+        self._store = store
+        self._breakers = breakers
+        self._by_lane = {id_: lane.stage.breaker for id_, lane in lanes.items() if lane.stage.breaker}
+        # Later stages first, as in every claim.
+        self._order = sorted(self._by_lane, reverse=True)
+        self._tokens: dict[JobId, str] = {}
+        self._dropped: deque[tuple[Breaker, str]] = deque()
+        self._asked: set[LaneId] = set()
+        """Lanes for which the commit under way has asked for a probe; what came of it is unknown until all of it is answered."""
+        self._served: set[str] = set()
+        """Breakers that need no other probe from the commit under way."""
+
+    def take(self, breaker: Breaker, now: float, token: str) -> bool:
+        """Try to take the probe of a breaker; return whether that worked. Safe to repeat with the same token."""
+        is_admitted = False
+
+        def admit(state: BreakerState) -> BreakerState:
+            nonlocal is_admitted
+            if state.probe is not None and state.probe.token == token:
+                is_admitted = True
+                return state
+            after, answer = step.admit(breaker, state, now, token)
+            is_admitted = isinstance(answer, Admitted)
+            return after
+
+        return self._breakers.change(breaker, admit) and is_admitted
+
+    def assign(self, job: JobId, breaker: Breaker, now: float, token: str) -> bool:
+        """Let a job run as the probe of a breaker, if the probe can be taken; return whether it could."""
+        is_taken = self.take(breaker, now, token)
+        if is_taken:
+            self._tokens[job] = token
+        return is_taken
+
+    def is_probe(self, job: JobId) -> bool:
+        """Return whether a job runs as a probe."""
+        return job in self._tokens
+
+    def token_of(self, job: JobId) -> str | None:
+        """Return the token of a job whose run has ended, and forget it; None when the job was no probe."""
+        return self._tokens.pop(job, None)
+
+    def end(self, breaker: Breaker, now: float, token: str, evidence: Evidence) -> bool:
+        """Write what a probe found; one that found nothing only frees its token. Return whether it could be written."""
+        ok, failed = int(evidence is Evidence.ALIVE), int(evidence is Evidence.DOWN)
+
+        def record(state: BreakerState) -> BreakerState:
+            if evidence is Evidence.NOTHING:
+                return step.release(state, token)
+            return step.record(breaker, state, now, ok=ok, failed=failed, token=token)
+
+        return self._breakers.change(breaker, record)
+
+    def drop(self, job: JobId, breaker: Breaker | None) -> None:
+        """Free the token of a job that will not run, if it has one, with the next commit."""
+        token = self._tokens.pop(job, None)
+        if breaker is not None and token is not None:
+            self._dropped.append((breaker, token))
+
+    def release_dropped(self, now: float) -> None:
+        """Free the tokens of dropped jobs; meanwhile the loop may drop more."""
+        while self._dropped:
+            breaker, token = dropped = self._dropped.popleft()
+            is_released = False
+            try:
+                is_released = self.end(breaker, now, token, Evidence.NOTHING)
+            finally:
+                if not is_released:
+                    self._dropped.appendleft(dropped)
+            if not is_released:
+                return
+
+    def recover(self, worker: str, *, now: float, token: int) -> list[Claimed]:
+        """Begin a commit: return the jobs that it claimed as probes when it was made before, and whose answers were lost.
+
+        Since then all slots may have been filled, or the breaker closed by somebody: nobody would ask for them again. A job that is
+        no probe any more is run, or refused, like every other job. A probe that found no job is freed.
+        """
+        self._served = set()
+        found: list[Claimed] = []
+        for lane in sorted(self._asked, reverse=True):
+            breaker, probe = self._by_lane[lane], _probe_token(worker, token, lane)
+            claimed = self._store.exchange(
+                worker, [], NOTHING, now=now, token=_claim_token(token, lane)
+            ).claimed
+            if not claimed:
+                self.end(breaker, now, probe, Evidence.NOTHING)
+            for job in claimed:
+                found.append(job)
+                # In any case: under its token another probe would find this job again.
+                self._served.add(breaker.name)
+                if self._breakers.is_closed(breaker):
+                    self._breakers.count_start(breaker, job.id, token)
+                else:
+                    self.assign(job.id, breaker, now, probe)
+        return found
+
+    def claim(
+        self, claimed: Sequence[Claimed], want: Want, worker: str, *, now: float, token: int
+    ) -> list[Claimed]:
+        """Send probes where it is time for one; return the jobs that were claimed for this besides the claimed ones."""
+        self._assign_claimed(claimed, worker, now=now, token=token)
+        more: list[Claimed] = []
+        for lane in self._order:
+            if len(claimed) + len(more) < want.limit and want.limits.get(lane, 1) > 0:
+                more += self._claim_one(worker, lane, now=now, token=token)
+        self._asked.clear()
+        return more
+
+    def reset(self) -> None:
+        """Forget the commit under way: it belongs to a worker name that is no longer used."""
+        self._asked.clear()
+
+    def _assign_claimed(self, claimed: Sequence[Claimed], worker: str, *, now: float, token: int) -> None:
+        """Assign one of the claimed jobs to each fail-fast breaker that is not closed; the others will be refused."""
+        for job in claimed:
+            breaker = self._by_lane.get(job.lane)
+            if breaker is None or breaker.name in self._served or self._breakers.is_closed(breaker):
+                continue
+            self._served.add(breaker.name)
+            self.assign(job.id, breaker, now, f"{worker}:{token}")
+
+    def _claim_one(self, worker: str, lane: LaneId, *, now: float, token: int) -> tuple[Claimed, ...]:
+        """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.
+
+        Its tokens follow from the commit's own and the lane, so that a commit that is made again finds the probe it took before,
+        and no other lane of the breaker takes it for its own.
+        """
+        breaker = self._by_lane[lane]
+        if breaker.name in self._served or not self._is_time_for(breaker, lane, now):
+            return ()
+        probe = _probe_token(worker, token, lane)
+        self._asked.add(lane)
+        if not self.take(breaker, now, probe):
+            return ()
+        want = Want((lane,), 1)
+        claimed = self._store.exchange(worker, [], want, now=now, token=_claim_token(token, lane)).claimed
+        if not claimed:
+            self.end(breaker, now, probe, Evidence.NOTHING)
+        for job in claimed:
+            self._served.add(breaker.name)
+            self._tokens[job.id] = probe
+        return claimed
+
+    def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
+        """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""
+        if self._breakers.is_closed(breaker) or self._breakers.opens_in(now, math.inf, only=breaker) > 0.01:
+            return False
+        outlook = self._store.outlook((lane,))
+        return lane not in outlook.paused and outlook.due.get(lane, math.inf) <= now
+
+
+def _probe_token(worker: str, token: int, lane: LaneId) -> str:
+    return f"{worker}:{token}:{lane}"
+
+
+def _claim_token(token: int, lane: LaneId) -> int:
+    return token + (lane << LANE_SHIFT)
