@@ -63,15 +63,19 @@ def test_every_file_starts_with_its_licence() -> None:
 
 
 def test_unfinished_marks_have_an_owner() -> None:
-    assert_none(complaints(words.unowned_marks, EVERYTHING))
+    assert_none(complaints(words.unowned_todos, EVERYTHING))
 
 
 def test_suppressions_in_the_package_name_rule_and_reason() -> None:
-    assert_none([bad for source in PACKAGE for bad in words.bare_ignores(source, with_reason=True)])
+    assert_none(
+        [bad for source in PACKAGE for bad in words.unexplained_suppressions(source, with_reason=True)]
+    )
 
 
 def test_suppressions_elsewhere_name_their_rule() -> None:
-    assert_none([bad for source in EVERYTHING for bad in words.bare_ignores(source, with_reason=False)])
+    assert_none(
+        [bad for source in EVERYTHING for bad in words.unexplained_suppressions(source, with_reason=False)]
+    )
 
 
 def test_the_core_has_no_type_suppressions() -> None:
@@ -106,7 +110,7 @@ def test_test_files_are_short_enough_to_read() -> None:
 
 
 def test_tests_skip_nothing_and_never_sleep() -> None:
-    assert_none(complaints(words.dodges, TESTS))
+    assert_none(complaints(words.skips_and_sleeps, TESTS))
 
 
 def test_the_package_uses_no_private_words() -> None:

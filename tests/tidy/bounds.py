@@ -101,7 +101,7 @@ def wrong_direction(source: Source) -> list[str]:
 
 
 def impure_core(source: Source) -> list[str]:
-    """The core is pure, and so is the redactor but for what it learns from this process."""
+    """The core is pure, and so is the redactor, except for the two modules that read from this process."""
     if layer_of(source.module) not in {"core", "redaction"} or source.module in IMPURE_REDACTION:
         return []
     found = [
@@ -119,7 +119,7 @@ def impure_core(source: Source) -> list[str]:
 
 
 def stray_clocks(source: Source) -> list[str]:
-    """Clocks and chance are read in one module, the environment in another; everybody else is given what they read."""
+    """Clocks and random numbers are read in one module, the environment in two; all others take them as arguments."""
     found: list[str] = []
     # `random.Random(seed)` draws the same numbers every time: it is no chance.
     seeded = [node.func for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node.args]
@@ -161,10 +161,10 @@ def asserts(source: Source) -> list[str]:
 
 
 def unreferenced(every: Iterable[Source], entries: Iterable[str]) -> list[str]:
-    """A module that nothing imports, names in its package's tables, or starts, is dead.
+    """A module is dead if nothing imports it, no table of its package names it, and no entry point starts it.
 
     Args:
-        every: The whole package.
+        every: The modules of the package.
         entries: Modules that are reached from outside: entry points, and documented submodules.
     """
     modules = list(every)

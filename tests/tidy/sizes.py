@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes: how long a file or function may be, how deep it may nest, how much it may take, how much a class may offer."""
+"""Sizes: lines of a file or function, depth of nesting, number of parameters, methods of a class, modules of a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARAMETERS_MAX = 6
 POSITIONAL_MAX = 5
 PUBLIC_METHODS_MAX = 12
 STORE_METHODS_MAX = 15
-"""The seam to the store is one protocol, and everything asked of a store stands in it."""
+"""The store has one protocol, so it may have more methods than other classes."""
 # Function -> why it may take more by position than others.
 WIDE_ON_PURPOSE = {
     "redrive.core.decide.decide": "the design fixes its six arguments, and no two have the same type"
@@ -42,7 +42,7 @@ def long_module(source: Source, limit: int = MODULE_MAX) -> list[str]:
 
 
 def full_folders(every: Iterable[Source]) -> list[str]:
-    """A folder that holds more modules than a reader takes in at one look needs rooms."""
+    """A folder with more modules than a reader can survey needs subfolders."""
     folders: dict[str, int] = {}
     for source in every:
         folder, _, name = source.path.rpartition("/")

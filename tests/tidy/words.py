@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words: docstrings, licence line, vocabulary, marks that need an owner or a reason, and what test files may not do."""
+"""Words: docstrings, licence line, words that names do not use, TODOs, suppressions, and what test files may not call."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _DODGES = {
 
 
 def licence_line(source: Source) -> list[str]:
-    """An empty file, which only marks a folder as a package, has nothing to license."""
+    """Every file starts with its licence; an empty file, which only makes a folder a package, needs none."""
     return [] if source.lines[:1] in ([], [SPDX]) else [source.at(1, f"the first line must be: {SPDX}")]
 
 
 def module_docstring(source: Source) -> list[str]:
-    """An indented block (a diagram) and blank lines are not counted."""
+    """Every module has a docstring of a few lines; an indented block (a diagram) and blank lines are not counted."""
     text = ast.get_docstring(source.tree)
     if text is None:
         return [source.at(1, "the module has no docstring")]
@@ -61,14 +61,15 @@ def module_docstring(source: Source) -> list[str]:
     if count < 2 and len(source.lines) > TRIVIAL_LINES:
         return [
             source.at(
-                1, "the module docstring should also say what the module is not, or which invariant it keeps"
+                1,
+                "the module docstring should also state what the module is not, or which invariant it keeps",
             )
         ]
     return []
 
 
 def name_docstrings(source: Source) -> list[str]:
-    """Every public class and function, and every public method of a public class, says what it is for."""
+    """Every public class and function, and every public method of a public class, has a docstring."""
     top = [
         node
         for node in source.tree.body
@@ -113,7 +114,7 @@ def _banned(name: str) -> str:
     return f"{words[0]!r} as a verb is not in our vocabulary" if words[0] in BANNED_VERBS else ""
 
 
-def unowned_marks(source: Source) -> list[str]:
+def unowned_todos(source: Source) -> list[str]:
     return [
         source.at(line, f"{found.group(1)} needs an owner: {found.group(1)}(name): what")
         for line, text in source.comments
@@ -121,7 +122,7 @@ def unowned_marks(source: Source) -> list[str]:
     ]
 
 
-def bare_ignores(source: Source, *, with_reason: bool) -> list[str]:
+def unexplained_suppressions(source: Source, *, with_reason: bool) -> list[str]:
     """Every suppression names its rule; in the package it also gives its reason after a dash."""
     wanted = _CODE_AND_REASON if with_reason else _CODE
     say = "its rule and, after a dash, its reason" if with_reason else "its rule"
@@ -140,8 +141,8 @@ def type_ignores(source: Source) -> list[str]:
     ]
 
 
-def dodges(source: Source) -> list[str]:
-    """A missing component fails a test; nothing is left out, and nobody waits on a real clock."""
+def skips_and_sleeps(source: Source) -> list[str]:
+    """A missing component fails a test: tests skip nothing, and do not wait in real time."""
     found: list[str] = []
     for node in ast.walk(source.tree):
         name = dotted(node) if isinstance(node, ast.Attribute) else ""
@@ -161,7 +162,7 @@ def dodges(source: Source) -> list[str]:
 
 
 def _is_zero(node: ast.Call) -> bool:
-    """`sleep(0)` gives way to other tasks and waits for nothing."""
+    """`sleep(0)` only yields to other tasks."""
     return len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
 
 
@@ -195,7 +196,7 @@ def error_codes(*sources: Source) -> list[str]:
 
 
 def unexplained_rules(pyproject: str) -> list[str]:
-    """Every rule that ruff is told to ignore stands on a line of its own with a reason behind it."""
+    """Every rule that ruff ignores is on its own line, with a reason behind it."""
     found: list[str] = []
     section = is_list = ""
     for number, line in enumerate(pyproject.splitlines(), 1):
@@ -219,7 +220,7 @@ def unexplained_rules(pyproject: str) -> list[str]:
 
 
 def hosts_in(path: Path) -> list[str]:
-    """A pinned file names packages and versions; where they come from is the machine's business."""
+    """A pinned file has packages and versions; the index they come from is a setting of the machine."""
     pattern = re.compile(r"://|^\s*-|file:")
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     return [f"{path.name}:{number}: {line}" for number, line in lines if pattern.search(line)]

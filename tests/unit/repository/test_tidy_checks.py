@@ -25,8 +25,8 @@ METHODS = "class C:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(13)
 SEVEN = "a, b, c, d, e, f, g"
 
 Check = Callable[[Source], list[str]]
-reasons = partial(words.bare_ignores, with_reason=True)
-rules = partial(words.bare_ignores, with_reason=False)
+reasons = partial(words.unexplained_suppressions, with_reason=True)
+rules = partial(words.unexplained_suppressions, with_reason=False)
 
 UNTIDY: list[tuple[Check, str, str, str]] = [
     (sizes.long_module, CORE, "x = 1\n" * 501, "501 lines"),
@@ -88,7 +88,7 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
     (words.licence_line, CORE, f"\n{words.SPDX}\n", "first line"),
     (words.module_docstring, CORE, "x = 1", "no docstring"),
     (words.module_docstring, CORE, '"""' + "line\n" * 9 + '"""', "has 9 lines"),
-    (words.module_docstring, CORE, '"""Short."""\n' + "x = 1\n" * 100, "should also say"),
+    (words.module_docstring, CORE, '"""Short."""\n' + "x = 1\n" * 100, "should also state"),
     (words.name_docstrings, CORE, "def f(): ...", "f has no docstring"),
     (words.name_docstrings, CORE, "class C: ...", "C has no docstring"),
     (words.name_docstrings, CORE, 'class C:\n    """C."""\n    def m(self): ...', "m has no docstring"),
@@ -99,8 +99,8 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
     (words.vocabulary, CORE, "async def process_job(x): ...", "'process' as a verb"),
     (words.vocabulary, "src/redrive/core/utils.py", "", "'utils'"),
     (words.vocabulary, "src/redrive/core/qm.py", "", "says nothing"),
-    (words.unowned_marks, CORE, "# TODO later", "TODO needs an owner"),
-    (words.unowned_marks, CORE, "x = 1  # FIXME: soon", "FIXME needs an owner"),
+    (words.unowned_todos, CORE, "# TODO later", "TODO needs an owner"),
+    (words.unowned_todos, CORE, "x = 1  # FIXME: soon", "FIXME needs an owner"),
     (reasons, CORE, "x = 1  # noqa", "must name its rule"),
     (reasons, CORE, "x = 1  # noqa: E501", "reason"),
     (reasons, CORE, "x = 1  # type: ignore[arg-type]", "reason"),
@@ -113,11 +113,11 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
         "x = 1  # type: ignore[arg-type] - the stub is wrong here",
         "no type suppressions",
     ),
-    (words.dodges, TEST, "pytest.skip('x')", "pytest.skip"),
-    (words.dodges, TEST, "@pytest.mark.xfail\ndef test(): ...", "pytest.mark.xfail"),
-    (words.dodges, TEST, "pytestmark = pytest.mark.skipif(True)", "pytest.mark.skipif"),
-    (words.dodges, TEST, "time.sleep(0.1)", "time.sleep"),
-    (words.dodges, TEST, "async def f():\n    await asyncio.sleep(delay)", "asyncio.sleep"),
+    (words.skips_and_sleeps, TEST, "pytest.skip('x')", "pytest.skip"),
+    (words.skips_and_sleeps, TEST, "@pytest.mark.xfail\ndef test(): ...", "pytest.mark.xfail"),
+    (words.skips_and_sleeps, TEST, "pytestmark = pytest.mark.skipif(True)", "pytest.mark.skipif"),
+    (words.skips_and_sleeps, TEST, "time.sleep(0.1)", "time.sleep"),
+    (words.skips_and_sleeps, TEST, "async def f():\n    await asyncio.sleep(delay)", "asyncio.sleep"),
     (language.private_words, CORE, "def start_campaign(): ...", "'campaign': use replay"),
     (language.private_words, CORE, "class CampaignReport: ...", "'campaign': use replay"),
     (language.private_words, "src/redrive/core/desk.py", "", "'desk'"),
@@ -176,12 +176,12 @@ TIDY: list[tuple[Check, str, str]] = [
     ),
     (language.private_words, CORE, "timestamp = 'between'  # what the rules say goes first"),
     (language.private_words, CORE, "near = 1  # names that are near"),
-    (words.unowned_marks, CORE, "# TODO(ada): say when\ns = 'TODO'"),
+    (words.unowned_todos, CORE, "# TODO(ada): say when\ns = 'TODO'"),
     (reasons, CORE, "x = 1  # noqa: BLE001 - a plug-in may raise anything"),
     (reasons, CORE, "x = 1  # type: ignore[arg-type] - the stub is wrong here"),
     (reasons, CORE, "s = '# noqa'"),
     (rules, TEST, "x = 1  # noqa: E501"),
-    (words.dodges, TEST, "s = 'pytest.skip()'\nasync def f():\n    await asyncio.sleep(0)"),
+    (words.skips_and_sleeps, TEST, "s = 'pytest.skip()'\nasync def f():\n    await asyncio.sleep(0)"),
     (
         words.error_codes,
         "src/redrive/errors/root.py",
