@@ -15,6 +15,7 @@ from .keep_odd import KEPT_ODD
 from .people import digits
 
 FALSE_POSITIVES_MAX = 0.01
+CARRIERS = ("{}", "job {} failed", "id={}", '{{"id": "{}"}}', "see ({})")
 
 
 @pytest.mark.parametrize("texts", [KEPT, KEPT_ODD], ids=["kept", "odd"])
@@ -71,10 +72,9 @@ ORDINARY: dict[str, Format] = {
 
 
 @pytest.mark.parametrize("kind", ORDINARY)
-@pytest.mark.parametrize("carrier", ["{}", "job {} failed", "id={}", '{{"id": "{}"}}', "see ({})"])
-def test_generated_ids_stay_whole(kind: str, carrier: str) -> None:
-    draw = random.Random(kind + carrier)
-    texts = [carrier.format(ORDINARY[kind](draw)) for _ in range(200)]
+def test_generated_ids_stay_whole(kind: str) -> None:
+    draw = random.Random(kind)
+    texts = [carrier.format(ORDINARY[kind](draw)) for carrier in CARRIERS for _ in range(100)]
 
     changed = [text for text in texts if redact_text(text) != text]
 

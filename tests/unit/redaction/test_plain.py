@@ -40,14 +40,24 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
-@pytest.mark.parametrize("name", NAMES)
-def test_one_look_says_what_a_closer_look_says(
-    name: str, carrier: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [carrier.format(n=name, v=value) + end for value, end in itertools.product(VALUES, ENDS)]
-    in_one_look = [redact_text(text) for text in texts]
+# Every name with every carrier, every value and every end; and all values with all ends.
+TEXTS = [
+    carrier.format(n=name, v=value) + ENDS[(at + number) % len(ENDS)]
+    for at, (name, carrier) in enumerate(itertools.product(NAMES, CARRIERS))
+    for number, value in enumerate(VALUES)
+]
+
+
+def test_one_look_says_what_a_closer_look_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_one_look = [redact_text(text) for text in TEXTS]
 
     monkeypatch.setattr(assignments, "PLAIN", re.compile("(?!)"))
+    on_a_closer_look = [redact_text(text) for text in TEXTS]
 
-    assert in_one_look == [redact_text(text) for text in texts]
+    assert dict(zip(TEXTS, in_one_look, strict=True)) == dict(zip(TEXTS, on_a_closer_look, strict=True))
+
+
+def test_every_value_stands_before_every_end() -> None:
+    assert {
+        (at % len(VALUES), (at // len(VALUES) + at % len(VALUES)) % len(ENDS)) for at in range(len(TEXTS))
+    } == set(itertools.product(range(len(VALUES)), range(len(ENDS))))
