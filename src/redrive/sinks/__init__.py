@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sinks: where dead letters go besides the store. `Pipeline(..., sinks=[Files("dead-letters")])`.
+"""Sinks: places outside the store that receive every dead letter. `Pipeline(..., sinks=[Files("dead-letters")])`.
 
-`base` says what a sink is, so that others can be written; `files` and `webhook` are two of them. When a letter is delivered, and
-how often that is tried, is the engine's part. `safe_name` and `write_file` are what `Files` is made of, for sinks of your own.
+`base` has the interface of a sink, `files` and `webhook` implement it. The engine decides when a letter is delivered, and how
+often that is tried. `safe_name` and `write_file` are parts of `Files` for sinks of your own.
 """
 
 from redrive.sinks.base import Sink, SunkAttempt, SunkLetter

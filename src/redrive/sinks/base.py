@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sink is, and what it is given: one dead letter at a time, redacted as it stands in the store.
+"""The interface of a sink, and the letter it receives: one dead letter at a time, redacted as in the store.
 
-A letter is delivered at least once, after its failure was committed: a sink must take the same letter twice without harm, and
-`SunkLetter.delivery` is how it knows. What a sink raises is logged and tried again later; it never changes what became of a job.
+A letter is delivered at least once, after its failure was committed: a sink must accept the same letter twice without harm, and
+recognises it by `SunkLetter.delivery`. If a sink raises, that is logged and the delivery is tried again later; the job does not
+change.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from msgspec import Struct
 from redrive.core.arguments import one_of
 
 Payload = Literal["exclude", "include"]
-"""Whether a sink gets what the job was submitted with. It is not redacted: `include` sends it as it is."""
+"""Whether a sink gets the payload of the job. It is not redacted: `include` sends it unchanged."""
 
 Input = Literal["exclude", "redacted", "include"]
-"""Whether a sink gets what the stage that failed was given: redacted, or as it is."""
+"""Whether a sink gets the input of the stage that failed: redacted, or unchanged."""
 
 INCLUDE: Final = "include"
 REDACTED: Final = "redacted"
@@ -42,14 +43,14 @@ class SunkAttempt(Struct, frozen=True, kw_only=True):
 
 
 class SunkLetter(Struct, frozen=True, kw_only=True):
-    """One dead letter on its way out. Every text is redacted; only the values a sink asked for are what they were."""
+    """One dead letter as a sink receives it. Every text is redacted; only the values a sink asked for are unchanged."""
 
     delivery: str
-    """The same whenever this letter is delivered, and different for every other one, of other databases too."""
+    """The same whenever this letter is delivered, and different for every other letter, of other databases too."""
     sent_at: datetime
-    """When this delivery began, on the worker's clock; another one each time."""
+    """When this delivery began, on the worker's clock; different each time."""
     letter_id: int | None
-    """None when the letter was pruned before it could be delivered; then texts that only it had are empty."""
+    """None if the letter was pruned before it was delivered; texts that only the letter had are then empty."""
     job_id: int
     dispatch: int
     pipeline: str
@@ -65,72 +66,72 @@ class SunkLetter(Struct, frozen=True, kw_only=True):
     stack: str
     fingerprint: str
     reason: str
-    """Why it was given up, in a word."""
+    """Why the job failed for good, in one word."""
     context: dict[str, object]
-    """The sanitized context: ids of the request, the upstream's status, attempt, hash of the input, notes."""
+    """The sanitized context: ids of the request, status of the upstream, attempt, hash of the input, notes."""
     first_failure_at: datetime
     last_failure_at: datetime
     attempts: int
-    """How many runs of its stages the job had until then."""
+    """How many attempts the job had until then, over all its stages."""
     history: tuple[SunkAttempt, ...]
     """The last of them, the oldest first."""
     is_escalated: bool
-    """True when a replay failed with the permanent code it was meant to cure."""
+    """True if a replay failed again with a permanent code."""
     follows: int | None
     """The letter of the round before."""
     payload: object | None = None
-    """What the job was submitted with; only for a sink that asked for it, and None when it was erased."""
+    """The payload of the job; only for a sink that asks for it, and None if it was erased."""
     input: object | None = None
-    """What the stage that failed was given; only for a sink that asked for it, and None when it was erased or has run again."""
+    """The input of the stage that failed; only for a sink that asks for it, and None if it was erased or has run again."""
 
 
 class Sink(Protocol):
-    """Where dead letters go. A sync `deliver` is called on a thread; both kinds have half a minute.
+    """A receiver of dead letters. A sync `deliver` is called on a thread; sync and async ones have half a minute.
 
-    An attribute `payload` that says "include" asks for the job's payload, and an attribute `input` for what the stage that failed
-    was given: "redacted", or "include" for what it was.
+    An attribute `payload` with the value "include" asks for the payload of the job, and an attribute `input` for the input of the
+    stage that failed: "redacted", or "include" for the unchanged one.
     """
 
     @property
     def name(self) -> str:
-        """What it is called in the store; a letter waits for the sink of this name, so it should not change."""
+        """Return the name in the outbox; a letter waits for the sink of this name, so it should not change."""
         ...
 
     def deliver(self, letter: SunkLetter) -> Awaitable[None] | None:
-        """Take one letter, durably; whatever is raised means that it was not taken."""
+        """Receive one letter, durably; an exception means that it was not received."""
         ...
 
 
 def wants_payload(sink: Sink) -> bool:
-    """Say whether a sink asks for payloads; only the exact word does."""
+    """Return whether a sink asks for payloads, by the exact word."""
     return getattr(sink, "payload", EXCLUDE) == INCLUDE
 
 
 def wanted_input(sink: Sink) -> Input:
-    """Return how a sink asks for inputs; only the exact words do."""
+    """Return how a sink asks for inputs, by one of the exact words."""
     asked: object = getattr(sink, "input", EXCLUDE)
     return INCLUDE if asked == INCLUDE else REDACTED if asked == REDACTED else EXCLUDE
 
 
 def wants_values(sink: Sink) -> bool:
-    """Say whether a sink gets values as they are, so that what it raises may quote them."""
+    """Return whether a sink gets unredacted values, so that its exceptions may quote them."""
     return wants_payload(sink) or wanted_input(sink) == INCLUDE
 
 
 def checked_payload(field: str, value: Payload) -> Payload:
-    """Return the choice, or refuse what is none."""
+    """Return the value, or refuse one that is not allowed."""
     one_of(field, value, (EXCLUDE, INCLUDE))
     return value
 
 
 def checked_input(field: str, value: Input) -> Input:
-    """Return the choice, or refuse what is none."""
+    """Return the value, or refuse one that is not allowed."""
     one_of(field, value, (EXCLUDE, REDACTED, INCLUDE))
     return value
 
 
 def as_members(letter: SunkLetter) -> dict[str, object]:
-    """Return a letter as what JSON can hold; without the members `payload` and `input` when there are none."""
+    """Return a letter as members for JSON; without `payload` and `input` if there are none."""
     members: dict[str, object] = msgspec.to_builtins(letter)
     for name in ("payload", "input"):
         if members[name] is None:

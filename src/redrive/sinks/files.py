@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder with one JSON file per dead letter.
 
-A file is there whole or not at all: it is written beside its place, made durable, and moved there. Only its owner can read it. No
-name that came with a job can lead out of the folder, and no letter ever takes the place of another one.
+A file is written atomically: beside its place, made durable, and then moved there. Only its owner can read it. No name in a job
+can lead out of the folder, and no letter ever overwrites another one.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from redrive.sinks.base import Input, Payload, SunkLetter, as_members, checked_i
 
 LAYOUT: Final = "{pipeline}/{stage}/{job_id}-{round}.json"
 NAME_MAX: Final = 100
-"""Characters of one part of a path; longer ones are cut and told apart by a hash."""
+"""Characters of one part of a path; a longer one is cut and gets a hash."""
 FOLDER_MODE: Final = 0o700
 
 _FIELDS: Final = frozenset(
     "delivery letter_id job_id dispatch round pipeline stage key owner code category error_class fingerprint".split()
 )
-_TELLING: Final = frozenset({"delivery", "letter_id", "job_id"})
+_DISTINCT: Final = frozenset({"delivery", "letter_id", "job_id"})
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._~-]")
 # Names that mean a device on some systems, with any ending.
 _DEVICES: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 Layout = str | Callable[[SunkLetter], str]
-"""Where a letter's file stands in the folder, parts divided by `/`: a text with fields of the letter in braces, or a function."""
+"""The path of a letter's file in the folder, parts divided by `/`: a text with fields of the letter in braces, or a function."""
 Form = Callable[[SunkLetter], Mapping[str, object]]
-"""What stands in a letter's file: a function that returns members that JSON can hold."""
+"""The content of a letter's file: a function that returns members for JSON."""
 
 
 class Files:
-    """Writes each dead letter to a file of its own in `folder`; the same letter twice is one file.
+    """Writes each dead letter to a separate file in `folder`; the same letter twice is one file.
 
-    `layout` says which file: `"{stage}/{letter_id}.json"`, or a function of the letter for anything else. What a part may not hold
-    is replaced, and a short hash is added so that two that look alike then are still two. `form` says what stands in it, where
-    another system has a form of its own; the member `delivery` is added, because by it the sink knows its files again.
+    `layout` is the path of the file: `"{stage}/{letter_id}.json"`, or a function of the letter. Characters that a part may not
+    contain are replaced, and a short hash is added so that different names stay different. `form` is the content, for another
+    system with its own format; the member `delivery` is added, by which the sink recognises its files.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Files:
         """Write one letter, durable when this returns.
 
         Raises:
-            OSError: It could not be written; nothing but what was there before is there.
+            OSError: It could not be written, and nothing has changed.
         """
         *folders, file = self._parts(letter)
         folder = self._folder
@@ -84,7 +84,7 @@ class Files:
             folder /= part
             _make_folder(folder)
             if folder.is_symlink():
-                # Whoever can put a link there could have letters written anywhere.
+                # A link there could have letters written anywhere.
                 raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link; make it a folder", str(folder))
         target = folder / file
         if not _is_free_for(letter, target):
@@ -95,8 +95,8 @@ class Files:
     def _parts(self, letter: SunkLetter) -> list[str]:
         """Return the parts of the path below the folder; each is a plain name."""
         if isinstance(self._layout, str):
-            told = {name: safe_name(str(getattr(letter, name))) for name in _FIELDS}
-            path = self._layout.format_map(told)
+            fields = {name: safe_name(str(getattr(letter, name))) for name in _FIELDS}
+            path = self._layout.format_map(fields)
         else:
             path = self._layout(letter)
         parts = [safe_name(part) for part in path.split("/") if part]
@@ -104,7 +104,7 @@ class Files:
 
 
 def safe_name(text: str) -> str:
-    """Return a text as one part of a path, on any system: itself when it can be one, else what is left of it and a hash."""
+    """Return a text as one part of a path, on any system: the text itself if it is safe, else its safe characters and a hash."""
     plain = _UNSAFE.sub("_", text).lstrip(".~-")[:NAME_MAX].rstrip(".")
     if plain == text and plain and not _DEVICES.fullmatch(plain):
         return plain
@@ -125,7 +125,7 @@ def _beside(file: str, delivery: str) -> str:
 
 
 def _is_free_for(letter: SunkLetter, target: Path) -> bool:
-    """Say whether a letter may stand there: nothing does, or this letter already."""
+    """Return whether a letter may be written there: there is no file, or it is this letter's file."""
     try:
         there = msgspec.json.decode(target.read_bytes(), type=dict[str, object])
     except FileNotFoundError:
@@ -136,7 +136,7 @@ def _is_free_for(letter: SunkLetter, target: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder that only its owner can look into; one that is there stays as it is."""
+    """Make a folder that only its owner can open; an existing one stays as it is."""
     if folder.is_dir():
         return
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -147,7 +147,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write(target: Path, text: bytes) -> None:
-    """Put a whole file in its place, durably. `mkstemp` makes files that only their owner can read."""
+    """Write a file atomically and durably. `mkstemp` makes files that only their owner can read."""
     opened, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
     temporary = Path(name)
     try:
@@ -164,7 +164,7 @@ def _write(target: Path, text: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; where folders cannot be opened, the system does it by itself."""
+    """Make the names in a folder durable; a system whose folders cannot be opened does it by itself."""
     if os.name == "nt":
         return
     opened = os.open(folder, os.O_RDONLY)
@@ -175,12 +175,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_file(path: str | Path, content: bytes) -> None:
-    """Put a whole file in its place, durably, for its owner alone; whoever reads it meanwhile reads the one before.
+    """Write a file atomically and durably, readable only by its owner; until then readers see the old one.
 
-    Folders that are missing are made, for their owner alone too.
+    Missing folders are made, accessible only to their owner, too.
 
     Raises:
-        OSError: It could not be written; what was there before is there.
+        OSError: It could not be written, and nothing has changed.
     """
     target = Path(path)
     _make_folder(target.parent)
@@ -193,7 +193,7 @@ def _checked_folder(name: str, folder: str | Path) -> Path:
             field=f"Files({name}).folder",
             value=folder,
             rule="must be the path of a folder",
-            fix='"." is the present one; "dead-letters" is one in it.',
+            fix='"." is the current one; "dead-letters" is one in it.',
         )
     return Path(folder)
 
@@ -210,7 +210,7 @@ def _checked_form(name: str, form: Form) -> Form:
 
 
 def _checked(name: str, layout: Layout) -> Layout:
-    """Return the layout, or refuse one that cannot tell letters apart or asks for what a letter does not have."""
+    """Return the layout, or refuse one that does not distinguish letters or has unknown fields."""
     field = f"Files({name}).layout"
     if callable(layout):
         return layout
@@ -223,9 +223,9 @@ def _checked(name: str, layout: Layout) -> Layout:
         parsed = [("", "", None)]
     used = {str(part[0]) for part in parsed}
     if used - _FIELDS or any(part[1] or part[2] for part in parsed):
-        rule = f"may hold, in plain braces, only {', '.join(sorted(_FIELDS))}"
+        rule = f"may contain, in plain braces, only {', '.join(sorted(_FIELDS))}"
         raise ConfigurationError(field=field, value=layout, rule=rule, fix=fix)
-    if not used & _TELLING:
-        rule = f"must hold one of {', '.join(sorted(_TELLING))}, to tell letters apart"
+    if not used & _DISTINCT:
+        rule = f"must contain one of {', '.join(sorted(_DISTINCT))}, to distinguish letters"
         raise ConfigurationError(field=field, value=layout, rule=rule, fix=fix)
     return layout

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An address that gets each dead letter as a POST of JSON.
+"""A webhook: an address that receives each dead letter as a POST of JSON.
 
-Any answer but a 2xx means that the letter was not taken; it is sent again later, with the same `Idempotency-Key`. Redirects are
-not followed: a letter goes to the host it was meant for and to no other. The address, the headers and the secret never stand in an
-error, because addresses of webhooks are often secrets themselves.
+Any response but a 2xx means that the letter was not received; it is sent again later, with the same `Idempotency-Key`. Redirects
+are not followed: a letter is sent to the configured host only. The address, the headers and the secret are never in an error,
+because addresses of webhooks are often secrets themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from redrive.sinks.base import Input, Payload, SunkLetter, as_json, checked_inpu
 
 TIMEOUT_SECONDS: Final = 10.0
 TIMEOUT_MAX: Final = 25.0
-"""A delivery has half a minute in all; this one must end by itself before that."""
+"""A delivery has half a minute in all; the request must end before that."""
 SECRET_MIN: Final = 8
 KEY_HEADER: Final = "Idempotency-Key"
 TIME_HEADER: Final = "Redrive-Timestamp"
@@ -51,11 +51,11 @@ _OWN: Final = frozenset(
 )
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_TELLING: Final = re.compile(r"(?i)auth|cookie|key|pass|secret|session|signature|token")
+_SECRET_NAME: Final = re.compile(r"(?i)auth|cookie|key|pass|secret|session|signature|token")
 
 
 class WebhookRefusedError(OSError):
-    """A webhook did not take a letter; it is sent again."""
+    """A webhook did not accept a letter; it is sent again."""
 
     def __init__(self, *, host: str, problem: str) -> None:
         self.host = host
@@ -111,7 +111,7 @@ class Webhook:
         """Post one letter.
 
         Raises:
-            WebhookRefusedError: The answer was not a 2xx, or there was none.
+            WebhookRefusedError: The response was not a 2xx, or there was none.
         """
         body = as_json(letter)
         try:
@@ -134,7 +134,7 @@ class Webhook:
         return own
 
     def _posted(self, body: bytes, headers: dict[str, str]) -> int:
-        """Send a request and return the status of the answer, within the timeout."""
+        """Send a request and return the status of the response, within the timeout."""
         address = self._address
         path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         connection = self._connection()
@@ -145,7 +145,7 @@ class Webhook:
             with suppress(OSError, AttributeError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
-        # The timeout of a socket is for one step; a server that sends a byte now and then would never end it.
+        # The timeout of a socket is for one read; a server that sends a byte now and then would never reach it.
         limit = threading.Timer(self._timeout, cut_off)
         limit.daemon = True
         limit.start()
@@ -160,7 +160,7 @@ class Webhook:
             limit.cancel()
             connection.close()
         if is_late.is_set():
-            # Cut off among the headers, an answer looks like a whole one with fewer of them.
+            # A response that was cut off among its headers looks like a complete one with fewer of them.
             raise TimeoutError
         return status
 
@@ -173,7 +173,7 @@ class Webhook:
 
 
 def _kind_of(error: Exception) -> str:
-    """Return what an error is, in words that are the system's own."""
+    """Return the kind of an error, in the words of the system."""
     name = type(error).__name__
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno is not None:
         return f"{name}: {os.strerror(error.errno)}" if error.errno > 0 else name
@@ -181,7 +181,7 @@ def _kind_of(error: Exception) -> str:
 
 
 def _address_of(name: str, url: str) -> SplitResult:
-    """Take an address apart, or refuse it without showing it."""
+    """Parse an address, or refuse it without showing it."""
     try:
         address = urlsplit(url)
         is_good = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
@@ -199,7 +199,7 @@ def _address_of(name: str, url: str) -> SplitResult:
 
 
 def _checked_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers, and remember those that look secret so that they are hidden everywhere."""
+    """Return the headers, and register those that look secret so that they are hidden everywhere."""
     for header, value in headers.items():
         is_good = isinstance(header, str) and isinstance(value, str)
         is_good = is_good and bool(_HEADER_NAME.fullmatch(header) and _HEADER_VALUE.fullmatch(value))
@@ -207,10 +207,10 @@ def _checked_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
             raise ConfigurationError(
                 field=f"Webhook({name}).headers",
                 value=header,
-                rule="must hold names and values of HTTP headers, none that redrive sets itself",
+                rule="must contain names and values of HTTP headers, none that redrive sets itself",
                 fix='{"Authorization": "Bearer ..."}, for example.',
             )
-        if _TELLING.search(header):
+        if _SECRET_NAME.search(header):
             # "Bearer abc": the second word alone is the secret, too.
             for part in {value, value.rpartition(" ")[2]}:
                 if len(part) >= SECRET_MIN:
