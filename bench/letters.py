@@ -214,7 +214,7 @@ def _start_by_category(store: Store) -> object:
 def _start(store: Store, which: LetterFilter) -> object:
     begun = replays.start(store, which, BY, plan=plan_of())
     # It is ended at once, so that the next one can be started.
-    store.apply(Step("cancel_campaign", ("measured", begun.id)), Step("end_cancelled", (0.0, begun.id)))
+    store.apply(Step("cancel_replay", ("measured", begun.id)), Step("end_cancelled", (0.0, begun.id)))
     return begun
 
 

@@ -114,7 +114,7 @@ def test_a_replay_goes_from_the_failed_stage_and_is_verified_and_closed(failed: 
     closed = failed.json("replay", "close", str(begun["id"]), "--note", "eight reviews were sent")
 
     assert (checked["letters"], checked["able"], checked["is_fine"]) == (8, 8, True)
-    assert (begun["status"], begun["letters"]) == ("stamping", 8)
+    assert (begun["status"], begun["letters"]) == ("marking", 8)
     assert begun["waits_for"] == "a worker that serves reviews"
     assert (ended["status"], ended["recovered"], ended["verified"], ended["stages_done"]) == (
         "done",

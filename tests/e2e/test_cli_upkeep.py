@@ -278,7 +278,7 @@ def test_the_schema_is_printed_without_making_a_database(shell: Shell) -> None:
 
 
 def test_a_database_is_made_and_found_up_to_date(shell: Shell) -> None:
-    known = migrations.newest("sqlite")
+    known = migrations.newest()
 
     made = shell("migrate", "--reason", "first")
     again = shell("migrate")
@@ -294,10 +294,9 @@ def test_a_database_is_made_and_found_up_to_date(shell: Shell) -> None:
 
 def test_an_older_database_is_brought_up_to_date(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell("submit", "flows:orders", "5")
-    known = migrations.newest("sqlite")
-    files = (*migrations.VERSIONS["sqlite"], "next")
+    known = migrations.newest()
     before = text_of
-    monkeypatch.setitem(migrations.VERSIONS, "sqlite", files)
+    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, "next"])
     monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", known + 1)
     monkeypatch.setattr(
         migrations,

@@ -29,15 +29,15 @@ CREATE TEMP TABLE chronicle (id INTEGER PRIMARY KEY, at REAL DEFAULT (world_now(
 CREATE TEMP TRIGGER letter_came AFTER INSERT ON dead_letters BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('letter', NEW.id, NEW.state);
 END;
-CREATE TEMP TRIGGER letter_moved AFTER UPDATE ON dead_letters WHEN NEW.state <> OLD.state OR NEW.campaign_id IS NOT OLD.campaign_id
+CREATE TEMP TRIGGER letter_moved AFTER UPDATE ON dead_letters WHEN NEW.state <> OLD.state OR NEW.replay_id IS NOT OLD.replay_id
 BEGIN
     INSERT INTO chronicle (kind, subject, was, state, was_of, replay, verdict, has_evidence)
-    VALUES ('letter', NEW.id, OLD.state, NEW.state, OLD.campaign_id, NEW.campaign_id, NEW.verdict, NEW.evidence IS NOT NULL);
+    VALUES ('letter', NEW.id, OLD.state, NEW.state, OLD.replay_id, NEW.replay_id, NEW.verdict, NEW.evidence IS NOT NULL);
 END;
-CREATE TEMP TRIGGER campaign_came AFTER INSERT ON campaigns BEGIN
+CREATE TEMP TRIGGER campaign_came AFTER INSERT ON replays BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('replay', NEW.id, NEW.status);
 END;
-CREATE TEMP TRIGGER campaign_moved AFTER UPDATE ON campaigns WHEN NEW.status <> OLD.status BEGIN
+CREATE TEMP TRIGGER campaign_moved AFTER UPDATE ON replays WHEN NEW.status <> OLD.status BEGIN
     INSERT INTO chronicle (kind, subject, was, state) VALUES ('replay', NEW.id, OLD.status, NEW.status);
 END;
 CREATE TEMP TRIGGER edit_came AFTER INSERT ON edits BEGIN
@@ -135,8 +135,8 @@ class Judge:
         self._now: dict[int, tuple[str, int | None]] = {}
         of_letter = store.read("SELECT id, fingerprint FROM letters")
         self._groups = {cast("int", letter): str(group) for letter, group in of_letter}
-        self._skips = set(store.read("SELECT campaign_id, letter_id FROM campaign_skips WHERE reason <> ''"))
-        rows = store.read("SELECT id, selection, options, cutoff, expected, actor FROM campaigns")
+        self._skips = set(store.read("SELECT replay_id, letter_id FROM replay_skips WHERE reason <> ''"))
+        rows = store.read("SELECT id, filter, options, cutoff, expected, actor FROM replays")
         self.courses = {cast("int", row[0]): _course(*row) for row in rows}
 
     def judge(self) -> list[str]:

@@ -142,7 +142,7 @@ class ReplayWorld(World):
             self._by_somebody(self.chance.choice(acts), clock)
         for _ in range(LAST_LOOKS):
             await clock.asleep(10)
-            live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL")
+            live = self.store.read("SELECT id, status FROM replays WHERE ended_at IS NULL")
             for replay, status in live:
                 if status in {"paused", "stopped"}:
                     number = int(str(replay))
@@ -235,7 +235,7 @@ class ReplayWorld(World):
             edit.edit(store, letter, BY, value=f'"{MENDED}"'.encode())
 
     def _move(self, store: Store) -> None:
-        live = self.store.read("SELECT id, status FROM campaigns WHERE ended_at IS NULL ORDER BY id")
+        live = self.store.read("SELECT id, status FROM replays WHERE ended_at IS NULL ORDER BY id")
         if not live:
             return
         chosen, status = self.chance.choice(live)
@@ -271,11 +271,11 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
     if not world.is_operated:
         found.append("a replay neither ended nor said what it waits for")
     checks = {
-        "a replay has not ended": "SELECT id, status, why FROM campaigns WHERE ended_at IS NULL",
-        "a replay replayed a job twice": "SELECT campaign_id, job_id FROM dead_letters WHERE campaign_id IS NOT NULL"
+        "a replay has not ended": "SELECT id, status, why FROM replays WHERE ended_at IS NULL",
+        "a replay replayed a job twice": "SELECT replay_id, job_id FROM dead_letters WHERE replay_id IS NOT NULL"
         " GROUP BY 1, 2 HAVING count(*) > 1",
-        "a letter is kept by a replay that has ended": "SELECT letter.id FROM dead_letters letter JOIN campaigns"
-        f" ON campaigns.id = campaign_id WHERE ended_at IS NOT NULL AND letter.state IN {FREE}",
+        "a letter is kept by a replay that has ended": "SELECT letter.id FROM dead_letters letter JOIN replays"
+        f" ON replays.id = replay_id WHERE ended_at IS NOT NULL AND letter.state IN {FREE}",
         "a round without its letter": "SELECT jobs.id, round FROM jobs WHERE round <> 1 + (SELECT count(*) FROM dead_letters"
         " WHERE job_id = jobs.id AND state IN ('replaying', 'resolved', 'returned'))",
         "a failed job without its one live letter": "SELECT id FROM jobs WHERE (status = 'failed') <>"
@@ -351,15 +351,15 @@ def _tally_breaches(world: ReplayWorld) -> list[str]:
         counted[group, state, bool(is_taken)] += cast("int", letters)
     real = Counter(
         (group, state, replay is not None and state in {"open", "triaged", "ready"})
-        for group, state, replay in read("SELECT group_id, state, campaign_id FROM dead_letters")
+        for group, state, replay in read("SELECT group_id, state, replay_id FROM dead_letters")
     )
     if counted != real:
         found.append(f"the groups count {dict(counted)}, and there are {dict(real)}")
-    tallied = Counter({(c, s): n for c, s, n in read("SELECT * FROM letters_by_campaign") if n})
+    tallied = Counter({(c, s): n for c, s, n in read("SELECT * FROM letters_by_replay") if n})
     standing = Counter(
         (replay, verdict or ("replaying" if state == "replaying" else "waiting"))
         for replay, verdict, state in read(
-            "SELECT campaign_id, verdict, state FROM dead_letters WHERE campaign_id IS NOT NULL"
+            "SELECT replay_id, verdict, state FROM dead_letters WHERE replay_id IS NOT NULL"
         )
     )
     if tallied != standing:

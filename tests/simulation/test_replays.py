@@ -71,18 +71,18 @@ def newcomers_are_taken(patch: pytest.MonkeyPatch) -> None:
 
     release = ReplayDriver._release
     # It marks the same window again and again, so that each letter has to be counted by itself.
-    singly = sqlite._SQL["stamp_letters"].replace(", counted = counted + 1", "")
-    patch.setitem(sqlite._SQL, "stamp_letters", singly)
-    patch.setitem(sqlite._SQL, "count_stamped", "SELECT ?1, ?2, ?3")
+    singly = sqlite._SQL["mark_letters"].replace(", counted = counted + 1", "")
+    patch.setitem(sqlite._SQL, "mark_letters", singly)
+    patch.setitem(sqlite._SQL, "count_marked", "SELECT ?1, ?2, ?3")
     patch.setattr(ReplayDriver, "_mark", greedy)
     patch.setattr(ReplayDriver, "_release", late)
 
 
 def a_pause_is_overrun(patch: pytest.MonkeyPatch) -> None:
-    for name in ("turn_campaign", "live_campaigns"):
+    for name in ("set_next_release", "live_replays"):
         loose = sqlite._SQL[name].replace("AND status = 'running'", "")
         loose = loose.replace(
-            "('stamping', 'running', 'cancelling')", "('stamping', 'running', 'cancelling', 'paused')"
+            "('marking', 'running', 'cancelling')", "('marking', 'running', 'cancelling', 'paused')"
         )
         assert loose != sqlite._SQL[name]
         patch.setitem(sqlite._SQL, name, loose)
@@ -103,10 +103,10 @@ def letters_are_not_closed(patch: pytest.MonkeyPatch) -> None:
 def a_cancelled_replay_keeps_its_letters(patch: pytest.MonkeyPatch) -> None:
     end = sqlite._SQL["end_cancelled"]
     patch.setitem(sqlite._SQL, "end_cancelled", end[: end.index("AND NOT EXISTS")])
-    keep = sqlite._SQL["unstamp_letters"].replace(
+    keep = sqlite._SQL["unmark_letters"].replace(
         "SELECT id FROM", "SELECT id FROM (SELECT NULL AS id) WHERE 0 UNION SELECT 0 FROM"
     )
-    patch.setitem(sqlite._SQL, "unstamp_letters", keep)
+    patch.setitem(sqlite._SQL, "unmark_letters", keep)
 
 
 def edits_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def edits_are_only_logged(patch: pytest.MonkeyPatch) -> None:
 
 def a_discard_does_not_stick(patch: pytest.MonkeyPatch) -> None:
     plain = sqlite._SQL["discard_letters"]
-    loose = plain.replace("state = 'discarded', campaign_id = NULL", "state = state")
+    loose = plain.replace("state = 'discarded', replay_id = NULL", "state = state")
     assert loose != plain
     patch.setitem(sqlite._SQL, "discard_letters", loose)
 
@@ -162,10 +162,10 @@ def a_retry_needs_no_evidence(patch: pytest.MonkeyPatch) -> None:
 
 
 def letters_come_into_a_replay_later(patch: pytest.MonkeyPatch) -> None:
-    plain = sqlite._SQL["stamp_letters"]
+    plain = sqlite._SQL["mark_letters"]
     loose = plain.replace("freed <= ?15 AND moved <= ?16", "?16 IS NOT NULL")
     assert loose != plain
-    patch.setitem(sqlite._SQL, "stamp_letters", loose)
+    patch.setitem(sqlite._SQL, "mark_letters", loose)
 
 
 BUGS: list[tuple[Bug, Faults]] = [

@@ -39,11 +39,11 @@ def test_without_faults_every_effect_happens_once() -> None:
     assert len(world.ledger) == len(set(world.ledger))
 
 
-ATTEMPTS = ("insert_good_attempt", "insert_attempt", "insert_crowd")
+ATTEMPTS = ("insert_good_attempt", "insert_attempt", "insert_uniform_attempts")
 """The statements that put attempts on record."""
 FENCES = {
-    "go_on_crowd": "AND jobs.lease_token = ?4 AND jobs.dispatch = ?5",
-    "complete_crowd": "AND jobs.lease_token = ?1 AND jobs.dispatch = ?2",
+    "continue_uniform": "AND jobs.lease_token = ?4 AND jobs.dispatch = ?5",
+    "complete_uniform": "AND jobs.lease_token = ?1 AND jobs.dispatch = ?2",
 }
 
 
@@ -114,10 +114,10 @@ def dead_letters_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_crash_forgets_the_stage(patch: pytest.MonkeyPatch) -> None:
-    back = sqlite._SQL["reclaim"].replace(
+    back = sqlite._SQL["return_crashed_jobs"].replace(
         "SET status", "SET lane_id = (SELECT min(id) FROM lanes), input = NULL, status"
     )
-    patch.setitem(sqlite._SQL, "reclaim", back)
+    patch.setitem(sqlite._SQL, "return_crashed_jobs", back)
 
 
 def the_reaper_does_not_wait_for_contact(patch: pytest.MonkeyPatch) -> None:
@@ -132,10 +132,10 @@ def the_reaper_ignores_jumps_of_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_reaper_suspects_nobody(patch: pytest.MonkeyPatch) -> None:
-    plain = sqlite._SQL["reclaim"]
+    plain = sqlite._SQL["return_crashed_jobs"]
     trusting = plain.replace("suspect_count = suspect_count + 1", "suspect_count = suspect_count")
     assert trusting != plain
-    patch.setitem(sqlite._SQL, "reclaim", trusting)
+    patch.setitem(sqlite._SQL, "return_crashed_jobs", trusting)
 
 
 def jobs_are_claimed_that_are_running(patch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,8 @@ class Job:
         """Return every arrow this job has gone along, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
         names = "at event stage attempt code http_status duration_ms reason dispatch"
         told = [
-            dict(zip(names.split(), row, strict=True)) for row in self._store.query("walk_of_job", self.id)
+            dict(zip(names.split(), row, strict=True))
+            for row in self._store.query("transitions_of_job", self.id)
         ]
         return [{**one, "at": instant_of(one["at"])} for one in told]
 

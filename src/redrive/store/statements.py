@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named SQL statements from the files beside this module: `-- name: claim` starts one, a semicolon ends it.
 
-`-- part: candidates` starts what several statements have in common; they name it as `{candidates}`. A statement with `{rows}` takes
-as many rows at once as it is made for: one step of the database instead of one per row, which matters twice, because between two
-steps every other thread may take the interpreter.
+`-- part: candidates` starts text that several statements share; they include it as `{candidates}`. A part may include others.
+A statement with `{rows}` takes as many rows at once as it is built for: one step of the database instead of one per row,
+which matters twice, because between two steps every other thread may take the interpreter.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from itertools import count
 from typing import Final
 
 FILES: Final = (
-    "queries",
-    "inspecting",
-    "changing",
-    "operating",
+    "jobs",
+    "workers",
+    "settlement",
+    "runs",
+    "reports",
+    "operations",
     "letters",
-    "replaying",
-    "releasing",
-    "sinking",
-    "judging",
+    "triage",
+    "transfer",
+    "replays",
+    "release",
+    "outbox",
+    "upkeep",
 )
 ROW: Final = "-- row: "
 _BLOCK: Final = re.compile(

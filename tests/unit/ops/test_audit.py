@@ -88,9 +88,9 @@ def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_
     started, *rest = inspect.operations(rd.store)
     change = cast("dict[str, Any]", started.change or {})
     assert (started.verb, started.subject, started.letters) == ("replay", "replay 1", 3)
-    assert (change["campaign"], change["filter"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
+    assert (change["replay"], change["filter"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
     assert [told(each) for each in rest] == [
-        ("pause", "replay 1", 3, {"status": "stamping"}, {"status": "paused"}),
+        ("pause", "replay 1", 3, {"status": "marking"}, {"status": "paused"}),
         ("resume", "replay 1", 3, {"status": "paused"}, {"status": "running"}),
         ("stop", "replay 1", 2, {"status": "running"}, {"status": "stopped"}),
         ("cancel", "replay 1", 2, {"status": "stopped"}, {"status": "cancelled"}),

@@ -76,7 +76,7 @@ def test_a_job_that_runs_for_hours(rd: Redrive, clock: VirtualClock) -> None:
 def test_jobs_that_nobody_holds_although_they_are_processing(rd: Redrive, clock: VirtualClock) -> None:
     rd.submit(SHOP, 1)
     claim(rd, clock)
-    rd.store.apply(Step("forget_worker", ("w1",)))
+    rd.store.apply(Step("delete_worker", ("w1",)))
 
     level, sentence = about(examine(rd.store), "leases")[0]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from redrive import Pipeline, connect, stage
 from redrive.cli.input.options import as_it_is
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import Actor
+from redrive.ops.checkup.doctor import examine
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate
 from redrive.store.sqlite import migrations
@@ -48,7 +50,7 @@ def release(monkeypatch: pytest.MonkeyPatch, *later: str) -> None:
     """Let there be later versions of the schema."""
     texts = {f"later {place}": text for place, text in enumerate(later)}
     before = text_of
-    monkeypatch.setitem(migrations.VERSIONS, "sqlite", (*migrations.VERSIONS["sqlite"], *texts))
+    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, *texts])
     monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", SCHEMA_VERSION + len(later))
     monkeypatch.setattr(migrations, "text_of", lambda dialect, name: texts.get(name) or before(dialect, name))
 
@@ -132,3 +134,79 @@ def test_the_database_of_another_program_is_refused_and_not_touched(path: Path) 
         migrate(path, ANN)
 
     assert path.read_bytes() == before
+
+
+VERSION_1 = Path(__file__).parent / "version_1"
+
+
+def schema_of(db: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    """Return the definition of everything in a database, without comments, quotes and spacing."""
+    rows = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    bare = {(kind, name): re.sub(r"--[^\n]*", "", sql).replace('"', "") for kind, name, sql in rows}
+    return {what: re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split())) for what, sql in bare.items()}
+
+
+@pytest.fixture
+def first(path: Path) -> Path:
+    """A database of version 1, with rows in every state."""
+    with closing(sqlite3.connect(path)) as db:
+        for name in ("schema", "rows"):
+            db.executescript((VERSION_1 / f"{name}.sql").read_text())
+        db.execute("PRAGMA user_version = 1")
+    return path
+
+
+def test_the_schema_is_version_1_with_all_migrations(first: Path, tmp_path: Path) -> None:
+    migrate(first, ANN)
+    connect(tmp_path / "new.db").close()
+
+    with closing(sqlite3.connect(first)) as old, closing(sqlite3.connect(tmp_path / "new.db")) as new:
+        assert schema_of(old) == schema_of(new)
+        assert old.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+WORDS = {
+    "campaigns": ("replays", {"selection": "filter", "stamped_to": "marked_to"}),
+    "campaign_skips": ("replay_skips", {"campaign_id": "replay_id"}),
+    "dead_letters": ("dead_letters", {"campaign_id": "replay_id"}),
+    "letter_tallies": ("letter_tallies", {"campaign_id": "replay_id"}),
+}
+"""Tables and columns whose names changed after version 1."""
+
+
+def rows_of(db: sqlite3.Connection, table: str, columns: list[str]) -> list[tuple[object, ...]]:
+    return sorted(db.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall(), key=repr)
+
+
+def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
+    with closing(sqlite3.connect(first)) as db:
+        tables = [
+            name
+            for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            if name != "sqlite_sequence"
+        ]
+        columns = {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in tables}
+        before = {name: rows_of(db, name, columns[name]) for name in tables}
+
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        for name in tables:
+            table, renamed = WORDS.get(name, (name, {}))
+            after = rows_of(db, table, [renamed.get(column, column) for column in columns[name]])
+            if name == "operations":
+                after = [row for row in after if "migrate" not in row]
+            if name == "campaigns":
+                after = [tuple("stamping" if one == "marking" else one for one in row) for row in after]
+            assert before[name]
+            assert sorted(after, key=repr) == before[name], name
+
+
+def test_a_migrated_database_is_in_order_and_goes_on(first: Path) -> None:
+    migrate(first, ANN)
+
+    with connect(first) as rd:
+        assert [each for each in examine(rd.store, is_deep=True) if each.level == "problem"] == []
+        assert [each.status for each in rd.replays.list()][-2:] == ["running", "marking"]
+        assert rd.replays.cancel(1).status == "cancelled"
+        assert rd.replays.start(ids=[1]).status == "marking"

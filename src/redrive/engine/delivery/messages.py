@@ -29,7 +29,7 @@ def event_of(store: Store, lane: Lane, notice: Row) -> Event:
     _, job, _, attempt, outcome, code, message, reason, sentence, ended_at, round_, run_at, *more = notice
     http_status, notes, key, error_class, _ = more
     is_dead = outcome == "dead"
-    found = store.query("sunk_letter", job, round_) if is_dead else []
+    found = store.query("letter_for_sink", job, round_) if is_dead else []
     letter = _told(found[0]) if found else {"category": category_of(lane, str(code))}
     return Event(
         kind=str(outcome),
@@ -65,10 +65,10 @@ def category_of(lane: Lane, code: str) -> str | None:
 def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink) -> SunkLetter:
     """Return the letter that a notice is about, with the values that the sink asks for; `notice` is as for `event_of`."""
     _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, *_, error_class, _ = notice
-    found = store.query("sunk_letter", job, round_)
-    attempts = store.query("sunk_attempts", job, dispatch, HISTORY_MAX)
+    found = store.query("letter_for_sink", job, round_)
+    attempts = store.query("attempts_for_sink", job, dispatch, HISTORY_MAX)
     ids = {
-        "delivery": f"{store.query('installation_id')[0][0]}-{job}-{dispatch}",
+        "delivery": f"{store.query('installation')[0][0]}-{job}-{dispatch}",
         "sent_at": instant_of(now),
         "job_id": job,
         "dispatch": dispatch,
@@ -87,7 +87,7 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink
     history = {
         "attempts": cast("int", attempts[0][-1]) if attempts else 0,
         "history": tuple(_attempt_of(row) for row in reversed(attempts)),
-        "payload": _value_of(store.query("sunk_payload", job)) if wants_payload(sink) else None,
+        "payload": _value_of(store.query("payload_for_sink", job)) if wants_payload(sink) else None,
         "input": _input_of(store, lane, notice, wanted_input(sink)),
     }
     told = _told(found[0]) if found else {**_BLANK, **left}
@@ -158,7 +158,7 @@ def _context_of(encoded: object) -> dict[str, object]:
 def _input_of(store: Store, lane: Lane, notice: Row, wanted: str) -> object | None:
     if wanted == EXCLUDE:
         return None
-    value = _value_of(store.query("sunk_input", notice[1], lane.id, notice[10]))
+    value = _value_of(store.query("input_for_sink", notice[1], lane.id, notice[10]))
     return value if wanted == INCLUDE else redact_mapping(value)
 
 

@@ -235,7 +235,7 @@ class Hooks:
 
 def _put_off(row: Row, due_at: float, *, tries: int) -> Step:
     """Return the change that lets a notice that was taken come up again; `tries` is how often it was tried by then."""
-    return Step("put_off_notice", (due_at, tries, row[0], cast("int", row[-1]) + 1))
+    return Step("postpone_notice", (due_at, tries, row[0], cast("int", row[-1]) + 1))
 
 
 def _caught(call: Call, returned: Callable[[], None]) -> object:

@@ -121,7 +121,7 @@ def options_of(row: Row) -> Options:
 def counts_of(store: Store, replay: int) -> Counts:
     """Return where the letters of a replay are."""
     return msgspec.convert(
-        {str(standing): letters for standing, letters in store.query("campaign_counts", replay)}, Counts
+        {str(standing): letters for standing, letters in store.query("replay_counts", replay)}, Counts
     )
 
 
@@ -165,7 +165,7 @@ class ReplayDriver:
     def drive(self) -> float:
         """Take one turn in every replay that is ours to drive; return in how many seconds to look again."""
         waits = [LOOK_SECONDS]
-        for row in self._store.query("live_campaigns"):
+        for row in self._store.query("live_replays"):
             if row[1] not in self._pipelines:
                 continue
             try:
@@ -184,12 +184,12 @@ class ReplayDriver:
         name, now = self._name(), self._clock.wall()
         if replay.driver == name and replay.driven_until - now > DRIVE_SECONDS / 2:
             return True
-        step = Step("drive_campaign", (name, now + DRIVE_SECONDS, replay.id, now), rows=1)
+        step = Step("drive_replay", (name, now + DRIVE_SECONDS, replay.id, now), rows=1)
         return self._store.apply(step) is not None
 
     def _turn(self, replay: Replay, row: Row) -> float:
         match replay.status:
-            case "stamping":
+            case "marking":
                 return self._mark(replay, options_of(row))
             case "cancelling":
                 unmark(self._store, replay.id, self._clock.wall())
@@ -201,7 +201,7 @@ class ReplayDriver:
         """Mark the letters of the next window as this replay's."""
         end = min(replay.marked_to + MARK_WINDOW, replay.cutoff)
         self._store.apply(
-            Step("stamped", (end, replay.id, self._name(), replay.marked_to), rows=1),
+            Step("set_marked_to", (end, replay.id, self._name(), replay.marked_to), rows=1),
             *mark_steps(
                 replay.id,
                 (replay.marked_to, end),
@@ -221,11 +221,11 @@ class ReplayDriver:
             case Stop(why):
                 self._stop(replay, why, now)
             case Finish():
-                self._store.apply(Step("finish_campaign", (now, *fence), rows=1))
+                self._store.apply(Step("finish_replay", (now, *fence), rows=1))
                 self._is_news = True
             case Wait(why, until):
                 if why != replay.why:
-                    self._store.apply(Step("turn_campaign", (replay.next_at, why, *fence), rows=1))
+                    self._store.apply(Step("set_next_release", (replay.next_at, why, *fence), rows=1))
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience if until is None else min(max(until - now, 0.0), LOOK_SECONDS)
             case Release():
@@ -242,7 +242,7 @@ class ReplayDriver:
         line = (now, redact(self._name()), "stop", f"replay {replay.id}", why)
         answer = self._store.apply(
             Step("log_replay", (*line, "stopped", replay.id)),
-            Step("stop_campaign", (why, replay.id, self._name()), rows=1),
+            Step("stop_replay", (why, replay.id, self._name()), rows=1),
         )
         if answer is not None:
             logger.warning("replay %s stopped itself: %s", replay.id, why)
@@ -252,7 +252,7 @@ class ReplayDriver:
         limit = min(turn.letters, RELEASE_MAX)
         pipeline = self._pipelines[replay.pipeline]
         from_start = replay.plan.from_start
-        batch = batch_of(self._store.query("campaign_batch", replay.id, int(from_start), limit))
+        batch = batch_of(self._store.query("replay_batch", replay.id, int(from_start), limit))
         able: list[Candidate] = []
         skips: list[Step] = []
         for candidate in batch.candidates:
@@ -269,7 +269,7 @@ class ReplayDriver:
             release_steps(self._store, chosen, replay=replay.id, first_lane=first, now=now) if able else []
         )
         next_at = _next_at(turn, replay, len(able), now)
-        fence = Step("turn_campaign", (next_at, None, replay.id, self._name()), rows=1)
+        fence = Step("set_next_release", (next_at, None, replay.id, self._name()), rows=1)
         self._is_news |= self._store.apply(fence, *skips, *released) is not None
         return bool(batch.candidates)
 
@@ -286,14 +286,14 @@ def mark_steps(
     states = FREE if is_evidence_optional else (LetterState.READY,)
     moved_until = LATEST if which.state is None else moves
     row = (*which.row(states), *window, replay, moves, moved_until)
-    return [Step("stamp_letters", row), Step("count_stamped", (replay, *window))]
+    return [Step("mark_letters", row), Step("count_marked", (replay, *window))]
 
 
 def unmark(store: Store, replay: int, now: float) -> bool:
     """Let go of some letters of a replay that is being cancelled; say whether it has ended with that."""
     answer = store.apply(
         Step("next_move"),
-        Step("unstamp_letters", (replay, MARK_WINDOW)),
+        Step("unmark_letters", (replay, MARK_WINDOW)),
         Step("end_cancelled", (now, replay)),
     )
     return answer is not None and len(answer[1]) < MARK_WINDOW

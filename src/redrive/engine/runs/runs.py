@@ -145,7 +145,7 @@ class RunBook:
 
     def fed(self, run: RunId) -> None:
         """Write down that the source has given its last item."""
-        self._store.apply(Step("fed", (run,)))
+        self._store.apply(Step("end_source", (run,)))
 
     def _row(self, run: int) -> Row:
         rows = self._store.query("run", run)

@@ -133,7 +133,7 @@ class IdleWait:
 
     async def _is_replaying(self) -> bool:
         """Return whether a replay over these pipelines is under way and may release more jobs."""
-        rows = await self._ask_until_answered(functools.partial(self._store.query, "live_campaigns"))
+        rows = await self._ask_until_answered(functools.partial(self._store.query, "live_replays"))
         return any(row[1] in self._pipelines for row in rows or ())
 
     async def _sleep(self, seconds: float) -> None:

@@ -155,7 +155,7 @@ class Journal:
 
     def _release(self, jobs: Iterable[Claimed]) -> None:
         """Put jobs back into the queue; fenced, so that it may be repeated."""
-        self._store.apply(*(Step("give_back_one", (job.id, job.token, job.dispatch)) for job in jobs))
+        self._store.apply(*(Step("return_job", (job.id, job.token, job.dispatch)) for job in jobs))
 
     def _release_later(self, settlement: Settlement) -> None:
         """Keep a job that cannot be settled for a while; a worker that ends before releases it at once."""

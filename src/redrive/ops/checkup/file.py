@@ -126,7 +126,7 @@ def _sizes(path: Path, limits: Limits) -> Iterator[Finding]:
 
 
 def _schema(store: Store) -> Finding:
-    found, known = cast("int", store.query("schema_version")[0][0]), newest("sqlite")
+    found, known = cast("int", store.query("schema_version")[0][0]), newest()
     if found == known:
         return fine("schema", f"schema version {found}, as this redrive knows it")
     return problem("schema", f"schema version {found}, and this redrive knows {known}", "redrive migrate")

@@ -18,7 +18,7 @@ REPORT: Final = "Report this with the output of `redrive doctor --deep -o json`.
 
 def check_replays(store: Store) -> Iterator[Finding]:
     """Say which replays wait for somebody."""
-    found = [replay_of(row) for row in store.query("campaigns", 2**62, None, LOOKED_AT)]
+    found = [replay_of(row) for row in store.query("replays", 2**62, None, LOOKED_AT)]
     live = [replay for replay in found if replay.ended_at is None]
     for replay in live:
         waiting = waits_for(store, replay, counts_of(store, replay.id))
@@ -46,13 +46,13 @@ def recount_letters(store: Store) -> Iterator[Finding]:
     ]
     wrong += [
         f"replay {replay}: {told or 0} told, {found or 0} there"
-        for replay, told, found in store.query("wrong_campaign_tallies", SHOWN)
+        for replay, told, found in store.query("wrong_replay_tallies", SHOWN)
     ]
     if wrong:
         yield problem("letter counters", f"counters differ from the letters: {'; '.join(wrong)}", REPORT)
     else:
         yield fine("letter counters", "every counter of dead letters agrees with a recount")
-    lost = [str(row[0]) for row in store.query("unlettered", SHOWN)]
+    lost = [str(row[0]) for row in store.query("jobs_without_letter", SHOWN)]
     if lost:
         yield problem(
             "letters", f"failed jobs and dead letters do not belong together: jobs {', '.join(lost)}", REPORT

@@ -194,7 +194,7 @@ def _letters(look: _Look) -> Iterator[Finding]:
 def _untold(look: _Look, known: Collection[Pipeline]) -> Iterator[Finding]:
     """Look for hooks nobody was told, and for sinks that do not take their letters or that nobody has any more."""
     told = {pipeline.name: {sink.name for sink in pipeline.sinks} for pipeline in known}
-    for row in look.store.query("untold", look.now - LATE_SECONDS):
+    for row in look.store.query("undelivered", look.now - LATE_SECONDS):
         pipeline, recipient = str(row[0]), str(row[1])
         count, late, first, tries = (cast("int", each) for each in row[2:])
         since = age(look.now - first)

@@ -349,7 +349,7 @@ def _near(store: Store, job_id: int) -> str:
         return "There is no job at all in this database; check that it is the right one."
     near: list[Row] = []
     if job_id < LAST_ID:
-        near = store.query("near_jobs", job_id - NEAR, job_id + NEAR)
+        near = store.query("nearest_jobs", job_id - NEAR, job_id + NEAR)
     if near:
         return f"Near it are: {', '.join(str(row[0]) for row in near)}."
     return f"The last job is {last}; it may have been pruned, or live in another database."

@@ -130,7 +130,7 @@ def check_ids(store: Store, ids: tuple[int, ...]) -> None:
     if not ids:
         return
     possible = [each for each in ids if 0 < each < LAST_ID]
-    found = {row[0] for row in store.query("letters_there", listed(possible))}
+    found = {row[0] for row in store.query("existing_letters", listed(possible))}
     for each in ids:
         if each not in found:
             known_letter(store, each)

@@ -137,7 +137,7 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | No
 def _is_known(store: Store, line: ExportedLine) -> bool:
     """Say whether a letter was brought in before, or has never left."""
     letter = listed([line.letter.id])
-    if line.origin == installation_of(store) and store.query("letters_there", letter):
+    if line.origin == installation_of(store) and store.query("existing_letters", letter):
         return True
     return bool(store.query("known_imports", line.origin, letter))
 

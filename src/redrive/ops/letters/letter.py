@@ -159,7 +159,7 @@ def _near(store: Store, letter_id: int) -> str:
         return "There is no dead letter in this database; check that it is the right one."
     near: list[Row] = []
     if letter_id < LAST_ID:
-        near = store.query("near_letters", letter_id - NEAR, letter_id + NEAR)
+        near = store.query("nearest_letters", letter_id - NEAR, letter_id + NEAR)
     if near:
         return f"Near it are: {', '.join(str(row[0]) for row in near)}."
     return f"The last dead letter is {last}; it may have been pruned, or live in another database."

@@ -191,7 +191,7 @@ def _sorted_out(
 ) -> tuple[list[_Letter], Counter[str]]:
     """Read letters, and tell those an act can be done to from those it cannot."""
     names = _Letter.__struct_fields__
-    rows = store.query("judged_letters", listed(ids))
+    rows = store.query("letters_to_triage", listed(ids))
     # Only a triage is kept from letters by a replay that has them.
     freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []

@@ -90,12 +90,12 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
     """Return how a replay stands, with at most `skipped_max` of the letters it left out; raises ReplayNotFoundError."""
     known = get_replay(store, replay)
     counts = counts_of(store, replay)
-    skips = [(str(reason), cast("int", letters)) for reason, letters in store.query("campaign_skips", replay)]
+    skips = [(str(reason), cast("int", letters)) for reason, letters in store.query("replay_skips", replay)]
     skipped = sum(letters for _, letters in skips)
-    named = _skipped(store.query("campaign_skipped", replay, skipped_max)) if skips else []
+    named = _skipped(store.query("skipped_letters", replay, skipped_max)) if skips else []
     # Looked at when it is over: it reads every letter.
     _, complete, stages = store.query("recovered_of", replay)[0] if known.ended_at is not None else (0, 0, 0)
-    waiting = counts.waiting if known.status != "stamping" else known.expected
+    waiting = counts.waiting if known.status != "marking" else known.expected
     accounted = counts.ended + counts.replaying + waiting + skipped
     return ReplayReport(
         id=known.id,
@@ -171,7 +171,7 @@ def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
     if not any(replay.pipeline in each.pipelines for each in workers(store) if each.is_live):
         return f"a worker that serves {replay.pipeline}"
     if replay.status != "running":
-        return "its letters to be taken" if replay.status == "stamping" else "its letters to be let go"
+        return "its letters to be taken" if replay.status == "marking" else "its letters to be let go"
     return (_kept_by(store, replay.pipeline) if counts.replaying else None) or replay.why
 
 

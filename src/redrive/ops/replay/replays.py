@@ -61,8 +61,8 @@ def start(
     at, actor, verb, _, reason, letters, kept = by.log_letters(
         "replay", "replay", letters=found.letters, change=change
     ).parameters
-    log = Step("log_campaign", (at, actor, verb, reason, letters, kept))
-    answer = store.apply(Step("add_campaign", values, rows=1), log)
+    log = Step("log_replay_start", (at, actor, verb, reason, letters, kept))
+    answer = store.apply(Step("add_replay", values, rows=1), log)
     if answer is None:
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",
@@ -77,7 +77,7 @@ def pause(store: Store, replay: int, by: Actor) -> Replay:
     """Release nothing more until it is resumed; what was released goes on."""
     known = get_replay(store, replay)
     why = f"paused by {storable(by.name)}"
-    step = Step("pause_campaign", (why, replay), rows=1)
+    step = Step("pause_replay", (why, replay), rows=1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
     return get_replay(store, replay)
@@ -88,7 +88,7 @@ def resume(store: Store, replay: int, by: Actor) -> Replay:
     known = get_replay(store, replay)
     # What failed while it was only paused is news.
     pardoned = msgspec.json.encode(counts_of(store, replay) if known.status == "stopped" else known.pardoned)
-    step = Step("resume_campaign", (pardoned, CURRENT.get().clock.wall(), replay), rows=1)
+    step = Step("resume_replay", (pardoned, CURRENT.get().clock.wall(), replay), rows=1)
     if store.apply(_log(store, known, by, "resume", "running"), step) is None:
         raise _not_now(known, "resumed", "Only one that was paused, or stopped itself, can go on.")
     return get_replay(store, replay)
@@ -98,7 +98,7 @@ def cancel(store: Store, replay: int, by: Actor) -> Replay:
     """End a replay: letters that were not released are free again, those that were go on to their end."""
     known = get_replay(store, replay)
     why = f"cancelled by {storable(by.name)}"
-    step = Step("cancel_campaign", (why, replay), rows=1)
+    step = Step("cancel_replay", (why, replay), rows=1)
     log = _log(store, known, by, "cancel", "cancelled")
     if store.apply(log, step) is None and known.status != "cancelling":
         raise _not_now(known, "cancelled", "It has ended already.")
@@ -118,7 +118,7 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
             problem="it is closed with a note, and the note is empty",
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
-    step = Step("close_campaign", (told, CURRENT.get().clock.wall(), replay), rows=1)
+    step = Step("close_replay", (told, CURRENT.get().clock.wall(), replay), rows=1)
     log = Step("log_replay", (*Actor(by.name, told).line("close", f"replay {replay}"), "closed", replay))
     if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Let it end first, or cancel it."
@@ -128,9 +128,9 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
 
 def get_replay(store: Store, replay: int) -> Replay:
     """Return a replay; raises ReplayNotFoundError with ids that are near."""
-    rows = store.query("campaign", replay) if 0 < replay < 2**62 else []
+    rows = store.query("replay", replay) if 0 < replay < 2**62 else []
     if not rows:
-        near = [str(row[0]) for row in store.query("near_campaigns", min(abs(replay), 2**62))]
+        near = [str(row[0]) for row in store.query("nearest_replays", min(abs(replay), 2**62))]
         hint = f"There are: {', '.join(near)}." if near else "None was ever started in this database."
         raise ReplayNotFoundError(replay=replay, hint=hint)
     return replay_of(rows[0])
@@ -141,7 +141,7 @@ def list_replays(
 ) -> list[Replay]:
     """Return replays, newest first."""
     end = 2**62 if before is None else before
-    return [replay_of(row) for row in store.query("campaigns", end, pipeline, limit)]
+    return [replay_of(row) for row in store.query("replays", end, pipeline, limit)]
 
 
 def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step:

@@ -32,12 +32,12 @@ class SchemaState:
 
 def schema_state(path: Path) -> SchemaState:
     """Return how far a database is, and the SQL it lacks; raises SchemaMismatchError for one from the future."""
-    found, known = version_of(path), migrations.newest("sqlite")
+    found, known = version_of(path), migrations.newest()
     if found > known:
         raise SchemaMismatchError(database=str(path), found=found, known=known)
     steps = [
         f"-- to version {step.version}\nBEGIN IMMEDIATE;\n{step.sql.strip()}\nPRAGMA user_version = {step.version};\nCOMMIT;\n"
-        for step in migrations.pending("sqlite", found)
+        for step in migrations.pending(found)
     ]
     return SchemaState(database=str(path), found=found, known=known, sql="\n".join(steps))
 

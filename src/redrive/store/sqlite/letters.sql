@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Looking at dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
+-- Reading dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
 -- parameters as ?1 to ?11 (`LetterFilter.row`), or ?1 to ?6 if the counters of the groups are enough (`LetterFilter.group_row`).
 
 -- part: group_filter
@@ -66,16 +66,16 @@ WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {window} ORDER BY lett
 
 -- name: taken_by_group
 -- Letters that wait in a replay, by pipeline, state and replay.
-SELECT lanes.pipeline, standing, campaign_id, sum(letters)
+SELECT lanes.pipeline, standing, replay_id, sum(letters)
 FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_tallies ON group_id = letter_groups.id
 WHERE {group_filter} AND standing IN (SELECT value FROM json_each(?6))
-    AND campaign_id <> 0 AND standing IN ('open', 'triaged', 'ready')
+    AND replay_id <> 0 AND standing IN ('open', 'triaged', 'ready')
 GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
 
 -- name: taken_by_letter
-SELECT lanes.pipeline, letter.state, letter.campaign_id, count(*)
+SELECT lanes.pipeline, letter.state, letter.replay_id, count(*)
 FROM dead_letters letter INDEXED BY dead_letters_taken JOIN lanes ON lanes.id = letter.lane_id
-WHERE letter.campaign_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
+WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
 GROUP BY 1, 2, 3;
 
 -- name: letter_pairs
@@ -143,19 +143,25 @@ SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dea
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter NOT INDEXED
 WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {page};
 
+-- name: letters_of_job
+SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason,
+    first_failure_at, last_failure_at, job_id, is_escalated, verdict, replay_id, follows, diagnosis, assignee,
+    closed_at
+FROM letters WHERE job_id = ? ORDER BY id;
+
 -- name: letter_lines
 SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
-    assignee, campaign_id, first_failure_at, last_failure_at
+    assignee, replay_id, first_failure_at, last_failure_at
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
 -- name: letter
 SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
-    assignee, campaign_id, first_failure_at, last_failure_at, verdict, follows,
+    assignee, replay_id, first_failure_at, last_failure_at, verdict, follows,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id), evidence, is_safe,
     closed_at, is_retryable, error_class, reason, context, stack
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
 
--- name: near_letters
+-- name: nearest_letters
 SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
 
 -- name: freed_later
@@ -163,24 +169,6 @@ SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) AND fr
 
 -- name: edits_of_letter
 SELECT id, part, at, actor FROM edits WHERE letter_id = ? ORDER BY id;
-
--- name: acts_with_letter
--- Acts on many letters at once by which this one was changed: their log has the ids, as first and last of each unbroken row. That
--- alone decides; the time, with a day for clocks that differ, only spares reading the ids of acts before it failed.
-SELECT id, at, actor, verb, subject, reason, letters, json_remove(change, '$.letters') FROM operations
-WHERE (subject = 'group ' || ?2 OR (subject >= 'filter ' AND subject < 'filter!')) AND at >= ?3 - 86400 AND EXISTS (
-    SELECT 1 FROM json_each(change, '$.letters') WHERE ?1 BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'));
-
--- name: last_pause_of
-SELECT reason FROM operations WHERE subject = 'replay ' || ? AND verb = 'pause' ORDER BY id DESC LIMIT 1;
-
--- name: last_ended_of
--- When the replays that ended last did so, about: letters are released in the order of their ids. What waits is passed over.
-SELECT closed_at FROM dead_letters INDEXED BY dead_letters_campaign
-WHERE campaign_id = ?1 AND closed_at IS NOT NULL AND id < coalesce((
-    SELECT min(id) FROM dead_letters INDEXED BY dead_letters_taken
-    WHERE campaign_id = ?1 AND verdict IS NULL AND state <> 'replaying'), 9e18)
-ORDER BY id DESC LIMIT ?2;
 
 -- name: letter_groups
 SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, error_class, first_at, last_at
@@ -192,7 +180,7 @@ WHERE is_taken = 1 AND letters > 0 AND group_id IN (SELECT value FROM json_each(
 
 -- name: taken_in_span
 SELECT group_id, count(*) FROM dead_letters INDEXED BY dead_letters_taken
-WHERE campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying'
+WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying'
     AND group_id IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR state = ?2) AND last_failure_at >= ?3 AND last_failure_at < ?4
 GROUP BY group_id;
 
@@ -206,7 +194,7 @@ FROM pairs;
 
 -- name: count_named_by_group
 -- With the newest of each: beside max(), the other columns are of the row it was found in.
-SELECT group_id, state, count(*), sum(campaign_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')), max(last_failure_at), id
+SELECT group_id, state, count(*), sum(replay_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')), max(last_failure_at), id
 FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) GROUP BY group_id, state;
 
 -- name: letter_heads

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of the schema, as SQL files in order; a database is brought up to date one version at a time.
+"""The versions of the schema: `schema.sql` is the newest one, `migration_N.sql` turns version N - 1 into N.
 
-A version that was released never changes: what comes later is a file of its own. The first one is `schema.sql`. An empty database
-gets its schema when it is opened; one that is there is changed only when that was asked for (ADR 0012).
+A migration that was released never changes: a later version is a file of its own. An empty database gets `schema.sql` when it is
+opened; an existing one is changed only on request (ADR 0012).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.store.statements import text_of
 
 Older = Literal["refuse", "migrate", "keep"]
-"""What to do about a database with an older schema: refuse it, bring it up to date, or leave it as it is, to be copied."""
+"""What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""
 
 APPLICATION: Final = 0x72647276
-"""What a file of ours says it is, in its header: "rdrv"."""
+"""The application id in the header of a file of ours: "rdrv"."""
 
-VERSIONS: Final[dict[str, tuple[str, ...]]] = {"sqlite": ("schema",)}
-"""The files of each dialect; a file's version is its place, from 1."""
+MIGRATIONS: list[str] = ["migration_2"]
+"""The files after version 1, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What makes a database of the version before into one of this version."""
+    """SQL that brings a database to a version."""
 
     version: int
     sql: str
@@ -35,36 +35,38 @@ class Migration:
     def statements(self) -> list[str]:
         """The single statements; a semicolon inside a comment or a trigger does not end one."""
         statements: list[str] = []
-        held = ""
+        open_text = ""
         for piece in self.sql.split(";"):
-            held += piece + ";"
-            if sqlite3.complete_statement(held):
-                statements.append(held)
-                held = ""
+            open_text += piece + ";"
+            if sqlite3.complete_statement(open_text):
+                statements.append(open_text)
+                open_text = ""
         return statements
 
 
-def newest(dialect: str) -> int:
+def newest() -> int:
     """Return the version that this redrive works with."""
-    return len(VERSIONS[dialect])
+    return 1 + len(MIGRATIONS)
 
 
-def pending(dialect: str, version: int) -> list[Migration]:
+def pending(version: int) -> list[Migration]:
     """Return what a database of this version lacks, in order; version 0 is an empty one."""
-    files = VERSIONS[dialect]
+    if version == 0:
+        return [Migration(newest(), text_of("sqlite", "schema"))]
     return [
-        Migration(place, text_of(dialect, files[place - 1])) for place in range(version + 1, len(files) + 1)
+        Migration(number, text_of("sqlite", MIGRATIONS[number - 2]))
+        for number in range(version + 1, newest() + 1)
     ]
 
 
 def migrate(db: sqlite3.Connection, database: str, version: int, older: Older) -> None:
-    """Give an empty database its schema; do with an older one what was asked for. The caller's transaction makes it one step."""
-    known = newest("sqlite")
+    """Give an empty database its schema; treat an older one as `older` says. Runs inside the caller's transaction."""
+    known = newest()
     if 0 < version < known and older != "migrate":
         if older == "refuse":
             raise SchemaMismatchError(database=database, found=version, known=known)
         return
-    for step in pending("sqlite", version):
+    for step in pending(version):
         for statement in step.statements:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {step.version}")
@@ -72,7 +74,7 @@ def migrate(db: sqlite3.Connection, database: str, version: int, older: Older) -
 
 def refuse_foreign(db: sqlite3.Connection, database: str) -> None:
     """Refuse a file with another program's tables, before anything in it is changed."""
-    # One statement, and so one moment: somebody else may just be making this database.
+    # One statement sees one state: another process may just be creating this database.
     facts = "SELECT application_id, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id"
     application, has_tables = db.execute(facts).fetchone()
     if has_tables and application != APPLICATION:

@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The schema of the embedded store. The constraints are the invariants: a lease only while processing, a result only when complete,
--- an error only when failed, exactly one open dead letter for a failed job. Rows that are written for every job carry no foreign keys:
--- they are written in the same transaction as the job they belong to, and only pruning deletes, all of a job at once.
+-- The current schema of the embedded store: what an empty database gets. An older database gets there by the files migration_N.sql; a
+-- test compares the two. The constraints are the invariants: a lease only while processing, a result only when complete, an error only
+-- when failed, exactly one live dead letter for a failed job. Rows that are written for every job have no foreign keys: they are written
+-- in the same transaction as their job, and only pruning deletes them, all of a job at once.
 
-PRAGMA application_id = 1919185526;   -- "rdrv": whose file it is
+PRAGMA application_id = 1919185526;   -- "rdrv": marks the file as ours
 
 CREATE TABLE lanes (
     id INTEGER PRIMARY KEY,
@@ -36,7 +37,7 @@ CREATE TABLE runs (
     options BLOB NOT NULL,
     reason TEXT,
     items INTEGER NOT NULL DEFAULT 0,                             -- how many were submitted
-    is_fed INTEGER NOT NULL DEFAULT 0 CHECK (is_fed IN (0, 1)),   -- the source has given its last item
+    is_fed INTEGER NOT NULL DEFAULT 0 CHECK (is_fed IN (0, 1)),   -- the source has no more items
     created_at REAL NOT NULL,
     ended_at REAL,
     CHECK (status IN ('running', 'completed', 'partial_success', 'failed', 'aborted', 'paused'))
@@ -52,11 +53,11 @@ CREATE TABLE jobs (
     key TEXT,
     owner TEXT,
     run_id INTEGER,
-    ordinal INTEGER,                 -- the place of the item in its run's source
+    ordinal INTEGER,                 -- the position of the item in its run's source
     parent_id INTEGER,               -- the job whose stage submitted this one
     expires_at REAL,
-    payload BLOB,                    -- NULL when it is large: then it is job_values, dispatch 0
-    input BLOB,                      -- of the present stage; NULL while that is the payload, or when it is large
+    payload BLOB,                    -- NULL when it is large: then it is in job_values, dispatch 0
+    input BLOB,                      -- of the current stage; NULL while that is the payload, or when it is large
     input_from INTEGER NOT NULL DEFAULT 0,   -- the dispatch whose output a large input is
     result BLOB,
     result_from INTEGER,             -- the dispatch whose output a large result is
@@ -68,7 +69,7 @@ CREATE TABLE jobs (
     snoozes INTEGER NOT NULL DEFAULT 0,
     suspect_count INTEGER NOT NULL DEFAULT 0,
     crash_count INTEGER NOT NULL DEFAULT 0,
-    restarts INTEGER NOT NULL DEFAULT 0,     -- how often it began anew at its first stage
+    restarts INTEGER NOT NULL DEFAULT 0,     -- how often it started again at its first stage
     cancel_asked INTEGER NOT NULL DEFAULT 0 CHECK (cancel_asked IN (0, 1)),
     codes BLOB,
     waiting TEXT,                    -- why it is queued again: retry, hold, crashed, paused, replay
@@ -79,10 +80,10 @@ CREATE TABLE jobs (
     started_at REAL,
     last_attempt_at REAL,
     finished_at REAL,
-    erased_at REAL,                  -- its values were wiped
+    erased_at REAL,                  -- when its values were erased
     CHECK (priority BETWEEN 0 AND 9),
     CHECK ((run_id IS NULL) = (ordinal IS NULL)),
-    -- One expression instead of one per rule: it is looked at whenever a job moves.
+    -- One expression instead of one per rule: it is evaluated whenever a job changes.
     CHECK (CASE status
         WHEN 'processing' THEN lease_token IS NOT NULL AND worker_id IS NOT NULL
             AND coalesce(finished_at, error_code, result, result_from) IS NULL
@@ -97,17 +98,17 @@ CREATE TABLE jobs (
 ) STRICT;
 
 CREATE INDEX jobs_ready ON jobs (lane_id, priority, run_at, id) WHERE status = 'queued';
--- Of the token alone: a worker's name would be compared with others again and again, and what is leased are few.
+-- By the token alone: comparing worker names costs more, and few jobs are leased at a time.
 CREATE INDEX jobs_leased ON jobs (lease_token) WHERE status = 'processing';
 CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND cancel_asked = 1;
 CREATE INDEX jobs_failed ON jobs (id) WHERE status = 'failed';
 CREATE UNIQUE INDEX jobs_key ON jobs (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete');
 CREATE UNIQUE INDEX jobs_of_run ON jobs (run_id, ordinal) WHERE run_id IS NOT NULL;
 
--- Values too large to be carried along with every change of their job; written once.
+-- Values too large to be rewritten with every change of their job; written once.
 CREATE TABLE job_values (
     job_id INTEGER NOT NULL,
-    dispatch INTEGER NOT NULL,       -- the one whose output it is; 0 for the payload
+    dispatch INTEGER NOT NULL,       -- the dispatch whose output it is; 0 for the payload
     value BLOB NOT NULL,
     PRIMARY KEY (job_id, dispatch)
 ) STRICT, WITHOUT ROWID;
@@ -123,7 +124,7 @@ CREATE TABLE attempts (
     config TEXT,                     -- a hash of the stage's settings at that time
     started_at REAL NOT NULL,
     ended_at REAL NOT NULL,
-    -- Spelled out, because the list of an IN in a CHECK is built anew for every row.
+    -- Written with OR, because SQLite builds the list of an IN in a CHECK again for every row.
     outcome TEXT NOT NULL CHECK (outcome = 'ok' OR outcome = 'retry' OR outcome = 'hold' OR outcome = 'dead' OR outcome = 'crashed'
         OR outcome = 'cancelled'),
     burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
@@ -138,8 +139,8 @@ CREATE TABLE attempts (
 
 CREATE UNIQUE INDEX attempts_of_job ON attempts (job_id, dispatch);
 
--- A group is all dead letters of one fingerprint; here it has a row for each lane in which that occurs. Which letters a filter by
--- pipeline, stage, code or category means is found here, among few rows, and never among the letters themselves.
+-- A group is all dead letters of one fingerprint; it has one row here for each lane in which it occurs. A filter by pipeline, stage,
+-- code or category is resolved here, among few rows, and never among the letters themselves.
 CREATE TABLE letter_groups (
     id INTEGER PRIMARY KEY,
     fingerprint TEXT NOT NULL,
@@ -149,13 +150,13 @@ CREATE TABLE letter_groups (
     error_class TEXT NOT NULL,
     first_at REAL NOT NULL,
     last_at REAL NOT NULL,
-    first_letter INTEGER,            -- the id of its first one; NULL only inside the transaction that makes both
+    first_letter INTEGER,            -- the id of its first letter; NULL only inside the transaction that makes both
     UNIQUE (fingerprint, lane_id)
 ) STRICT;
 
--- One letter per round that failed. Letters move by the thousand, and inside triggers, where SQLite builds the list of an IN anew each
--- time: that is why conditions are spelled out here. A letter is live while it is neither replaying nor ended (`verdict IS NULL AND
--- state <> 'replaying'`): open, triaged, ready or discarded.
+-- One letter per round that failed. Letters change by the thousand, and inside triggers, where SQLite builds the list of an IN again
+-- each time: that is why conditions are written with OR here. A letter is live while it is neither replaying nor ended (`verdict IS NULL
+-- AND state <> 'replaying'`): open, triaged, ready or discarded.
 CREATE TABLE dead_letters (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     job_id INTEGER NOT NULL,
@@ -164,35 +165,35 @@ CREATE TABLE dead_letters (
     round INTEGER NOT NULL,
     state TEXT NOT NULL CHECK (state = 'open' OR state = 'replaying' OR state = 'resolved' OR state = 'returned' OR state = 'ready'
         OR state = 'triaged' OR state = 'discarded'),
-    campaign_id INTEGER,             -- the campaign that took it, or is about to
+    replay_id INTEGER,             -- the replay that has marked or released it
     verdict TEXT CHECK (verdict = 'completed' OR verdict = 'same' OR verdict = 'other' OR verdict = 'cancelled'),   -- of its replay
     is_escalated INTEGER NOT NULL DEFAULT 0 CHECK (is_escalated IN (0, 1)),
-    follows INTEGER,                 -- the letter of the round before
+    follows INTEGER,                 -- the letter of the previous round
     owner TEXT,                      -- the job's
     key TEXT,                        -- the job's
     first_failure_at REAL NOT NULL,
     last_failure_at REAL NOT NULL,
     diagnosis TEXT CHECK (diagnosis = 'transient' OR diagnosis = 'data' OR diagnosis = 'auth_config' OR diagnosis = 'code_defect'),
-    assignee TEXT,                   -- who looks after it
+    assignee TEXT,                   -- who is responsible for it
     is_safe INTEGER NOT NULL DEFAULT 0 CHECK (is_safe IN (0, 1)),   -- somebody confirmed that a replay does no harm
     evidence TEXT,                   -- what was done about the cause
     closed_at REAL,
-    counted INTEGER NOT NULL DEFAULT 0,   -- goes up with a move that its statement counts itself, many letters at once
-    moved INTEGER NOT NULL DEFAULT 0,     -- the number of the act that put it where it is
-    freed INTEGER NOT NULL DEFAULT 0,     -- the number of the act after which it could be replayed again
+    counted INTEGER NOT NULL DEFAULT 0,   -- raised by statements that update the counters themselves, so that the trigger does not
+    moved INTEGER NOT NULL DEFAULT 0,     -- the number of the last act (letter_moves) that changed its state
+    freed INTEGER NOT NULL DEFAULT 0,     -- the number of the last act that made it free for a replay again
     CHECK ((state = 'resolved' OR state = 'returned') = (verdict IS NOT NULL) AND (verdict IS NULL) = (closed_at IS NULL)),
     CHECK (state <> 'ready' OR (evidence IS NOT NULL AND is_safe = 1)),
-    CHECK (state <> 'discarded' OR campaign_id IS NULL)
+    CHECK (state <> 'discarded' OR replay_id IS NULL)
 ) STRICT;
 
--- The acts that moved letters have numbers, so that a set that was frozen before an act can leave out what the act brought into it.
+-- Acts that change letters are numbered, so that a set that was frozen before an act can leave out letters that only match since then.
 CREATE TABLE letter_moves (
     last INTEGER NOT NULL
 ) STRICT;
 
 INSERT INTO letter_moves (last) VALUES (0);
 
--- How it failed: what is long and never changes stands beside the letter, so that moving a letter stays cheap.
+-- How it failed: long and never changed, so it is kept apart from the letter, and changing a letter stays cheap.
 CREATE TABLE letter_facts (
     letter_id INTEGER PRIMARY KEY,
     code TEXT NOT NULL,
@@ -205,9 +206,9 @@ CREATE TABLE letter_facts (
     stack TEXT NOT NULL
 ) STRICT;
 
--- A letter as it is read: with how it failed, and the fingerprint of its group.
+-- A letter as it is read: with its failure, and the fingerprint of its group.
 CREATE VIEW letters AS
-SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.campaign_id, letter.verdict,
+SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.replay_id, letter.verdict,
     letter.is_escalated, letter.follows, letter.owner, letter.key, letter.first_failure_at, letter.last_failure_at, letter.diagnosis,
     letter.assignee, letter.is_safe, letter.evidence, letter.closed_at, letter.moved, facts.code, facts.category, facts.is_retryable,
     facts.error_class, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
@@ -220,32 +221,32 @@ CREATE INDEX dead_letters_group ON dead_letters (group_id, state, last_failure_a
 CREATE INDEX dead_letters_time ON dead_letters (last_failure_at, id);
 CREATE INDEX dead_letters_owner ON dead_letters (owner, last_failure_at, id) WHERE owner IS NOT NULL;
 CREATE INDEX dead_letters_key ON dead_letters (key, last_failure_at, id) WHERE key IS NOT NULL;
-CREATE INDEX dead_letters_taken ON dead_letters (campaign_id, id)
-WHERE campaign_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
-CREATE INDEX dead_letters_campaign ON dead_letters (campaign_id, id) WHERE campaign_id IS NOT NULL;
+CREATE INDEX dead_letters_taken ON dead_letters (replay_id, id)
+WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
+CREATE INDEX dead_letters_replay ON dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;
 CREATE INDEX dead_letters_follows ON dead_letters (follows) WHERE follows IS NOT NULL;
 
--- How many letters of a group are where, and in the hands of which campaign; 0 stands for none. One table for both, because a letter
--- that is replayed moves three times, and every move is counted.
+-- How many letters of a group are in which state, and marked by which replay; 0 stands for none. One table for both, because a letter
+-- that is replayed changes three times, and every change is counted.
 CREATE TABLE letter_tallies (
-    campaign_id INTEGER NOT NULL,
+    replay_id INTEGER NOT NULL,
     group_id INTEGER NOT NULL,
     standing TEXT NOT NULL,          -- the verdict of its replay, or else its state
     letters INTEGER NOT NULL,
-    pruned INTEGER NOT NULL DEFAULT 0,   -- those that ended in a campaign stay counted for it
-    PRIMARY KEY (campaign_id, group_id, standing)
+    pruned INTEGER NOT NULL DEFAULT 0,   -- letters that ended in a replay stay counted for it
+    PRIMARY KEY (replay_id, group_id, standing)
 ) STRICT, WITHOUT ROWID;
 
 CREATE VIEW letters_by_group AS
 SELECT group_id, CASE WHEN standing = 'completed' OR standing = 'cancelled' THEN 'resolved' WHEN standing = 'same' OR standing = 'other'
     THEN 'returned' ELSE standing END AS state,
-    campaign_id <> 0 AND standing IN ('open', 'triaged', 'ready') AS is_taken, letters
+    replay_id <> 0 AND standing IN ('open', 'triaged', 'ready') AS is_taken, letters
 FROM letter_tallies;
 
-CREATE VIEW letters_by_campaign AS
-SELECT campaign_id, CASE WHEN standing IN ('open', 'triaged', 'ready') THEN 'waiting' ELSE standing END AS standing,
+CREATE VIEW letters_by_replay AS
+SELECT replay_id, CASE WHEN standing IN ('open', 'triaged', 'ready') THEN 'waiting' ELSE standing END AS standing,
     sum(letters + pruned) AS letters
-FROM letter_tallies WHERE campaign_id <> 0 GROUP BY 1, 2;
+FROM letter_tallies WHERE replay_id <> 0 GROUP BY 1, 2;
 
 -- How many letters of a group came in each hour since the epoch.
 CREATE TABLE letter_trend (
@@ -257,31 +258,31 @@ CREATE TABLE letter_trend (
 
 CREATE TRIGGER letters_added AFTER INSERT ON dead_letters
 BEGIN
-    INSERT INTO letter_tallies (campaign_id, group_id, standing, letters) VALUES (0, NEW.group_id, NEW.state, 1)
+    INSERT INTO letter_tallies (replay_id, group_id, standing, letters) VALUES (0, NEW.group_id, NEW.state, 1)
     ON CONFLICT DO UPDATE SET letters = letters + 1;
     INSERT INTO letter_trend (group_id, hour, letters) VALUES (NEW.group_id, CAST(NEW.last_failure_at / 3600 AS INTEGER), 1)
     ON CONFLICT DO UPDATE SET letters = letters + 1;
     UPDATE letter_groups SET first_letter = NEW.id WHERE id = NEW.group_id AND first_letter IS NULL;
 END;
 
-CREATE TRIGGER letters_moved AFTER UPDATE OF state, campaign_id, verdict ON dead_letters WHEN NEW.counted = OLD.counted
+CREATE TRIGGER letters_moved AFTER UPDATE OF state, replay_id, verdict ON dead_letters WHEN NEW.counted = OLD.counted
 BEGIN
-    INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
-    VALUES (coalesce(OLD.campaign_id, 0), OLD.group_id, coalesce(OLD.verdict, OLD.state), -1),
-        (coalesce(NEW.campaign_id, 0), NEW.group_id, coalesce(NEW.verdict, NEW.state), 1)
+    INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
+    VALUES (coalesce(OLD.replay_id, 0), OLD.group_id, coalesce(OLD.verdict, OLD.state), -1),
+        (coalesce(NEW.replay_id, 0), NEW.group_id, coalesce(NEW.verdict, NEW.state), 1)
     ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 END;
 
 CREATE TRIGGER letters_pruned AFTER DELETE ON dead_letters
 BEGIN
     UPDATE letter_tallies SET letters = letters - 1, pruned = pruned + (OLD.verdict IS NOT NULL)
-    WHERE campaign_id = coalesce(OLD.campaign_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
+    WHERE replay_id = coalesce(OLD.replay_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
     DELETE FROM letter_facts WHERE letter_id = OLD.id;
-    DELETE FROM campaign_skips WHERE letter_id = OLD.id AND campaign_id = OLD.campaign_id;
+    DELETE FROM replay_skips WHERE letter_id = OLD.id AND replay_id = OLD.replay_id;
 END;
 
--- The end of a replay closes its letter, however it ends: by construction, since nothing else may end a job without being seen here.
--- Looked for first, because a change opens every index of its table, whether it finds a row or not.
+-- The end of a replayed job closes its letter, whatever ended the job. A new letter of a later round returns the replayed one; any other
+-- end resolves it. The trigger on jobs looks for a letter first, because an UPDATE opens every index of its table even without a match.
 CREATE TRIGGER letters_followed AFTER INSERT ON dead_letters WHEN NEW.round > 1
 BEGIN
     UPDATE dead_letters SET state = 'returned', closed_at = NEW.last_failure_at,
@@ -298,18 +299,18 @@ BEGIN
     WHERE job_id = NEW.id AND state = 'replaying';
 END;
 
--- Replays of many letters under one head. A letter is taken by one campaign that has not ended, and released once.
-CREATE TABLE campaigns (
+-- Replays of many letters. A letter is marked by at most one replay that has not ended, and released once.
+CREATE TABLE replays (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     pipeline TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('stamping', 'running', 'paused', 'stopped', 'cancelling', 'cancelled', 'done')),
-    selection BLOB NOT NULL,         -- which letters, as JSON
-    options BLOB NOT NULL,           -- canary, rate, from where, as JSON
+    status TEXT NOT NULL CHECK (status IN ('marking', 'running', 'paused', 'stopped', 'cancelling', 'cancelled', 'done')),
+    filter BLOB NOT NULL,         -- which letters, as JSON
+    options BLOB NOT NULL,           -- canary, rate, where to start, as JSON
     cutoff INTEGER NOT NULL,         -- the last letter that can belong to it
-    moves INTEGER NOT NULL,          -- the last act before it: what came into its selection by a later one does not belong to it
-    stamped_to INTEGER NOT NULL,     -- the letters up to this one have been looked at
-    expected INTEGER NOT NULL,       -- how many letters were shown to whoever started it
-    pardoned BLOB NOT NULL,          -- the counts that do not count any more since somebody resumed it, as JSON
+    moves INTEGER NOT NULL,          -- the last act (letter_moves) before it: letters that match only since a later act do not belong to it
+    marked_to INTEGER NOT NULL,     -- the letters up to this one have been marked or passed over
+    expected INTEGER NOT NULL,       -- how many letters were shown to the person who started it
+    pardoned BLOB NOT NULL,          -- the failures that no longer count towards its limits since somebody resumed it, as JSON
     next_at REAL NOT NULL,           -- when the rate allows the next release
     why TEXT,                        -- what it waits for, or why it stopped
     note TEXT,                       -- how it was resolved
@@ -323,24 +324,24 @@ CREATE TABLE campaigns (
     CHECK (closed_at IS NULL OR ended_at IS NOT NULL)
 ) STRICT;
 
-CREATE INDEX campaigns_live ON campaigns (id) WHERE ended_at IS NULL;
+CREATE INDEX replays_live ON replays (id) WHERE ended_at IS NULL;
 
--- Letters that a campaign left out, and why.
-CREATE TABLE campaign_skips (
-    campaign_id INTEGER NOT NULL,
+-- Letters that a replay skipped, and why.
+CREATE TABLE replay_skips (
+    replay_id INTEGER NOT NULL,
     letter_id INTEGER NOT NULL,
     reason TEXT NOT NULL,
     at REAL NOT NULL,
-    PRIMARY KEY (campaign_id, letter_id)
+    PRIMARY KEY (replay_id, letter_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER letters_discarded AFTER UPDATE OF state ON dead_letters WHEN NEW.state = 'discarded' AND OLD.campaign_id IS NOT NULL
+CREATE TRIGGER letters_discarded AFTER UPDATE OF state ON dead_letters WHEN NEW.state = 'discarded' AND OLD.replay_id IS NOT NULL
 BEGIN
-    INSERT INTO campaign_skips (campaign_id, letter_id, reason, at)
-    VALUES (OLD.campaign_id, NEW.id, 'it was discarded meanwhile', NEW.last_failure_at);
+    INSERT INTO replay_skips (replay_id, letter_id, reason, at)
+    VALUES (OLD.replay_id, NEW.id, 'it was discarded meanwhile', NEW.last_failure_at);
 END;
 
--- Changed values of failed jobs; the original stays where it is, and here. A replay takes the last edit of the part it starts with.
+-- Edited values of failed jobs; the original stays in the job, and here. A replay uses the last edit of the part it starts with.
 CREATE TABLE edits (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     letter_id INTEGER NOT NULL,
@@ -355,35 +356,34 @@ CREATE TABLE edits (
 CREATE INDEX edits_of_letter ON edits (letter_id, part, id);
 CREATE INDEX edits_of_job ON edits (job_id);
 
--- What the code of a pipeline says about replays, for whoever acts without the code at hand.
+-- The replay rules of a pipeline's code, for commands that run without that code.
 CREATE TABLE replay_rules (
     pipeline TEXT PRIMARY KEY,
     rules BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Letters that came from elsewhere, so that importing them twice brings them once; with what happened there, which is told but not
--- counted here.
+-- Letters that were imported, so that importing one twice adds it once; with its attempts at its origin, which are shown but not counted.
 CREATE TABLE imports (
     origin TEXT NOT NULL,
-    letter INTEGER NOT NULL,         -- its id there
+    letter INTEGER NOT NULL,         -- its id at its origin
     job_id INTEGER NOT NULL,
-    at REAL NOT NULL,                -- when it was brought in
+    at REAL NOT NULL,                -- when it was imported
     actor TEXT NOT NULL,
-    job INTEGER NOT NULL,            -- the id of its job there
-    attempts TEXT NOT NULL,          -- those made there, redacted, as JSON
+    job INTEGER NOT NULL,            -- the id of its job at its origin
+    attempts TEXT NOT NULL,          -- its attempts at its origin, redacted, as JSON
     PRIMARY KEY (origin, letter)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX imports_of_job ON imports (job_id);
 
--- Who this database is, for others.
+-- The id of this database, for others.
 CREATE TABLE installation (
     id TEXT NOT NULL
 ) STRICT;
 
 INSERT INTO installation (id) VALUES (lower(hex(randomblob(8))));
 
--- What hooks and sinks still have to be told; written with the settlement it is about.
+-- Notices not yet delivered to hooks and sinks; written with the settlement they are about.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     lane_id INTEGER NOT NULL,
@@ -397,7 +397,7 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
 CREATE INDEX outbox_of_job ON outbox (job_id);
 
--- Jobs submitted again and again, once per tick over all workers.
+-- Jobs that are submitted repeatedly, once per tick over all workers.
 CREATE TABLE schedules (
     name TEXT PRIMARY KEY,
     lane_id INTEGER NOT NULL REFERENCES lanes (id),
@@ -409,7 +409,7 @@ CREATE TABLE schedules (
     last_at REAL
 ) STRICT, WITHOUT ROWID;
 
--- What people did, and why; and where a replay stopped itself. Rows are added and stay as they are.
+-- The operator log: what people did, and why; and where a replay stopped itself. Rows are added and never changed.
 CREATE TABLE operations (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     at REAL NOT NULL,
@@ -417,13 +417,13 @@ CREATE TABLE operations (
     verb TEXT NOT NULL,
     subject TEXT NOT NULL,
     reason TEXT,
-    letters INTEGER,                 -- how many it was about
+    letters INTEGER,                 -- how many letters it was about
     change TEXT                      -- before and after, redacted, as JSON
 ) STRICT;
 
 CREATE INDEX operations_on ON operations (subject, id);
 
--- Nothing has to change rows here: pruning leaves them, and no value of a job is in them that erasing would have to find.
+-- Pruning leaves these rows, and they hold no value of a job that erasing would have to remove.
 CREATE TRIGGER operations_unchanged BEFORE UPDATE ON operations
 BEGIN
     SELECT raise(ABORT, 'the operator log is append-only: nothing in it is changed');
@@ -434,13 +434,13 @@ BEGIN
     SELECT raise(ABORT, 'the operator log is append-only: nothing in it is deleted');
 END;
 
--- INSERT OR REPLACE deletes a row without a trigger for that being asked.
+-- INSERT OR REPLACE deletes a row without firing its delete trigger.
 CREATE TRIGGER operations_added BEFORE INSERT ON operations WHEN EXISTS (SELECT 1 FROM operations WHERE id = NEW.id)
 BEGIN
     SELECT raise(ABORT, 'the operator log is append-only: nothing in it is replaced');
 END;
 
--- How many jobs have ended, so that nobody has to count them; 0 stands for no run. What was pruned stays counted.
+-- How many jobs have ended, so that they need not be counted; run 0 stands for no run. Pruned jobs stay counted.
 CREATE TABLE tallies (
     run_id INTEGER NOT NULL,
     lane_id INTEGER NOT NULL,
@@ -473,7 +473,7 @@ BEGIN
     UPDATE imports SET attempts = '[]' WHERE job_id = OLD.id;
 END;
 
--- Every arrow a job has gone along, as one list: nothing of it is stored twice.
+-- Every transition of a job, as one list; nothing of it is stored twice.
 CREATE VIEW events AS
 SELECT created_at AS at, id AS job_id, 0 AS dispatch, 0 AS part, 'queued' AS event, pipeline, NULL AS stage, NULL AS attempt,
     NULL AS code, NULL AS http_status, NULL AS duration_ms, NULL AS reason

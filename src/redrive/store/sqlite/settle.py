@@ -76,7 +76,7 @@ def settle_one_by_one(
             db.execute("ROLLBACK TO one")
             broken.append(one.job.id)
         db.execute("RELEASE one")
-        if statement == "go_on" and not is_taken:
+        if statement == "continue_in_place" and not is_taken:
             onward.drop(one.job.id)
     return tuple(lost), tuple(broken)
 
@@ -91,7 +91,7 @@ def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None
 
 
 def _terms(statement: str, onward: Onward) -> Row:
-    return onward.terms if statement == "go_on" else ()
+    return onward.terms if statement == "continue_in_place" else ()
 
 
 def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> None:
@@ -128,7 +128,7 @@ def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
     fence = (job.id, job.token, job.dispatch)
     if status is JobState.QUEUED and one.outcome == "ok":
         row = (*fence, one.lane, inline(one))
-        return ("go_on", row) if onward.takes(one) else ("advance", (*row, one.run_at))
+        return ("continue_in_place", row) if onward.takes(one) else ("advance", (*row, one.run_at))
     match status:
         case JobState.COMPLETE if is_large(one):
             return "complete_large", (*fence, one.ended_at)

@@ -43,7 +43,7 @@ from redrive.store.sqlite.migrations import Older, migrate, newest, refuse_forei
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.statements import statements_of
 
-SCHEMA_VERSION: Final = newest("sqlite")
+SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
 ONWARD: Final = 1 << 39
 """Set in the tokens of jobs that go straight on to their next stage; the tokens of commits stay below it."""
@@ -148,8 +148,8 @@ class SqliteStore:
     def stop_worker(self, worker: str) -> None:
         """See `Store.stop_worker`."""
         with self._writing() as db:
-            db.execute(_SQL["give_back"], (worker,))
-            db.execute(_SQL["forget_worker"], (worker,))
+            db.execute(_SQL["return_jobs"], (worker,))
+            db.execute(_SQL["delete_worker"], (worker,))
 
     def exchange(
         self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int
@@ -191,16 +191,16 @@ class SqliteStore:
         given_back = 0
         with self._writing() as db:
             for (worker,) in db.execute(_SQL["dead_workers"], (now,)).fetchall():
-                db.execute(_SQL["crashed"], (now, worker))
-                given_back += db.execute(_SQL["reclaim"], (worker,)).rowcount
-                db.execute(_SQL["forget_worker"], (worker,))
+                db.execute(_SQL["insert_crashed_attempts"], (now, worker))
+                given_back += db.execute(_SQL["return_crashed_jobs"], (worker,)).rowcount
+                db.execute(_SQL["delete_worker"], (worker,))
         return given_back
 
     def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
         """See `Store.outlook`."""
         with self._reading() as db:
             # One statement sees one moment: a job that is given back between two would be neither due nor held.
-            rows = db.execute(_SQL["outlook"], (msgspec.json.encode(lanes).decode(),)).fetchall()
+            rows = db.execute(_SQL["upcoming"], (msgspec.json.encode(lanes).decode(),)).fetchall()
         due = {LaneId(lane): cast("float", at) for lane, at, *_ in rows if at is not None}
         paused = msgspec.json.decode(rows[0][3], type=list[LaneId]) if rows else ()
         return Outlook(due=due, held=sum(row[2] for row in rows), paused=frozenset(paused))
@@ -294,7 +294,11 @@ class SqliteStore:
             db.execute(_SQL["count_items"], (size, run))
 
     def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> Submitted:
-        twin = db.execute(_SQL["twin"], (self._pipelines[job.lane], job.key)).fetchone() if job.key else None
+        twin = (
+            db.execute(_SQL["duplicate"], (self._pipelines[job.lane], job.key)).fetchone()
+            if job.key
+            else None
+        )
         if twin is not None:
             return Submitted(JobId(twin[0]), is_twin=True)
         made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)

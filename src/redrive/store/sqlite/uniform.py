@@ -57,14 +57,14 @@ def settle_crowd(
     if status is _COMPLETE:
         settled += crowd
         ended = [(one.job.id, one.ended_at, bytearray(one.value or b"")) for one in settled]
-        touched = execute_rows(db, "complete_crowd", ended, (token, dispatch))
+        touched = execute_rows(db, "complete_uniform", ended, (token, dispatch))
     else:
         for one in crowd:
             (settled if onward.takes(one) else left).append(one)
         inputs = [(one.job.id, bytearray(one.value or b"")) for one in settled]
-        touched = execute_rows(db, "go_on_crowd", inputs, (*onward.terms, following, token, dispatch))
+        touched = execute_rows(db, "continue_uniform", inputs, (*onward.terms, following, token, dispatch))
     attempts = [(one.job.id, one.started_at, one.ended_at) for one in settled]
-    execute_rows(db, "insert_crowd", attempts, (worker, dispatch, lane, round_, config))
+    execute_rows(db, "insert_uniform_attempts", attempts, (worker, dispatch, lane, round_, config))
     return left, touched == len(settled)
 
 

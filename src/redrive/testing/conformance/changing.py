@@ -38,7 +38,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "lanes": (),
     "letters_of_job": (1,),
     "list_jobs": (10, None, None, None, None, None, 10),
-    "near_jobs": (1, 9),
+    "nearest_jobs": (1, 9),
     "notices_for": (1, "hook", NOW, 10),
     "operations": (10,),
     "recount": (),
@@ -48,11 +48,11 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "run_tally": (1,),
     "runs": (10,),
     "schedules": (),
-    "campaigns": (10, None, 10),
-    "campaign_counts": (1,),
+    "replays": (10, None, 10),
+    "replay_counts": (1,),
     "letter": (1,),
     "letter_pairs": (None,) * 6,
-    "live_campaigns": (),
+    "live_replays": (),
     "rules": ("shop",),
 }
 """What the engine and the command line ask by name, with parameters for an empty store."""

@@ -131,7 +131,7 @@ class Replaying(Scene):
         _, lane = failed(store)
         failed(store)
         values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW, 0)
-        store.apply(Step("add_campaign", values, rows=1), Step("drive_campaign", ("w1", NOW, 1, NOW), rows=1))
+        store.apply(Step("add_replay", values, rows=1), Step("drive_replay", ("w1", NOW, 1, NOW), rows=1))
         store.apply(*mark_steps(1, (0, 2), LetterFilter(pipeline="shop"), is_evidence_optional=True))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 
@@ -142,4 +142,4 @@ class Replaying(Scene):
 
         counts = counts_of(store, 1)
         agree((counts.waiting, counts.replaying, counts.completed), (1, 0, 1))
-        agree(store.query("wrong_letter_tallies", 5) + store.query("wrong_campaign_tallies", 5), [])
+        agree(store.query("wrong_letter_tallies", 5) + store.query("wrong_replay_tallies", 5), [])

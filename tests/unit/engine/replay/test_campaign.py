@@ -70,7 +70,7 @@ def test_a_replay_that_stops_itself_is_in_the_log_by_the_worker_that_stopped_it(
         "SELECT actor, subject, reason, letters, change FROM operations WHERE verb = 'stop'"
     )
 
-    assert actor == shop.store.read("SELECT driver FROM campaigns")[0][0]
+    assert actor == shop.store.read("SELECT driver FROM replays")[0][0]
     assert (subject, reason, letters) == ("replay 1", "1 of 1 failed again with the same failure", 29)
     assert change == '{"before":{"status":"running"},"after":{"status":"stopped"}}'
     assert "replay 1 stopped itself: 1 of 1 failed again" in caplog.text
@@ -135,7 +135,7 @@ def test_newcomers_are_not_part_of_it(shop: Shop) -> None:
 
     report = report_of(shop.store, begun.id)
     assert report.letters == 3
-    assert shop.store.read("SELECT count(*) FROM dead_letters WHERE campaign_id IS NOT NULL") == [(3,)]
+    assert shop.store.read("SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL") == [(3,)]
 
 
 def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is_resumed(shop: Shop) -> None:
@@ -150,7 +150,7 @@ def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is
     shop.seen.clear()
     shop.work()
     assert shop.seen == []
-    assert replays.resume(shop.store, begun.id, BY).status == "stamping"
+    assert replays.resume(shop.store, begun.id, BY).status == "marking"
     shop.work()
 
     assert report_of(shop.store, begun.id).recovered == 5
@@ -175,8 +175,8 @@ def test_a_paused_replay_releases_nothing_until_it_is_resumed(shop: Shop) -> Non
     shop.fail(5)
     shop.fix()
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of((1, 2)))
-    shop.store.apply(Step("drive_campaign", ("nobody", 0.0, begun.id, 1e12)))
-    shop.store.apply(Step("stamped", (begun.cutoff, begun.id, "nobody", begun.marked_to)))
+    shop.store.apply(Step("drive_replay", ("nobody", 0.0, begun.id, 1e12)))
+    shop.store.apply(Step("set_marked_to", (begun.cutoff, begun.id, "nobody", begun.marked_to)))
 
     replays.pause(shop.store, begun.id, BY)
     assert shop.work() == "idle"
@@ -196,7 +196,7 @@ def test_cancelling_frees_what_was_not_released(shop: Shop) -> None:
 
     assert cancelled.status == "cancelled"
     assert shop.store.read(
-        "SELECT count(*) FROM dead_letters WHERE campaign_id IS NOT NULL AND state = 'open'"
+        "SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL AND state = 'open'"
     ) == [(0,)]
     assert report_of(shop.store, begun.id).left_out == 29
     shop.fix()
@@ -254,7 +254,7 @@ def test_a_key_that_a_newer_job_has_is_left_out_by_name(shop: Shop) -> None:
     report = report_of(shop.store, begun.id)
     assert (report.status, report.skipped) == ("done", 1)
     assert report.skips == [("a newer job has its key", 1)]
-    assert shop.store.read("SELECT state, campaign_id FROM dead_letters") == [("open", None)]
+    assert shop.store.read("SELECT state, replay_id FROM dead_letters") == [("open", None)]
 
 
 def test_of_two_failed_jobs_with_one_key_only_one_comes_back(shop: Shop) -> None:
@@ -289,7 +289,7 @@ def test_a_discarded_letter_leaves_its_replay(shop: Shop) -> None:
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
     with shop.store._writing() as db:
-        db.execute("UPDATE dead_letters SET state = 'discarded', campaign_id = NULL WHERE id = 9")
+        db.execute("UPDATE dead_letters SET state = 'discarded', replay_id = NULL WHERE id = 9")
     shop.fix()
     replays.resume(shop.store, begun.id, BY)
     shop.work()
@@ -360,7 +360,7 @@ def test_a_replay_is_closed_once_and_with_a_note(shop: Shop) -> None:
     shop.fail(1)
     shop.fix()
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    with pytest.raises(ReplayRefusedError, match="it is stamping and cannot be closed"):
+    with pytest.raises(ReplayRefusedError, match="it is marking and cannot be closed"):
         replays.close(shop.store, begun.id, BY, note="too early")
     shop.work()
     with pytest.raises(ReplayRefusedError, match="note is empty"):
@@ -403,7 +403,7 @@ def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Sh
     driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w1", ask_store=at_once)
     driver.drive()
     with shop.store._writing() as db:
-        db.execute("UPDATE letter_tallies SET letters = letters + 5 WHERE campaign_id = ?", (begun.id,))
+        db.execute("UPDATE letter_tallies SET letters = letters + 5 WHERE replay_id = ?", (begun.id,))
 
     waits = [driver.drive() for _ in range(8)]
 

@@ -75,7 +75,7 @@ def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(sh
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     shop.store.stop_worker("w")
-    taken = shop.store.read("SELECT count(*) FROM dead_letters WHERE campaign_id = 1 AND state = 'open'")
+    taken = shop.store.read("SELECT count(*) FROM dead_letters WHERE replay_id = 1 AND state = 'open'")
 
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     replays.cancel(shop.store, held.id, BY)

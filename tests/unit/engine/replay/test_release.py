@@ -166,7 +166,7 @@ def test_a_replay_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Sh
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
-    shop.store._db.execute("UPDATE campaigns SET options = X'7B' WHERE id = 1")
+    shop.store._db.execute("UPDATE replays SET options = X'7B' WHERE id = 1")
     for _ in range(3):
         driver.drive()
 

@@ -113,7 +113,7 @@ def test_a_replay_of_many_is_in_the_story_of_those_it_took(rd: Redrive) -> None:
     (first,) = letter_details(rd.store, 1).operations
     (second,) = letter_details(rd.store, 5).operations
     assert first.id < second.id
-    assert (second.change or {})["campaign"] == 2
+    assert (second.change or {})["replay"] == 2
 
 
 def test_the_story_of_a_job_has_each_act_on_its_letters_once(rd: Redrive) -> None:

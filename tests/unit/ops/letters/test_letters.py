@@ -222,7 +222,7 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
     monkeypatch.setattr(pages, "STEP", 7)
     fill(rd)
     with changing(rd) as db:
-        db.execute("UPDATE dead_letters SET campaign_id = 1 WHERE id % 3 = 0 AND state IN ('open', 'ready')")
+        db.execute("UPDATE dead_letters SET replay_id = 1 WHERE id % 3 = 0 AND state IN ('open', 'ready')")
 
     for which in [*FILTERS, LetterFilter(since=10.0), LetterFilter(until=1e9, state="open")]:
         meant = [known_letter(rd.store, letter) for letter in expected(rd, which)]

@@ -35,7 +35,7 @@ def _two_failed_jobs(rd: Redrive) -> None:
 def stored(rd: Redrive) -> str:
     """Return everything that is on record about acts, and what a letter keeps of them."""
     log = read_rows(rd, "SELECT actor, subject, reason, change FROM operations ORDER BY id")
-    notes = read_rows(rd, "SELECT note, why FROM campaigns")
+    notes = read_rows(rd, "SELECT note, why FROM replays")
     evidence = [rd.dead_letters.show(each).letter.evidence for each in (1, 2)]
     return f"{log} {notes} {evidence}"
 
@@ -128,7 +128,7 @@ def test_no_value_is_read_when_nothing_is_written(rd: Redrive, monkeypatch: pyte
     monkeypatch.setattr(rd.store, "query", listening)
     rd.dead_letters.triage(rd.dead_letters.choose(ids=[1]), diagnosis="data")
 
-    assert "judged_letters" in asked
+    assert "letters_to_triage" in asked
     assert "exported_values" not in asked
 
 

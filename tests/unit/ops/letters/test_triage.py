@@ -45,7 +45,7 @@ def states(rd: Redrive) -> dict[int, str]:
 
 
 def letter(rd: Redrive, number: int = 1) -> dict[str, object]:
-    names = "state diagnosis evidence is_safe assignee campaign_id".split()
+    names = "state diagnosis evidence is_safe assignee replay_id".split()
     row = read_rows(rd, f"SELECT {', '.join(names)} FROM dead_letters WHERE id = ?", (number,))[0]
     return dict(zip(names, row, strict=True))
 
@@ -65,9 +65,9 @@ def only(rd: Redrive, *ids: int) -> FrozenSet:
 def stamp(rd: Redrive, *ids: int) -> int:
     """Let a replay that waits take letters, as the engine does."""
     row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0, 0)
-    made = cast("list[list[tuple[int]]]", rd.store.apply(Step("add_campaign", row)))[0][0][0]
+    made = cast("list[list[tuple[int]]]", rd.store.apply(Step("add_replay", row)))[0][0][0]
     for each in ids:
-        embedded(rd)._db.execute("UPDATE dead_letters SET campaign_id = ? WHERE id = ?", (made, each))
+        embedded(rd)._db.execute("UPDATE dead_letters SET replay_id = ? WHERE id = ?", (made, each))
     return made
 
 
@@ -172,7 +172,7 @@ def test_another_diagnosis_takes_the_evidence_back(rd: Redrive) -> None:
         "evidence": None,
         "is_safe": 0,
         "assignee": None,
-        "campaign_id": None,
+        "replay_id": None,
     }
     assert changes(rd)[-1]["before"]["evidence"] == "fixed"
 
@@ -268,9 +268,9 @@ def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discard
 
     assert kept == ActResult(changed=1, left={f"replay {replay} has taken it": 1})
     assert gone.changed == 1
-    assert letter(rd)["campaign_id"] is None
-    assert rd.store.query("campaign_skips", replay) == [("it was discarded meanwhile", 1)]
-    assert rd.store.query("campaign_counts", replay) == [("waiting", 0)]
+    assert letter(rd)["replay_id"] is None
+    assert rd.store.query("replay_skips", replay) == [("it was discarded meanwhile", 1)]
+    assert rd.store.query("replay_counts", replay) == [("waiting", 0)]
     assert freeze(rd.store, ALL).by_state == {"triaged": 1, "discarded": 1}
 
 
@@ -312,7 +312,7 @@ def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) 
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         found = asked(name, *parameters)
-        if name == "judged_letters" and name not in seen:
+        if name == "letters_to_triage" and name not in seen:
             embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
         seen.append(name)
         return found
@@ -366,7 +366,7 @@ def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -
     which, asked = freeze(rd.store, ALL), rd.store.query
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
-        if name == "judged_letters":
+        if name == "letters_to_triage":
             embedded(rd)._db.execute("DELETE FROM dead_letters WHERE id = 2")
         return asked(name, *parameters)
 
@@ -380,7 +380,7 @@ def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> No
     which, asked = freeze(rd.store, LetterFilter(state="open")), rd.store.query
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
-        if name == "judged_letters":
+        if name == "letters_to_triage":
             embedded(rd)._db.execute("UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
         return asked(name, *parameters)
 

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Telling hooks and sinks: what is due for whom, and what there is to say about it.
+-- Notices for hooks and sinks: which are due, and the records they are about.
 
 -- name: notices_for
 -- The letter is the one of that round; it, or even the job, may have been pruned meanwhile: then what is left is told.
@@ -9,39 +9,42 @@ FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.d
     LEFT JOIN jobs ON jobs.id = outbox.job_id
 WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3 ORDER BY due_at, outbox.id LIMIT ?4;
 
--- name: put_off_notice
+-- name: take_notice
+UPDATE outbox SET due_at = ?, tries = tries + 1 WHERE id = ? AND tries = ?;
+
+-- name: postpone_notice
 -- Only by whoever took it last: somebody who took it since has a say of their own.
 UPDATE outbox SET due_at = ?1, tries = ?2 WHERE id = ?3 AND tries = ?4;
 
--- name: untold
+-- name: drop_notice
+DELETE FROM outbox WHERE id = ?;
+
+-- name: undelivered
 -- Who waits to be told: how many in all, how many of them since before some time, and how often one was tried.
 SELECT pipeline, recipient, count(*), sum(due_at < ?1), min(due_at), max(tries) FROM outbox JOIN lanes ON lanes.id = lane_id
 GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
 
--- name: installation_id
-SELECT id FROM installation;
-
--- name: sunk_letter
+-- name: letter_for_sink
 SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.error_class,
     letter.message, letter.stack, letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
     letter.is_escalated, letter.follows, letter.key, letter.owner
 FROM letters letter JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.job_id = ?1 AND letter.round = ?2 ORDER BY letter.id DESC LIMIT 1;
 
--- name: sunk_attempts
+-- name: attempts_for_sink
 -- The last ones, the newest first.
 SELECT attempts.dispatch, stage, round, attempt, outcome, code, http_status, attempts.started_at, ended_at,
     count(*) OVER () AS in_all
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ?1 AND attempts.dispatch <= ?2
 ORDER BY attempts.dispatch DESC LIMIT ?3;
 
--- name: sunk_input
+-- name: input_for_sink
 -- What the stage that failed was given. Known only while the job has not run again: after that it may have been edited, or be another
 -- stage's.
 SELECT CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
     ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
 FROM jobs WHERE id = ?1 AND lane_id = ?2 AND round = ?3 AND erased_at IS NULL;
 
--- name: sunk_payload
+-- name: payload_for_sink
 SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) FROM jobs
 WHERE id = ? AND erased_at IS NULL;

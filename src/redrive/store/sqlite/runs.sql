@@ -1,22 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What people and the parts around the worker change; several statements may go into one transaction.
-
--- name: log
-INSERT INTO operations (at, actor, verb, subject, reason) VALUES (?, ?, ?, ?, ?);
-
--- name: cancel_queued
-UPDATE jobs SET status = 'cancelled', finished_at = ?, waiting = NULL WHERE id = ? AND status = 'queued';
-
--- name: ask_to_cancel
-UPDATE jobs SET cancel_asked = 1 WHERE id = ? AND status = 'processing';
-
--- name: pause_pipeline
-UPDATE lanes SET paused_at = ? WHERE pipeline = ?;
+-- Runs and schedules.
 
 -- name: add_run
 INSERT INTO runs (pipeline, status, options, created_at) VALUES (?, 'running', ?, ?) RETURNING id;
 
--- name: fed
+-- name: end_source
 UPDATE runs SET is_fed = 1 WHERE id = ?;
 
 -- name: end_run
@@ -40,6 +28,29 @@ UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ? AND 
 -- name: unpause_run
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = ? AND status = 'queued' AND run_at >= 1e12;
 
+-- name: run
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items,
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled')
+FROM runs WHERE id = ?;
+
+-- name: runs
+SELECT id FROM runs ORDER BY id DESC LIMIT ?;
+
+-- name: run_tally
+SELECT status, sum(jobs) FROM tallies WHERE run_id = ? GROUP BY status;
+
+-- name: run_payloads
+SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
+
+-- name: run_codes
+SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
+
+-- name: running_runs
+SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
+
 -- name: put_schedule
 INSERT INTO schedules (name, lane_id, cron, zone, payload, priority, next_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET lane_id = excluded.lane_id, payload = excluded.payload, priority = excluded.priority,
@@ -57,8 +68,11 @@ INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, payload, cre
 SELECT lanes.pipeline, lanes.id, 'queued', ?2, ?3, ?4, ?5, ?6 FROM lanes WHERE lanes.id = ?1
 ON CONFLICT DO NOTHING;
 
--- name: take_notice
-UPDATE outbox SET due_at = ?, tries = tries + 1 WHERE id = ? AND tries = ?;
+-- name: schedules
+SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
 
--- name: drop_notice
-DELETE FROM outbox WHERE id = ?;
+-- name: due_schedules
+SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHERE next_at <= ? ORDER BY name;
+
+-- name: next_schedule_at
+SELECT min(next_at) FROM schedules;

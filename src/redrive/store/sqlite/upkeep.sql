@@ -1,46 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What operators ask and change: latest events, pausing, health of the file and of the work, pruning.
-
--- name: latest_events
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
-FROM attempts JOIN lanes ON lanes.id = lane_id
-WHERE (?1 IS NULL OR lanes.pipeline = ?1) ORDER BY seq DESC LIMIT ?2;
-
--- name: events_of_job
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
-FROM attempts JOIN lanes ON lanes.id = lane_id
-WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
-
--- name: operations_on
-SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHERE subject = ? ORDER BY id;
-
--- name: run_codes
-SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
-
--- name: log_pipeline
--- Before it is done, in the same transaction: how the pipeline was, and how many of its jobs wait.
-INSERT INTO operations (at, actor, verb, subject, reason, change)
-SELECT ?1, ?2, ?3, ?4, ?5, json_object(
-    'before', json_object('status',
-        CASE sum(paused_at IS NOT NULL) WHEN 0 THEN 'running' WHEN count(*) THEN 'paused' ELSE 'partly paused' END),
-    'after', json_object('status', ?6, 'jobs_waiting', (
-        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?7))))
-FROM lanes WHERE pipeline = ?7;
-
--- name: pause_lanes
-UPDATE lanes SET paused_at = ? WHERE pipeline = ? AND paused_at IS NULL RETURNING id;
-
--- name: resume_lanes
-UPDATE lanes SET paused_at = NULL WHERE pipeline = ? AND paused_at IS NOT NULL RETURNING id;
+-- Upkeep: health of the file and of the work, and pruning.
 
 -- name: database_file
 SELECT file FROM pragma_database_list WHERE name = 'main';
 
 -- name: schema_version
 SELECT user_version FROM pragma_user_version;
-
--- name: journal_mode
-SELECT journal_mode FROM pragma_journal_mode;
 
 -- name: integrity
 SELECT integrity_check FROM pragma_integrity_check(20);
@@ -68,8 +33,17 @@ SELECT count(*), min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' A
 -- name: open_letters
 SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
 
--- name: running_runs
-SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
+-- name: wrong_letter_tallies
+-- Groups whose counters are not what a recount finds.
+SELECT group_id, state, told, found FROM (
+    SELECT group_id, state, sum(letters) AS told FROM letters_by_group GROUP BY group_id, state)
+    FULL JOIN (SELECT group_id, state, count(*) AS found FROM dead_letters GROUP BY group_id, state) USING (group_id, state)
+WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
+
+-- name: jobs_without_letter
+-- Failed jobs without their one letter, or without the facts of it, and letters of jobs that have not failed.
+SELECT jobs.id FROM jobs WHERE (status = 'failed') <> (SELECT count(*) FROM letters
+    WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) LIMIT ?;
 
 -- name: prune_window
 SELECT id, status, finished_at, created_at, EXISTS (SELECT 1 FROM outbox WHERE job_id = jobs.id)
@@ -99,12 +73,3 @@ DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1
 DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3)
 RETURNING id;
-
--- name: edits_of_job
-SELECT before, after FROM edits WHERE job_id = ? ORDER BY id;
-
--- name: skipped_for
--- The first letters that a campaign left out for one reason; the same words as in campaign_skips.
-SELECT letter_id, reason FROM campaign_skips
-WHERE campaign_id = ?1 AND CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END = ?2
-ORDER BY letter_id LIMIT ?3;

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Releasing failed jobs: what is known about candidates, and the changes that send them on their way.
+-- Releasing failed jobs into a new round: the candidates, and the changes that queue them.
 
 -- part: candidates
 -- As one text, for the reason `claimed` is one: thousands of rows fetched one by one would each wait for the interpreter. Large values
 -- and edits are only named, and read one by one. A payload that was edited once stays edited for every later restart. ?2: from_start
-SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, twin, edit, beside,
+SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, duplicate, edit, beside,
     value)), (SELECT coalesce(max(id), 0) FROM edits)
 FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
         jobs.dispatch, jobs.erased_at,
-        CASE WHEN jobs.key IS NOT NULL THEN (SELECT twin.id FROM jobs twin WHERE twin.pipeline = jobs.pipeline AND twin.key = jobs.key
-            AND twin.status IN ('queued', 'processing', 'complete')) END AS twin,
+        CASE WHEN jobs.key IS NOT NULL THEN (SELECT duplicate.id FROM jobs duplicate WHERE duplicate.pipeline = jobs.pipeline AND duplicate.key = jobs.key
+            AND duplicate.status IN ('queued', 'processing', 'complete')) END AS duplicate,
         CASE WHEN ?2 THEN (SELECT max(edits.id) FROM edits WHERE edits.job_id = jobs.id AND part = 'payload')
             ELSE (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id
                 AND (part = 'input' OR (jobs.input IS NULL AND jobs.input_from = 0))) END AS edit,
@@ -18,14 +18,14 @@ FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lan
         CAST(CASE WHEN NOT ?2 AND jobs.input IS NOT NULL THEN jobs.input WHEN ?2 OR jobs.input_from = 0 THEN jobs.payload END AS TEXT)
             AS value;
 
--- name: campaign_batch
--- The next ones of those a campaign has taken.
+-- name: replay_batch
+-- The next ones of those a replay has taken.
 {candidates}
     FROM dead_letters letter INDEXED BY dead_letters_taken JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
-    WHERE letter.campaign_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
+    WHERE letter.replay_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
 
 -- name: replay_candidates
--- Letters that are named, whatever campaign they belong to.
+-- Letters that are named, whatever replay they belong to.
 {candidates}
     FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN jobs ON jobs.id = letter.job_id
         JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id);
@@ -35,7 +35,7 @@ SELECT after FROM edits WHERE id = ?;
 
 -- name: count_taken
 -- Before they are taken, while their state says where they come from; the change is dropped unless every one of them is taken.
-INSERT INTO letter_tallies (campaign_id, group_id, standing, letters)
+INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
 SELECT coalesce(?2, 0), group_id, coalesce(column1, state), taken * column2
 FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY 1, 2),
     (VALUES (NULL, -1), ('replaying', 1)) WHERE true
@@ -44,7 +44,7 @@ ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 -- name: take_letters
 -- A letter that was edited since it was read is not taken: it would start with the value of before.
 UPDATE dead_letters SET state = 'replaying', counted = counted + 1
-WHERE id IN (SELECT value FROM json_each(?1)) AND campaign_id IS ?2 AND state IN ('open', 'triaged', 'ready')
+WHERE id IN (SELECT value FROM json_each(?1)) AND replay_id IS ?2 AND state IN ('open', 'triaged', 'ready')
     AND (?3 >= (SELECT coalesce(max(id), 0) FROM edits)
         OR NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3));
 
@@ -59,3 +59,13 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'failed'
 
 -- name: put_input
 UPDATE jobs SET input = ?1, input_from = ?2, erased_at = NULL WHERE id = ?3 AND status = 'queued';
+
+-- name: live_letter
+SELECT id, state, replay_id FROM dead_letters WHERE job_id = ? AND state IN ('open', 'triaged', 'ready', 'discarded');
+
+-- name: log_retry
+-- Before it is released, in the same transaction; only while the letter is in the state whose rules were looked at.
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
+SELECT ?1, ?2, ?3, ?4, ?5, 1, json_object('before', json_object('state', state, 'round', jobs.round),
+    'after', json_patch(json_object('state', 'replaying', 'round', jobs.round + 1), ?6))
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.id = ?7 AND state = ?8;

@@ -1,0 +1,158 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Jobs: submitting them, reading one, listing many, cancelling and erasing.
+
+-- name: add_lane
+INSERT INTO lanes (pipeline, stage, position, paused_at)
+VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1))
+ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
+
+-- name: insert_job
+-- What a job does not have comes as a value that stands for nothing: `sqlite3` looks for an adapter of each None, which takes longer
+-- than writing the row.
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
+VALUES (?, ?, 'queued', ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, 0), nullif(?, -1), nullif(?, 0), nullif(?, -1e18), ?, ?);
+
+-- name: count_items
+UPDATE runs SET items = ?1 WHERE id = ?2 AND items < ?1;
+
+-- name: insert_value
+INSERT INTO job_values (job_id, dispatch, value) VALUES (?, ?, ?);
+
+-- name: duplicate
+SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'processing', 'complete');
+
+-- name: job
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id, priority, waiting, run_at,
+    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at, erased_at
+FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
+
+-- name: result
+SELECT status, CASE WHEN result_from IS NULL THEN result
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+FROM jobs WHERE id = ?;
+
+-- name: attempts
+SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, reason, sentence, notes, worker_id,
+    started_at, ended_at, config, error_class
+FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ? ORDER BY dispatch;
+
+-- name: counts
+SELECT lanes.pipeline, lanes.stage, 'queued', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'queued'
+GROUP BY lane_id
+UNION ALL
+SELECT lanes.pipeline, lanes.stage, 'processing', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
+GROUP BY lane_id
+UNION ALL
+SELECT lanes.pipeline, lanes.stage, status, sum(jobs - pruned) FROM tallies JOIN lanes ON lanes.id = lane_id
+GROUP BY lane_id, status HAVING sum(jobs - pruned) > 0;
+
+-- name: recount
+SELECT lanes.pipeline, lanes.stage, status, count(*) FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
+
+-- name: nearest_jobs
+SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
+
+-- name: last_job
+SELECT max(id) FROM jobs;
+
+-- name: list_jobs
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs JOIN lanes ON lanes.id = lane_id
+WHERE jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: list_queued
+-- The statements that list jobs take the same parameters; which of them is used decides which index. All that is queued is looked at
+-- in the index alone, unless the filter asks for more.
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM (SELECT id AS found FROM jobs INDEXED BY jobs_ready
+        WHERE status = 'queued' AND id < ?1 AND lane_id IN (
+            SELECT lanes.id FROM lanes WHERE (?3 IS NULL OR pipeline = ?3) AND (?4 IS NULL OR stage = ?4))
+            AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+        ORDER BY id DESC LIMIT ?7)
+    CROSS JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
+ORDER BY jobs.id DESC;
+
+-- name: list_processing
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs INDEXED BY jobs_leased CROSS JOIN lanes ON lanes.id = lane_id
+WHERE status = 'processing' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: list_failed
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs INDEXED BY jobs_failed CROSS JOIN lanes ON lanes.id = lane_id
+WHERE status = 'failed' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT ?7;
+
+-- name: list_ended
+-- No index has the jobs that are complete or cancelled, but the tallies know how many there are: after the last one, or when there is
+-- none at all, nothing more is looked at.
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs CROSS JOIN lanes ON lanes.id = lane_id
+WHERE jobs.id < ?1 AND status = ?2 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+ORDER BY jobs.id DESC LIMIT min(?7, (
+    SELECT coalesce(sum(tallies.jobs - pruned), 0) FROM tallies JOIN lanes AS told ON told.id = tallies.lane_id
+    WHERE tallies.status = ?2 AND (?3 IS NULL OR told.pipeline = ?3) AND (?4 IS NULL OR told.stage = ?4)));
+
+-- name: list_of_run
+-- The items of a run have rising ids, because they are submitted in their order.
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
+FROM jobs INDEXED BY jobs_of_run CROSS JOIN lanes ON lanes.id = lane_id
+WHERE run_id = ?5 AND ordinal < coalesce((SELECT before.ordinal FROM jobs AS before WHERE before.id = ?1 AND before.run_id = ?5), 1 << 62)
+    AND jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (?6 IS NULL OR owner = ?6)
+ORDER BY ordinal DESC LIMIT ?7;
+
+-- name: events
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;
+
+-- name: last_event
+SELECT coalesce(max(seq), 0) FROM attempts;
+
+-- name: latest_events
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE (?1 IS NULL OR lanes.pipeline = ?1) ORDER BY seq DESC LIMIT ?2;
+
+-- name: events_of_job
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
+
+-- name: transitions_of_job
+SELECT at, event, stage, attempt, code, http_status, duration_ms, reason, dispatch FROM events
+WHERE job_id = ? ORDER BY dispatch, part;
+
+-- name: cancel_queued
+UPDATE jobs SET status = 'cancelled', finished_at = ?, waiting = NULL WHERE id = ? AND status = 'queued';
+
+-- name: ask_to_cancel
+UPDATE jobs SET cancel_asked = 1 WHERE id = ? AND status = 'processing';
+
+-- name: job_to_erase
+SELECT status, erased_at FROM jobs WHERE id = ?;
+
+-- name: log_erase
+-- Before it is done, in the same transaction.
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
+SELECT ?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM dead_letters WHERE job_id = ?6), json_object(
+    'before', json_object('values', 'kept', 'edits', (
+        SELECT count(*) FROM edits WHERE job_id = ?6 AND coalesce(before, after) IS NOT NULL)),
+    'after', json_object('values', 'erased', 'edits', 0));
+
+-- name: erase_job
+UPDATE jobs SET payload = NULL, input = NULL, input_from = 0, result = NULL, result_from = NULL, progress = NULL, erased_at = ?2
+WHERE id = ?1 AND status IN ('complete', 'failed', 'cancelled') AND erased_at IS NULL;
+
+-- name: erase_values
+DELETE FROM job_values WHERE job_id = ?;
+
+-- name: erase_edits
+UPDATE edits SET before = NULL, after = NULL WHERE job_id = ?;

@@ -1,0 +1,172 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Workers and their leases: heartbeats, claiming, returning jobs, what is due; lanes and breakers.
+
+-- name: start_worker
+INSERT INTO workers (id, host, process, pipelines, concurrency, started_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at;
+
+-- name: renew
+UPDATE workers SET expires_at = ? WHERE id = ?;
+
+-- name: cancel_asked
+SELECT id FROM jobs WHERE worker_id = ? AND status = 'processing' AND cancel_asked = 1;
+
+-- name: progress
+UPDATE jobs SET progress = ? WHERE id = ? AND worker_id = ? AND status = 'processing' AND dispatch = ?;
+
+-- name: return_jobs
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN last_attempt_at END, lease_token = NULL, worker_id = NULL, waiting = NULL
+WHERE worker_id = ? AND status = 'processing';
+
+-- name: return_job
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN last_attempt_at END, lease_token = NULL, worker_id = NULL, waiting = NULL
+WHERE id = ? AND lease_token = ? AND dispatch = ?;
+
+-- name: delete_worker
+DELETE FROM workers WHERE id = ?;
+
+-- name: dead_workers
+SELECT id FROM workers WHERE expires_at < ?;
+
+-- name: insert_crashed_attempts
+INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, reason)
+SELECT id, dispatch, lane_id, round, attempt, worker_id, last_attempt_at, ?, 'crashed', 0, 'the worker died'
+FROM jobs WHERE worker_id = ? AND status = 'processing';
+
+-- name: return_crashed_jobs
+UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
+    finished_at = CASE WHEN cancel_asked THEN last_attempt_at END, lease_token = NULL, worker_id = NULL,
+    waiting = CASE WHEN cancel_asked THEN NULL ELSE 'crashed' END, suspect_count = suspect_count + 1
+WHERE worker_id = ? AND status = 'processing';
+
+-- name: workers
+SELECT id, host, process, pipelines, concurrency, started_at, expires_at, coalesce(leased, 0)
+FROM workers LEFT JOIN (SELECT worker_id, count(*) AS leased FROM jobs WHERE status = 'processing' GROUP BY worker_id) ON worker_id = id
+ORDER BY started_at;
+
+-- name: lanes
+SELECT lanes.id, pipeline, stage, position, paused_at,
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued'),
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing')
+FROM lanes ORDER BY pipeline, position;
+
+-- name: paused
+SELECT id FROM lanes WHERE paused_at IS NOT NULL;
+
+-- name: claim
+-- One probe of the index per priority: those that are not due yet are never looked at, however many there are.
+UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
+    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
+WHERE id IN (
+    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 0 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 1 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 2 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 3 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 4 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 5 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 6 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 7 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 8 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 9 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    LIMIT ?5
+);
+
+-- name: claimed
+-- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
+-- A value may be anything. The number of rows, and the token at the end of each, which no value can know, tell whether one reads as more
+-- than itself; as bytes, because it need not be text.
+SELECT count(*), CAST(group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s,%d]', priority, run_at * 1000000, id, dispatch,
+    lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked,
+    CASE WHEN input IS NULL AND (input_from > 0 OR payload IS NULL) THEN input_from ELSE -1 END,
+    coalesce(expires_at, 'null'), coalesce(codes, 'null'),
+    CASE WHEN input IS NULL AND input_from = 0 THEN 'null' ELSE coalesce(payload, 'false') END,
+    CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null' END, lease_token)) AS BLOB)
+FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
+
+-- name: claimed_rows
+SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked, expires_at,
+    CAST(codes AS BLOB),
+    CAST(CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
+    ELSE coalesce((SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from), '') END AS BLOB),
+    CAST(CASE WHEN input IS NOT NULL OR input_from > 0
+    THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END AS BLOB)
+FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
+
+-- name: large_value
+SELECT value FROM job_values WHERE job_id = ? AND dispatch = ?;
+
+-- name: before_exchange
+-- All there is to know before a commit in one step: between two steps every other thread may take the interpreter.
+SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?1),
+    EXISTS (SELECT 1 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3)),
+    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL),
+    (SELECT json_group_array(id) FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND cancel_asked = 1);
+
+-- name: is_known
+SELECT 1 FROM workers WHERE id = ?;
+
+-- name: next_due_at
+SELECT min(at) FROM (
+    SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 0
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 1
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 2
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 3
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 4
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 5
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 6
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 7
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 8
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 9
+);
+
+-- name: upcoming
+-- One probe of the index per lane and priority, as in `next_due_at`.
+SELECT lane.value,
+    (SELECT min((SELECT min(run_at) FROM jobs WHERE lane_id = lane.value AND status = 'queued' AND priority = column1))
+        FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))),
+    (SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = lane.value),
+    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL)
+FROM json_each(?) AS lane;
+
+-- name: breaker
+SELECT state FROM breakers WHERE name = ?;
+
+-- name: breakers
+SELECT name, state FROM breakers ORDER BY name;
+
+-- name: add_breaker
+INSERT INTO breakers (name, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: swap_breaker
+UPDATE breakers SET state = ? WHERE name = ? AND state = ?;
+
+-- name: pause_pipeline
+UPDATE lanes SET paused_at = ? WHERE pipeline = ?;
+
+-- name: log_pipeline
+-- Before it is done, in the same transaction: how the pipeline was, and how many of its jobs wait.
+INSERT INTO operations (at, actor, verb, subject, reason, change)
+SELECT ?1, ?2, ?3, ?4, ?5, json_object(
+    'before', json_object('status',
+        CASE sum(paused_at IS NOT NULL) WHEN 0 THEN 'running' WHEN count(*) THEN 'paused' ELSE 'partly paused' END),
+    'after', json_object('status', ?6, 'jobs_waiting', (
+        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?7))))
+FROM lanes WHERE pipeline = ?7;
+
+-- name: pause_lanes
+UPDATE lanes SET paused_at = ? WHERE pipeline = ? AND paused_at IS NULL RETURNING id;
+
+-- name: resume_lanes
+UPDATE lanes SET paused_at = NULL WHERE pipeline = ? AND paused_at IS NOT NULL RETURNING id;
