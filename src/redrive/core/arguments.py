@@ -54,6 +54,14 @@ def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
     return value
 
 
+def instance(field: str, value: object, kind: type, *, fix: str) -> None:
+    """Refuse a value that is not an instance of a class."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        rule = f"must be {article} {kind.__name__}"
+        raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
+
+
 def one_of(field: str, value: str, choices: tuple[str, ...]) -> str:
     """Return a string that is one of the choices."""
     if value not in choices:

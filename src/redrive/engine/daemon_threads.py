@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads for what belongs to others and may never return: hooks, sinks, the source of a run.
+"""Threads for functions of the user that may never return: hooks, sinks, the source of a run.
 
-The loop has threads of its own for such calls, but only a few, and a process does not end before all of them have: one hook that
-hangs would keep everybody else waiting, and the process for ever. These are made as they are needed, end when nobody has needed
-them for a while, and keep nothing from ending. Whoever calls something that may hang bounds how often.
+The loop's own threads are few, and a process does not end before all of them have: one hook that hangs would keep all others
+waiting, and the process from ending. These are made as needed, end after being idle for a while, and do not keep the process
+alive. Whoever calls a function that may hang limits how many of its calls are open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DaemonThreads:
         self._idle: list[SimpleQueue[Order]] = []
 
     def ask(self, question: Callable[[], object]) -> Answer:
-        """Run a function, in the context of the caller; the future brings what it returned or raised."""
+        """Run a function in a copy of the caller's context; the future brings what it returned or raised."""
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
         with self._mutex:
@@ -48,24 +48,24 @@ class DaemonThreads:
             pass
 
     def _work_one(self, inbox: SimpleQueue[Order]) -> bool:
-        """Do what was handed over; False when nothing was for a while."""
+        """Run the next function; False when none came for a while."""
         try:
             loop, answer, context, question = inbox.get(timeout=IDLE_SECONDS)
         except Empty:
             with self._mutex:
-                # Somebody may have chosen this thread in the very last moment.
+                # This thread may have been chosen at the very last moment.
                 if inbox not in self._idle:
                     return True
                 self._idle.remove(inbox)
             return False
         outcome = _outcome(context, question)
-        # First at rest, then told: whoever asks next finds this thread.
+        # First idle, then answered: the next caller finds this thread.
         with self._mutex:
             self._idle.append(inbox)
-        # A loop that has ended no longer wants to know.
+        # The loop may have ended.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_set, answer, *outcome)
-        # What was raised knows this frame by its traceback, and the two would keep each other alive.
+        # An exception refers to this frame by its traceback, and the two would keep each other alive.
         del loop, answer, context, question, outcome
         return True
 
@@ -77,15 +77,15 @@ def _outcome(
     try:
         return context.run(question), None
     except StopIteration as error:
-        # No future can bring it.
+        # A future cannot carry it.
         return None, RuntimeError(f"it raised {type(error).__name__}")
-    except BaseException as error:  # noqa: BLE001 - whoever asked is told.
+    except BaseException as error:  # noqa: BLE001 - the caller gets it.
         return None, error
 
 
 def _set(answer: Answer, result: object, error: BaseException | None) -> None:
     if answer.done():
-        # Nobody waits for it any more.
+        # The caller does not wait any more.
         return
     if error is None:
         answer.set_result(result)

@@ -23,7 +23,7 @@ from redrive.engine.classifier import DEFAULT
 from redrive.engine.delivery.messages import category_of
 from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.engine.pipeline.pipeline import Event, Pipeline
-from redrive.engine.pipeline.resources import Given, open_resources
+from redrive.engine.pipeline.resources import OpenedResources, open_resources
 from redrive.engine.runtime import Runtime
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dead_letter import StageEndingError
@@ -78,7 +78,9 @@ async def walk(
 class _Walk:
     """One job under way."""
 
-    def __init__(self, pipeline: Pipeline, runtime: Runtime, resources: Given, call: RunBlocking) -> None:
+    def __init__(
+        self, pipeline: Pipeline, runtime: Runtime, resources: OpenedResources, call: RunBlocking
+    ) -> None:
         store = cast("Store", _Shelf())
         self._pipeline = pipeline
         self._clock = runtime.clock

@@ -4,8 +4,8 @@
 msgspec does the work for dataclasses, Structs, TypedDicts, enums, dates and the built-in types. Models that bring a codec of their
 own (`model_dump_json` and `model_validate_json`, as pydantic's do) use it. Nothing is ever pickled.
 
-Text that msgspec takes over as it is, a `msgspec.Raw` or what such a model makes of itself, may be anything. It is looked at before
-it goes into the store: there it would fail whoever comes next instead of the stage that made it.
+Text that msgspec copies unread, a `msgspec.Raw` or the JSON of such a model, may be anything. It is checked before it is stored:
+otherwise the next stage would fail instead of the one that made it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redrive.errors import SerializationError
 
 
 def _own_json(value: object) -> Raw:
-    """Return what a value of a type msgspec does not know makes of itself."""
+    """Return the JSON that a value of a type unknown to msgspec makes of itself."""
     dump = getattr(value, "model_dump_json", None)
     if not callable(dump):
         problem = f"Encoding objects of type {type(value).__name__} is unsupported"
@@ -33,19 +33,19 @@ def _own_json(value: object) -> Raw:
 
 
 _READ_OVER: Final = msgspec.json.Decoder(Raw).decode
-"""Finds out whether a text is one JSON value without making anything of it, at a fraction of what decoding costs."""
+"""Checks that a text is one JSON value without decoding it, at a fraction of the cost."""
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_own_json)
 PLACES_MAX: Final = 5
-"""So many wrong places of a value are named."""
+"""An error names at most so many wrong places of a value."""
 _QUOTED: Final = re.compile(r"'[^']*'")
 DEPTH_MAX: Final = 200
-"""So many lists and objects may stand inside each other. pydantic reads no more, and other decoders give up below a thousand."""
+"""Lists and objects may be nested so deep. pydantic reads no more, and other decoders give up below a thousand."""
 _SHORT: Final = 2 * DEPTH_MAX
-"""In a text of so many bytes there is no room for more brackets than that."""
+"""A text of so many bytes cannot be nested deeper."""
 _ANYTHING: Final = (inspect.AnyType, inspect.RawType, inspect.CustomType)
-"""Types whose values bring text along, or may."""
+"""Types whose values may contain text that is copied unread."""
 _EXACT: Final = frozenset({int, str, bool})
-"""Of these there is nothing inside that could be of another type."""
+"""Types whose values contain nothing of another type."""
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _AS_LISTS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -53,32 +53,32 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How values of one type become bytes and come back. `None` as the type means: whatever JSON holds."""
+    """Encodes and decodes values of one type. `None` as the type accepts any JSON."""
 
     name: str
     decode: Callable[[bytes], object]
     is_open: bool = True
-    """False when by its type a value has a bounded depth, and no place for text that is taken over as it is."""
+    """False when the type bounds the depth of its values, and leaves no room for text that is copied unread."""
     kind: object = None
 
     def encode(self, value: object) -> bytes:
-        """Return the value as JSON; raises SerializationError for what JSON cannot hold, or what is nested too deep to be read."""
+        """Return the value as JSON; raises SerializationError if JSON cannot hold it, or it is nested too deep to be read."""
         try:
             encoded = _ENCODER.encode(value)
             if self.is_open or type(value) is Raw:
                 _READ_OVER(encoded)
                 if not encoded.isascii():
-                    # Strings are only read over.
+                    # Only this checks the bytes inside strings.
                     str(encoded, "utf-8")
                 if len(encoded) > _SHORT and is_deep(encoded):
-                    raise RecursionError  # noqa: TRY301 - it is what the encoder says as well, only later.
+                    raise RecursionError  # noqa: TRY301 - as the encoder does, only later.
         except Exception as error:
-            problem = _refused(error)
+            problem = _encoding_problem(error)
             raise SerializationError(where=self.name, kind=type(value).__name__, problem=problem) from error
         return encoded
 
     def seal(self, value: object) -> bytes:
-        """Return the value as JSON that can be read back by its type; raises SerializationError when it is of another one."""
+        """Return the value as JSON that its type can decode; raises SerializationError when it cannot."""
         encoded = self.encode(value)
         if self.kind is not None and not (
             type(value) is self.kind and (type(value) in _EXACT or _is_model(value))
@@ -87,59 +87,61 @@ class Codec:
         return encoded
 
     def check(self, encoded: bytes) -> object:
-        """Return the value these bytes hold; raises SerializationError naming the field that does not fit."""
+        """Decode a value; raises SerializationError naming the field that does not fit."""
         try:
             return self.decode(encoded)
         except Exception as error:
-            raise SerializationError(where=self.name, kind="JSON", problem=told_of(error)) from error
+            raise SerializationError(
+                where=self.name, kind="JSON", problem=describe_mismatch(error)
+            ) from error
 
 
 def _is_model(value: object) -> bool:
-    """Say whether a value has checked itself when it was made."""
+    """Return whether a value validated itself when it was made."""
     return hasattr(value, "model_validate_json")
 
 
 def is_deep(encoded: bytes) -> bool:
-    """Say whether JSON is nested deeper than `DEPTH_MAX`; of most values this looks at no more than the number of brackets."""
-    # Counting takes long. To replace only so many finds out the same, and does it with the speed of a search.
+    """Return whether JSON is nested deeper than `DEPTH_MAX`; for most values counting brackets is enough."""
+    # Counting all of them takes long. Replacing only so many finds out the same at the speed of a search.
     rest = encoded.replace(b"[", b"", DEPTH_MAX + 1).replace(b"{", b"", DEPTH_MAX + 1)
     if len(encoded) - len(rest) <= DEPTH_MAX:
         return False
-    # Texts may hold brackets as well, but to find the texts takes longer than all the rest.
+    # Strings may contain brackets as well, but finding the strings takes longer than all the rest.
     return _outlasts(encoded) and _outlasts(_STRING.sub(b"", encoded))
 
 
 def _outlasts(text: bytes) -> bool:
-    """Say whether brackets are left after the innermost pairs were taken away again and again."""
+    """Return whether brackets are left after removing the innermost pairs `DEPTH_MAX` times."""
     left = text.translate(_AS_LISTS, _NO_BRACKETS)
     for _ in range(DEPTH_MAX):
         before = len(left)
         left = left.replace(b"[]", b"")
         if len(left) == before:
-            # Nothing left, or only what has no other half: that stood in a text.
+            # Nothing is left, or only unmatched brackets, which belong to strings.
             break
     return bool(left)
 
 
-def _refused(error: Exception) -> str:
-    """Say why a value does not become JSON; what libraries say here is about types and places."""
+def _encoding_problem(error: Exception) -> str:
+    """Describe why a value does not become JSON; messages of libraries are safe here: they name types and places."""
     match error:
         case RecursionError():
             return f"it is nested deeper than {DEPTH_MAX} levels"
         case UnicodeDecodeError():
-            return f"text that it brings along as JSON is {told_of(error)}"
+            return f"text that it brings along as JSON is {describe_mismatch(error)}"
         case msgspec.DecodeError():
-            return f"text that it brings along as JSON is not one JSON value: {told_of(error)}"
+            return f"text that it brings along as JSON is not one JSON value: {describe_mismatch(error)}"
         case _:
             return str(error)
 
 
-def told_of(error: Exception) -> str:
-    """Say where and how a value does not fit, without a word of the value: what libraries say quotes it."""
-    told = getattr(error, "errors", None)
-    if callable(told):
-        # As pydantic has it: its texts quote the input, its places and kinds do not.
-        return "; ".join(_place(each) for each in cast("list[dict[str, object]]", told())[:PLACES_MAX])
+def describe_mismatch(error: Exception) -> str:
+    """Describe where and how a value does not fit its type, without the value itself, which libraries quote."""
+    errors = getattr(error, "errors", None)
+    if callable(errors):
+        # pydantic's messages quote the input, its places and kinds do not.
+        return "; ".join(_place(each) for each in cast("list[dict[str, object]]", errors())[:PLACES_MAX])
     if isinstance(error, msgspec.MsgspecError):
         return _QUOTED.sub("'...'", str(error))
     if isinstance(error, RecursionError):
@@ -155,12 +157,12 @@ def _place(error: dict[str, object]) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text that every store can take: what is no Unicode, such as half of a pair in a file name, is spelled out."""
+    """Return a text that every store can take: what is not Unicode, such as a lone surrogate in a file name, is escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def codec_for(name: str, kind: object) -> Codec:
-    """Return the codec of a type; `name` says in errors whose value it is. `object` and None take whatever JSON holds."""
+    """Return the codec of a type; errors mention `name`. `object` and None accept any JSON."""
     validate = getattr(kind, "model_validate_json", None)
     if callable(validate):
         return Codec(name, cast("Callable[[bytes], object]", validate), kind=kind)
@@ -174,14 +176,14 @@ def codec_for(name: str, kind: object) -> Codec:
 
 
 def _is_open(info: object, *above: object) -> bool:
-    """Say whether anything may stand in a value of this type, or the type in itself."""
+    """Return whether a value of this type may contain anything, or the type contains itself."""
     if isinstance(info, _ANYTHING) or any(each is info for each in above):
         return True
     return any(_is_open(part, *above, info) for part in _parts(info))
 
 
 def _parts(info: object) -> Iterator[object]:
-    """Yield the types that a type is made of."""
+    """Yield the types that a type consists of."""
     for name in getattr(info, "__struct_fields__", ()):
         part = getattr(info, name)
         for each in cast("tuple[object, ...]", part) if isinstance(part, tuple) else (part,):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage may know about the job it works on, and say about its own progress.
+"""The context of a run: what a stage can read about its job, and report about its own work.
 
-Everything a stage says here is kept in memory until its outcome is committed, and committed with it: notes go into the attempt's
-row, children exist if and only if the stage's own checkpoint does. Only `progress` is written earlier, with the next heartbeat.
+Reports are kept in memory until the stage's outcome is committed, and committed with it: notes go into the attempt's row, children
+exist if and only if the stage's own checkpoint does. Only `progress` is written earlier, with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 NOTES_MAX: Final = 50
 NOTE_MAX: Final = 500
 TEXT_MAX: Final = 10_000
-"""Characters of one note or progress that are looked at; what is kept of it is shorter, and cut only after redaction."""
+"""Characters that are read of one note or progress; what is kept is shorter, and cut only after redaction."""
 
 
 class Context(Struct, kw_only=True, eq=False, gc=False):
-    """What a stage may know about the job it works on. A parameter annotated with this class gets it."""
+    """What a stage can read and report about its job. A parameter annotated with this class gets it."""
 
     job_id: int
     pipeline: str
     stage: str
     attempt: int
-    """The place in the stage's budget, from 1; holds and crashes repeat the number."""
+    """The number of this try in the stage's budget, from 1; holds and crashes repeat it."""
     round: int = 1
     """1, and one more after every replay."""
     restarts: int = 0
@@ -40,7 +40,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     deadline: datetime | None = None
     """When the stage's timeout ends this attempt; None without one."""
     is_cancelled: bool = False
-    """True when somebody asked to cancel the job; a long stage does well to stop then."""
+    """True when somebody asked to cancel the job; a long stage should stop then."""
     notes: dict[str, str] = {}
     children: list[Child] = []
     progress_text: str | None = None
@@ -50,7 +50,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     def idempotency_key(self) -> str:
         """The same for every run of this stage of this job, so that an effect can be recognised as already done.
 
-        Only a full restart, which somebody asked for by name, makes another one.
+        Only a full restart makes another one.
         """
         key = f"{self.pipeline}:{self.job_id}:{self.stage}"
         return f"{key}:{self.restarts}" if self.restarts else key
@@ -61,7 +61,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
             raise Cancel(reason="the job was cancelled while it ran")
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Say how far this stage is; shown by `redrive job show` from the next heartbeat on."""
+        """Report how far this stage is; `redrive job show` shows it from the next heartbeat on."""
         share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
         self.progress_text = f"{share} {text}".strip()[:TEXT_MAX]
         self.heartbeat()
@@ -73,7 +73,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
                 field="ctx.note",
                 value=name,
                 rule=f"keeps at most {NOTES_MAX} notes for an attempt",
-                fix="Put longer stories into a log.",
+                fix="Put details into a log.",
             )
         self.notes[str(name)] = str(value)[:TEXT_MAX]
 

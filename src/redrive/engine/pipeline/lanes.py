@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.resources import Given, resources_for
+from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
 from redrive.store.protocol import LaneId, Store
 
@@ -27,7 +27,7 @@ class Lane:
 
 
 def lanes_of(
-    store: Store, pipelines: Sequence[Pipeline], resources: Given = MappingProxyType({})
+    store: Store, pipelines: Sequence[Pipeline], resources: OpenedResources = MappingProxyType({})
 ) -> dict[LaneId, Lane]:
     """Return the lanes of some pipelines; stages get the resources they ask for by type."""
     lanes: dict[LaneId, Lane] = {}

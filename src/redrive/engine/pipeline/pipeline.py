@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines: stages in order, the resources they share, and the hooks and sinks that hear about their failures.
+"""Pipelines: stages in order, the resources they share, and the hooks and sinks that are notified of failures.
 
 Declarations only: nothing here runs, opens or stores anything.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, cast
 
-from redrive.core.arguments import whole
+from redrive.core.arguments import instance, whole
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
@@ -26,7 +26,7 @@ CRASH_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What a hook is told about one attempt. Redacted; told at least once."""
+    """What a hook gets about one attempt. Redacted; delivered at least once."""
 
     kind: str
     """`retry`, `hold` or `dead`."""
@@ -38,7 +38,7 @@ class Event:
     code: str
     message: str
     reason: str
-    """Why it was decided so, in a word; `sentence` says it in full."""
+    """Why it was decided so, in a word; `sentence` has it in full."""
     sentence: str
     at: datetime
     due_at: datetime
@@ -47,9 +47,9 @@ class Event:
     notes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     """What the stage noted in this attempt."""
     key: str | None = None
-    """The job's, as it was submitted and so not redacted: by it you find what the job was about. None when it had none."""
+    """The job's key, as it was submitted and so not redacted: it identifies what the job was about. None without one."""
     category: str | None = None
-    """Of a retry or a hold None where only the failure itself could tell: an own code that leaves its category open."""
+    """None for a retry or a hold with an own code that has no category of its own."""
     error_class: str = ""
     """Class of the exception, with its module; empty when nothing was raised."""
     stack: str = ""
@@ -57,7 +57,7 @@ class Event:
 
 
 Hook = Callable[[Event], Awaitable[None] | None]
-"""A function that is told; sync ones are called on a thread."""
+"""A function that is notified; sync ones are called on a thread."""
 Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 
 
@@ -65,12 +65,12 @@ Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManage
 class Pipeline:
     """Stages in order. A job goes through all of them; the output of one is the input of the next.
 
-    `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get what they
-    give by type. `on_retry`, `on_hold` and `on_dead` hear about failed attempts, after they were committed, at least once; what a
-    hook raises is logged and tried again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
-    its process before it is given up. `replay` says what must be on record before failed jobs run again. `sinks` are where dead
-    letters go besides; each is tried until it has taken the letter, and never changes an outcome either. `codes` names failures by
-    the application's own codes, in attempts, letters and hooks alike.
+    `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get their values
+    by type. `on_retry`, `on_hold` and `on_dead` are called for failed attempts, after they were committed, at least once; a hook
+    that raises is logged and called again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
+    its process before it is given up. `replay` is what must be on record before failed jobs run again. `sinks` receive dead letters
+    as well; each is tried until it has accepted the letter, and never changes an outcome either. `codes` names failures by the
+    application's own codes, in attempts, letters and hooks alike.
     """
 
     name: str
@@ -108,13 +108,8 @@ class Pipeline:
         check_name("Pipeline.name", name)
         whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
         _check_stages(name, self.stages)
-        if codes is not None and not isinstance(codes, CodeSet):
-            raise ConfigurationError(
-                field=f"Pipeline({name}).codes",
-                value=codes,
-                rule="must be a CodeSet",
-                fix='CodeSet("app", [...], otherwise=...).',
-            )
+        if codes is not None:
+            instance(f"Pipeline({name}).codes", codes, CodeSet, fix='CodeSet("app", [...], otherwise=...).')
         _check_sinks(name, self.sinks)
         for option, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
@@ -130,7 +125,7 @@ class Pipeline:
 
 
 def check_pipeline(field: str, value: object) -> Pipeline:
-    """Return a pipeline, or refuse what is none."""
+    """Return a pipeline; refuse anything else."""
     if not isinstance(value, Pipeline):
         raise ConfigurationError(
             field=field, value=value, rule="must be a pipeline", fix="Pass the Pipeline object itself."
@@ -139,7 +134,7 @@ def check_pipeline(field: str, value: object) -> Pipeline:
 
 
 def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
-    """Return several pipelines, or refuse what is no list of them."""
+    """Return several pipelines with distinct names; refuse anything else."""
     if isinstance(value, Pipeline | str) or not isinstance(value, Iterable):
         given = value.name if isinstance(value, Pipeline) else value
         raise ConfigurationError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stages share in a worker: clients and pools, opened once, given to stages by type, closed when the worker ends."""
+"""Resources that stages share in a worker: clients and pools, opened once, passed to stages by type, closed at its end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage
 from redrive.errors import ConfigurationError
 
-Given = Mapping[str, Sequence[object]]
-"""What each pipeline's resources gave, by the pipeline's name."""
+OpenedResources = Mapping[str, Sequence[object]]
+"""The opened resources of each pipeline, by its name."""
 
 
-async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -> Given:
-    """Open every resource of these pipelines, one that several share only once, and check that each stage gets what it asks for."""
+async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -> OpenedResources:
+    """Open every resource of these pipelines once, even if several share it; refuse a stage that asks for one that is missing."""
     opened: dict[int, object] = {}
     given: dict[str, list[object]] = {}
     for pipeline in pipelines:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
 
-from redrive.core.arguments import flag, seconds, whole
+from redrive.core.arguments import flag, instance, seconds, whole
 from redrive.core.breaker import Breaker
 from redrive.core.policy import RetryPolicy
 from redrive.engine.pipeline.codec import Codec, codec_for
@@ -44,13 +44,13 @@ class Stage(Generic[P, R_co]):
     timeout: float | None
     breaker: Breaker | None
     concurrency: int | None
-    """At most so many at once in one worker; None for as many as the worker has room for."""
+    """At most so many run at once in one worker; None for as many as the worker has slots."""
     version: str
     is_idempotent: bool
     is_abandoned: bool
     """True when an attempt that overruns its timeout is settled while its thread still runs."""
     is_process: bool
-    """True when it runs in a process of its own."""
+    """True when it runs in another process."""
     is_async: bool
     input: Codec
     output: Codec
@@ -59,7 +59,7 @@ class Stage(Generic[P, R_co]):
     resources: dict[str, type]
     """The parameters that get a resource, and of which type."""
     config: str
-    """A hash of these settings, so that an attempt's row says under which ones it was made."""
+    """A hash of these settings; it is stored with every attempt."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself."""
@@ -97,13 +97,13 @@ def stage(
 ) -> Stage[P, R] | Callable[[Callable[P, R]], Stage[P, R]]:
     """Make a function a stage; use it as `@stage` or `@stage(...)`.
 
-    A bare stage makes three attempts, one second apart and doubling up to a minute, with full jitter. `timeout` limits an attempt:
-    an async function is cancelled; a sync one cannot be, so it keeps its place until it returns, when a late result still counts
-    and a late error is a timeout (`on_overrun="abandon"` settles it at once and lets the thread run on, which is for idempotent
-    stages only). `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, known by its
-    name. `concurrency` bounds how many run at once in a worker. `idempotent` says that running the stage twice does no harm, which
-    makes conflicts retryable. `process` runs a CPU-bound function in a process of its own. `version` is yours to raise when the
-    stage changes its meaning; it is kept with every attempt.
+    Without options a stage makes three attempts, one second apart and doubling up to a minute, with full jitter. `timeout` limits
+    an attempt: an async function is cancelled; a sync one cannot be, so it keeps its slot until it returns; a late result still
+    counts and a late error is a timeout (`on_overrun="abandon"` settles it at once while the thread runs on; for idempotent stages
+    only). `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, under its name.
+    `concurrency` bounds how many run at once in a worker. `idempotent` declares that running the stage twice does no harm, which
+    makes conflicts retryable. `process` runs a CPU-bound function in another process. `version` is yours to raise when the stage
+    changes its meaning; it is stored with every attempt.
     """
 
     def declare(function: Callable[P, R]) -> Stage[P, R]:
@@ -150,7 +150,7 @@ class _Shape:
 
 
 def _shape(name: str, function: Callable[..., object]) -> _Shape:
-    """Read the types of a function; what is not annotated takes whatever JSON holds."""
+    """Read the types of a function; a parameter without annotation accepts any JSON."""
     try:
         hints: dict[str, object] = get_type_hints(function)
     except NameError as error:
@@ -182,7 +182,7 @@ def _shape(name: str, function: Callable[..., object]) -> _Shape:
 
 
 def _class_of(hint: object) -> type | None:
-    """Return the class of a resource; what JSON could hold is none."""
+    """Return the class of a resource; built-in types are none."""
     return hint if isinstance(hint, type) and hint.__module__ != "builtins" else None
 
 
@@ -199,20 +199,10 @@ def _check(name: str, function: object, retry: object, breaker: object) -> None:
             fix="Return the whole output at once.",
         )
     check_name("stage.name", name)
-    if retry is not None and not isinstance(retry, RetryPolicy):
-        raise ConfigurationError(
-            field=f"stage({name}).retry",
-            value=retry,
-            rule="must be a RetryPolicy",
-            fix="RetryPolicy(max_attempts=5).",
-        )
-    if breaker is not None and not isinstance(breaker, Breaker):
-        raise ConfigurationError(
-            field=f"stage({name}).breaker",
-            value=breaker,
-            rule="must be a Breaker",
-            fix='Breaker("api", consecutive=5).',
-        )
+    if retry is not None:
+        instance(f"stage({name}).retry", retry, RetryPolicy, fix="RetryPolicy(max_attempts=5).")
+    if breaker is not None:
+        instance(f"stage({name}).breaker", breaker, Breaker, fix='Breaker("api", consecutive=5).')
 
 
 def _check_options(made: Stage[P, R], on_overrun: object) -> None:
@@ -239,7 +229,7 @@ def _check_options(made: Stage[P, R], on_overrun: object) -> None:
 
 
 def check_name(field: str, name: object) -> None:
-    """Refuse what cannot name a stage or a pipeline."""
+    """Refuse a name that a stage or a pipeline cannot have."""
     if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX or not name.isprintable():
         raise ConfigurationError(
             field=field,

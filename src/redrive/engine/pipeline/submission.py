@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a payload to a job that can be stored: encoded, checked against the first stage's type, and within bounds.
 
-One, or many in batches. What is wrong is refused before it is stored, never later; nothing here runs a job.
+One, or many in batches. What does not fit is refused before it is stored, never later; nothing here runs a job.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from redrive.errors import ConfigurationError, SerializationError
 from redrive.store.protocol import LaneId, NewJob, RunId, Store
 
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one payload; larger things belong into an object store, with their address in the payload."""
+"""Bytes of one payload; anything larger belongs in an object store, with its address in the payload."""
 KEY_MAX: Final = 500
 NO_LANE: Final = LaneId(0)
-"""Stands in a job whose pipeline's lanes have not been looked up yet."""
+"""The lane of a job whose pipeline's lanes have not been looked up yet."""
 
 
 def new_job(
@@ -39,7 +39,7 @@ def new_job(
     owner: str | None = None,
     expires_at: datetime | None = None,
 ) -> NewJob:
-    """Return the job, or refuse what is wrong with it by name."""
+    """Return the job; refuse an argument that does not fit by its name."""
     if isinstance(priority, bool) or priority not in range(10):
         raise ConfigurationError(
             field="priority", value=priority, rule="must be a whole number from 0 to 9", fix="0 goes first."
@@ -59,8 +59,8 @@ def new_job(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What many jobs have in common."""
+class SubmitOptions:
+    """The options that many submitted jobs share."""
 
     run_at: datetime | None = None
     priority: int = 5
@@ -68,10 +68,10 @@ class Terms:
     expires_at: datetime | None = None
 
 
-class Many:
-    """Stores many payloads as jobs, in batches: each is checked whole before it is stored, and stays stored whatever follows.
+class BulkSubmission:
+    """Stores many payloads as jobs, in batches: each is checked as a whole before it is stored, and stays stored.
 
-    Memory is bounded by a batch, but for the ids. So what fails later cannot take back what is in; it says what that is instead.
+    Memory is bounded by a batch, but for the ids. An error cannot undo earlier batches; it reports which jobs they stored.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Many:
         store: Store,
         pipeline: Pipeline,
         lane: LaneId,
-        terms: Terms,
+        options: SubmitOptions,
         *,
         key: Callable[[object], str | None] | None = None,
         run: int | None = None,
@@ -92,7 +92,7 @@ class Many:
         self._run = None if run is None else RunId(run)
         self._first = 0 if self._run is None else self._book.next_place(self._run, pipeline.name)
         self._lane = lane
-        self._terms = terms
+        self._options = options
         self._ids: list[int] = []
         self._index = 0
 
@@ -110,29 +110,29 @@ class Many:
             raise self._refusal(error) from error
         except Exception as error:
             if self._ids:
-                told = f"the ids {self._ids[0]} to {self._ids[-1]}"
-                error.add_note(f"submit_many had stored {len(self._ids)} jobs before it, with {told}")
+                ids = f"the ids {self._ids[0]} to {self._ids[-1]}"
+                error.add_note(f"submit_many had stored {len(self._ids)} jobs before it, with {ids}")
             raise
         if self._run is not None:
             self._end_items(self._run)
         return self._ids
 
     def _end_items(self, run: RunId) -> None:
-        """Write down that no source is to follow; what was added to a paused run waits with the others."""
+        """Record that no source follows; items that were added to a paused run wait with the others."""
         self._book.fed(run)
         if self._book.report(run).status == RunStatus.PAUSED:
             self._book.pause_items(run)
 
     def _job(self, payload: object) -> NewJob:
-        terms = self._terms
+        options = self._options
         made = new_job(
             self._pipeline,
             payload,
             lane=self._lane,
-            run_at=terms.run_at,
-            priority=terms.priority,
-            owner=terms.owner,
-            expires_at=terms.expires_at,
+            run_at=options.run_at,
+            priority=options.priority,
+            owner=options.owner,
+            expires_at=options.expires_at,
         )
         if self._key is not None:
             key = self._key(payload)
@@ -148,15 +148,15 @@ class Many:
         batch.clear()
 
     def _refusal(self, error: SerializationError) -> SerializationError:
-        """Say of which payload an error is, and what was stored before it."""
+        """Return an error that also names the payload it is about, and what was stored before it."""
         stored = len(self._ids)
         before = f"{stored} jobs were stored before it" if stored else "no job was stored before it"
         where = f"payload {self._index}, counting from 0 ({before}): {error.where}"
-        told = SerializationError(where=where, kind=error.kind, problem=error.problem)
-        told.index, told.stored = self._index, tuple(self._ids)
+        refusal = SerializationError(where=where, kind=error.kind, problem=error.problem)
+        refusal.index, refusal.stored = self._index, tuple(self._ids)
         again = f"submit payloads[{stored}:]" if stored else "submit them all again"
-        told.hint = f"Correct it, then {again}; with key= all of them may be submitted again."
-        return told
+        refusal.hint = f"Correct it, then {again}; with key= all of them may be submitted again."
+        return refusal
 
 
 def _check_key(key: object, run: int | None) -> None:
@@ -172,7 +172,7 @@ def _check_key(key: object, run: int | None) -> None:
             field="submit_many(key)",
             value=key,
             rule="cannot be combined with run",
-            fix="An item of a run is known by its place: leave one of the two out.",
+            fix="An item of a run is identified by its position: leave one of the two out.",
         )
 
 
@@ -189,7 +189,7 @@ def _check_text(field: str, text: str | None) -> None:
 
 
 def encoded_payload(pipeline: Pipeline, payload: object) -> bytes:
-    """Return a payload as the first stage of a pipeline takes it; what does not fit is refused naming the field."""
+    """Encode a payload for the first stage of a pipeline; raises SerializationError naming the field that does not fit."""
     codec = pipeline.stages[0].input
     encoded = codec.encode(payload)
     codec.check(encoded)
@@ -198,7 +198,7 @@ def encoded_payload(pipeline: Pipeline, payload: object) -> bytes:
 
 
 def check_size(where: str, encoded: bytes, limit: int | None = None) -> None:
-    """Refuse what is too large for any store."""
+    """Refuse a value that is too large to be stored."""
     limit = PAYLOAD_MAX if limit is None else limit
     if len(encoded) > limit:
         raise SerializationError(
@@ -207,7 +207,7 @@ def check_size(where: str, encoded: bytes, limit: int | None = None) -> None:
 
 
 def instant(field: str, at: datetime | None, now: float) -> float:
-    """Return an aware point in time as seconds; now if there is none."""
+    """Return an aware point in time as seconds; `now` if it is None."""
     if at is None:
         return now
     if not isinstance(at, datetime) or at.tzinfo is None:

@@ -23,14 +23,14 @@ PORT_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a worker is."""
+    """Whether a worker is well, and the facts for a supervisor."""
 
     is_well: bool
     facts: dict[str, object]
 
 
 def check_port(field: str, port: object, *, further: int = 0) -> int:
-    """Return a port, or refuse what is none; so many further ones after it must be there, too."""
+    """Return a port number that leaves room for so many further ones; refuse anything else."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= PORT_MAX - further:
         least = f", with {further} more after it" if further else ""
         raise ConfigurationError(
@@ -43,7 +43,7 @@ def check_port(field: str, port: object, *, further: int = 0) -> int:
 
 
 def check_address(field: str, address: object) -> tuple[str, int]:
-    """Return an address to listen on, or refuse what is none."""
+    """Return an address to listen on; refuse anything else."""
     pair = _parts(address)
     if len(pair) != 2 or not isinstance(pair[0], str) or not pair[0].strip():
         raise ConfigurationError(
@@ -81,9 +81,9 @@ async def health_port(host: str, port: int, ask: Callable[[], Health]) -> AsyncG
         server = await asyncio.start_server(answer, host, port, limit=HEAD_MAX)
     except (OSError, ValueError) as error:
         # A host that cannot be a name, by its length or its characters, is a ValueError.
-        said = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
-            field="health", value=f"{host}:{port}", rule="cannot be listened on", fix=f"{said}."
+            field="health", value=f"{host}:{port}", rule="cannot be listened on", fix=f"{reason}."
         ) from error
     async with server:
         yield

@@ -3,7 +3,7 @@
 
 The standard library's own way: a context variable holds the present job, and the record factory puts it into each record, so that
 any format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty.
-A process that runs stages for a worker logs as the worker does: it is told how, and writes to standard error or output itself.
+A process that runs stages for a worker gets the worker's settings, and writes to standard error or output itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CURRENT_JOB: ContextVar[Context | None] = ContextVar("redrive_job", default=None
 
 
 class _JobRecord(logging.LogRecord):
-    """A record that knows its job."""
+    """A record with the present job."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - whatever logging passes.
@@ -48,7 +48,7 @@ _users = 0
 
 @contextmanager
 def jobs_in_log_records() -> Generator[None]:
-    """Let records carry their job for as long as any worker runs; a factory somebody else installed is left alone."""
+    """Let records carry their job for as long as any worker runs; a factory of the application is left alone."""
     _count(1)
     try:
         yield
@@ -69,15 +69,15 @@ def _count(change: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSetup:
-    """How a process logs, in words that another process can be told."""
+    """How a process logs, as values that can be sent to another process."""
 
     level: int
     levels: Mapping[str, int]
-    """Of loggers that have one of their own."""
+    """The levels of loggers that have one of their own."""
     disabled: int
-    """Up to this level nothing is logged at all."""
+    """Nothing up to this level is logged at all."""
     writer: Writer | None
-    """None where nobody has set up where lines go."""
+    """None when the root logger has no handler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Writer:
 
     level: int
     is_output: bool
-    """To standard output instead of standard error."""
+    """Whether it is standard output instead of standard error."""
     module: str
     formatter: str
     form: str | None
@@ -94,7 +94,7 @@ class Writer:
 
 
 def present_setup() -> LogSetup:
-    """Return how this process logs. Files and services are not shared between processes; their lines go to standard error."""
+    """Return how this process logs. Files and services are not shared between processes: those lines go to standard error."""
     root = logging.getLogger()
     known = {name: one for name, one in [*root.manager.loggerDict.items()] if isinstance(one, logging.Logger)}
     handlers = sorted(root.handlers, key=_distance)
@@ -107,7 +107,7 @@ def present_setup() -> LogSetup:
 
 
 def log_as(setup: LogSetup) -> None:
-    """Let this process log as another one does, each record with its job, until it ends."""
+    """Make this process log as another one does, each record with its job."""
     _count(1)
     root = logging.getLogger()
     root.setLevel(setup.level)
@@ -122,7 +122,7 @@ def log_as(setup: LogSetup) -> None:
 
 
 def _distance(handler: logging.Handler) -> int:
-    """Sort handlers by how near they are to what another process can do as well: write to a terminal."""
+    """Return how far a handler is from what another process can do as well: write to a terminal."""
     if isinstance(handler, logging.FileHandler):
         return 1
     return 0 if isinstance(handler, logging.StreamHandler) else 2
@@ -131,7 +131,7 @@ def _distance(handler: logging.Handler) -> int:
 def _writer_of(handler: logging.Handler) -> Writer:
     formatter = handler.formatter or logging.Formatter()
     kind = type(formatter)
-    # Of a stranger's class nobody knows how to make another one; its format is what can be told.
+    # A formatter of a foreign class cannot be made anew; its format can.
     is_known = kind.__module__.partition(".")[0] in {"logging", "redrive"}
     return Writer(
         level=handler.level,

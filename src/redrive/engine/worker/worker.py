@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeVar, cast
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.resources import Given
+from redrive.engine.pipeline.resources import OpenedResources
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
@@ -63,7 +63,7 @@ class Worker:
         names: Iterator[str],
         concurrency: int = 64,
         lease: float = 30.0,
-        resources: Given = MappingProxyType({}),
+        resources: OpenedResources = MappingProxyType({}),
         classifier: Classifier = DEFAULT,
         about: About | None = None,
         on_commit: Callable[[list[Settlement]], None] | None = None,

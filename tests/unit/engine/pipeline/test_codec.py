@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from redrive import Pipeline, Redrive, stage
-from redrive.engine.pipeline.codec import DEPTH_MAX, codec_for, told_of
+from redrive.engine.pipeline.codec import DEPTH_MAX, codec_for, describe_mismatch
 from redrive.errors import SerializationError
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import ONCE, jobs, letters, one_stage, work
@@ -145,7 +145,7 @@ def test_what_cannot_be_read_is_told_in_words_of_ours(encoded: bytes, told: str)
 
 
 def test_other_errors_of_a_codec_are_told_by_their_names() -> None:
-    assert told_of(KeyError("secret")) == "KeyError"
+    assert describe_mismatch(KeyError("secret")) == "KeyError"
 
 
 @spoiled
