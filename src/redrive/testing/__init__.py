@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Public helpers for testing code that uses redrive.
+"""Public tools for testing code that uses redrive.
 
     result = run_inline(pipeline, order)          # all stages, real policy, no store, no waiting; in async code: arun_inline
     assert result.status == "complete"            # an InlineResult: value, attempts (InlineAttempt), letter, notes, events
@@ -12,7 +12,7 @@
         fetch_with_retries()
     assert clock.waits == [1.0, 2.0]
 
-`redrive.testing.conformance`, which needs pytest, holds the tests that every `Store` must pass.
+`redrive.testing.conformance`, which needs pytest, has the tests that every `Store` must pass.
 """
 
 from __future__ import annotations

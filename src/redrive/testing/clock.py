@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock that moves only when somebody waits on it or pushes it.
+"""A virtual clock: it moves only when code waits on it or advances it.
 
-The two faces of the clock start at odd, unequal values, so that code which mixes wall time with monotonic time, or reads the
-machine's clock past it, is wrong by decades and fails at once.
+Its wall time and its monotonic time start at unusual, unequal values, so that code that mixes them, or reads the machine's clock
+instead, is wrong by decades and fails at once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ MONOTONIC_START: Final = 7_000.0
 class VirtualClock:
     """A clock for tests. Sleeping returns at once and moves the clock; sleepers wake in the order in which they are due.
 
-    Time moves only when no other task of the loop has anything to do, so that tasks that are merely slow to yield are not
-    overtaken. Real I/O is invisible to it: while a task waits for a socket, time may move on (but for the loop of `run_inline`,
-    which looks).
+    Time moves only when no other task of the loop is ready, so that tasks that are slow to yield are not overtaken. It does not
+    see real I/O: while a task waits for a socket, time may move, except on the loop of `run_inline`, which checks.
     """
 
     def __init__(self, *, wall: float = WALL_START, monotonic: float = MONOTONIC_START) -> None:
@@ -52,7 +51,7 @@ class VirtualClock:
         return self._now
 
     def advance(self, by: timedelta | float) -> None:
-        """Let this much time pass."""
+        """Move the clock forward by this much."""
         passed = seconds("advance", by)
         with self._lock:
             self._now += passed
@@ -63,11 +62,11 @@ class VirtualClock:
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Let the other tasks run, then move the clock to when this sleeper, being the next one due, wakes."""
+        """Let the other tasks run; when this sleeper is the next one due, move the clock to its time and return."""
         self.waits.append(seconds)
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop) and loop.clock is self:
-            # Its timers are on this clock already, and so are the timeouts that may end this sleep.
+            # The timers of that loop are on this clock already, and so are the timeouts that may end this sleep.
             await asyncio.sleep(seconds)
             return
         sleepers = self._sleepers.setdefault(loop, [])
@@ -75,7 +74,7 @@ class VirtualClock:
         heapq.heappush(sleepers, mine)
         try:
             await asyncio.sleep(0)
-            while sleepers[0] is not mine or _is_busy(loop, len(sleepers)):  # noqa: ASYNC110 - nobody signals the passing of virtual time.
+            while sleepers[0] is not mine or _is_busy(loop, len(sleepers)):  # noqa: ASYNC110 - virtual time has no event to wait on.
                 await asyncio.sleep(0)
             with self._lock:
                 self._now = max(self._now, mine[0])
@@ -87,16 +86,16 @@ class VirtualClock:
 
 
 def _is_busy(loop: asyncio.AbstractEventLoop, sleepers: int) -> bool:
-    """Say whether tasks other than the sleepers, each of which is ready at every turn, have something to do right now."""
-    # The loop keeps what is ready under a private name; without it, the sleeper goes after one turn of the others.
+    """Return whether tasks other than the sleepers, which are ready in every iteration, are ready now."""
+    # The list of ready callbacks is private; without it, the sleeper wakes after one iteration of the others.
     return len(getattr(loop, "_ready", ())) >= sleepers
 
 
 @contextmanager
 def virtual_time(*, seed: int = 0, clock: VirtualClock | None = None) -> Generator[VirtualClock]:
-    """Put a virtual clock, seeded chance and fresh breakers under every guard called in this context.
+    """Use a virtual clock, seeded random numbers and fresh breakers for every guard called in this context.
 
-    It holds for this thread, or this task and the tasks it starts; nothing else in the process is touched.
+    This applies to this thread, or to this task and the tasks it starts; nothing else in the process changes.
     """
     virtual = clock or VirtualClock()
     token = CURRENT.set(Runtime(virtual, random.Random(seed), Breakers(virtual)))  # noqa: S311 - seeded on purpose.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults on purpose: a pipeline whose stages fail, crash or dawdle when a test says so.
+"""Injected faults: a pipeline whose stages fail, crash or run slowly as a test configures.
 
-A fault wraps the stage's function and nothing else, so the same pipeline works in `run_inline` and in a real worker, with the
-policies, types and names it had. Outside a job (a stage called as a plain function) no fault fires.
+A fault wraps only the function of a stage, so the same pipeline works in `run_inline` and in a real worker, with its own policies,
+types and names. Outside a job (a stage called as a plain function) no fault fires.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from redrive.testing.marks import Marks, marks_in
 FaultKind = Literal["fail", "crash", "slow"]
 
 EXIT_CODE: Final = 70
-"""What a process that was made to crash exits with."""
+"""The exit code of a process with an injected crash."""
 INLINE: Final[ContextVar[bool]] = ContextVar("redrive_inline", default=False)
 """True inside `run_inline`, where a crash must leave the test alive."""
 
 
 class Crash(BaseException):
-    """What a crash is in `run_inline`: no error, so that no stage takes it for one."""
+    """A crash in `run_inline`; not an `Exception`, so that no stage handles it as one."""
 
 
 class InjectedError(Exception):
-    """What a stage that was made to fail raises. `rules.redrive` reads from it what the test said it stands for."""
+    """The exception of an injected failure. `rules.redrive` reads its verdict."""
 
     def __init__(self, message: str, verdict: Verdict) -> None:
         self.message = message
@@ -65,10 +65,10 @@ class Faults:
     """A list of faults for the stages of a pipeline, and how often each has fired.
 
     With `attempts`, a fault fires once for each of these attempt numbers of a job, although a hold or a crash repeats the number;
-    without, on every run. On one run a stage is slowed first, then crashes, then fails.
+    without, it fires on every run. In one run, slowness comes first, then crashes, then failures.
 
-    A process that crashes forgets what has fired. For a real worker that is started again, `marks` names an empty folder in which
-    that is remembered, over all its processes.
+    A process that crashes forgets which faults have fired. For a real worker that is started again, `marks` is an empty folder
+    that records it for all its processes.
     """
 
     def __init__(self, *, marks: str | os.PathLike[str] | None = None) -> None:
@@ -85,26 +85,26 @@ class Faults:
         retry_after: timedelta | float | None = None,
         message: str = "",
     ) -> Self:
-        """Let a stage raise an error that is classified as this canonical code, before its function is called."""
+        """Raise an error that is classified as this canonical code, before the function of the stage is called."""
         if http_status is not None:
             whole("Faults.fail(http_status)", http_status, minimum=100, fix="503, for example.")
-        told = None if retry_after is None else in_seconds("Faults.fail(retry_after)", retry_after)
-        verdict = Verdict.of(code, http_status=http_status, retry_after=told)
+        delay = None if retry_after is None else in_seconds("Faults.fail(retry_after)", retry_after)
+        verdict = Verdict.of(code, http_status=http_status, retry_after=delay)
         text = message or f"{code}, injected by a test"
         return self._add("fail", stage, attempts, verdict=verdict, message=text)
 
     def crash(self, stage: str, *, attempts: Iterable[int] | None = None) -> Self:
-        """Let the process die before the stage's function is called: by `os._exit`, or in `run_inline` as if it had."""
+        """End the process before the function of the stage is called, by `os._exit`; `run_inline` only simulates that."""
         return self._add("crash", stage, attempts)
 
     def slow(self, stage: str, *, seconds: timedelta | float, attempts: Iterable[int] | None = None) -> Self:
-        """Let a stage wait on the clock of its runtime, which is virtual in tests, before its function is called."""
+        """Wait on the clock of the runtime, which is virtual in tests, before the function of the stage is called."""
         return self._add("slow", stage, attempts, seconds=in_seconds("Faults.slow(seconds)", seconds))
 
     def on(self, pipeline: Pipeline) -> Pipeline:
-        """Return the pipeline with these faults; the one that is given stays as it is.
+        """Return a copy of the pipeline with these faults.
 
-        A stage with `process=True` runs in the worker's own process here, because another one would find it without its faults.
+        A stage with `process=True` runs in the worker's own process here, because another process would import it without faults.
 
         Raises:
             ConfigurationError: a fault is for a stage that the pipeline does not have.
@@ -119,7 +119,7 @@ class Faults:
                     fix=f"Its stages: {', '.join(names)}.",
                 )
         faulty = {fault.stage for fault in self._faults}
-        # A copy, so that whatever else a pipeline holds is held by this one too.
+        # A copy, so that it has everything else of the pipeline, too.
         wrapped = copy.copy(pipeline)
         stages = tuple(self._wrap(each) if each.name in faulty else each for each in pipeline.stages)
         object.__setattr__(wrapped, "stages", stages)
@@ -167,7 +167,7 @@ class Faults:
         def wrapped(*args: object, **kwargs: object) -> object:
             if wait := self._delay(stage.name):
                 CURRENT.get().clock.sleep(wait)
-            self._strike(stage.name)
+            self._fire(stage.name)
             return function(*args, **kwargs)
 
         @functools.wraps(function)
@@ -175,9 +175,9 @@ class Faults:
             if wait := self._delay(stage.name):
                 await CURRENT.get().clock.asleep(wait)
                 if stage.timeout is not None and wait > stage.timeout:
-                    # Only a virtual clock lets it come this far: on a real one the timeout has ended the wait.
+                    # Only a virtual clock gets here: on a real one the timeout has ended the wait.
                     raise AttemptTimeoutError(timeout=stage.timeout)
-            self._strike(stage.name)
+            self._fire(stage.name)
             return await cast("Awaitable[object]", function(*args, **kwargs))
 
         made: Callable[..., object] = awrapped if stage.is_async else wrapped
@@ -188,17 +188,17 @@ class Faults:
             fault.seconds for fault in self._faults if fault.kind == "slow" and self._fires(fault, stage)
         )
 
-    def _strike(self, stage: str) -> None:
-        """End the process or raise, as the first fault that is due says; crashes come before failures."""
+    def _fire(self, stage: str) -> None:
+        """End the process or raise, for the first fault that is due; crashes come before failures."""
         for fault in sorted(self._faults, key=lambda each: each.kind != "crash"):
             if fault.kind == "slow" or not self._fires(fault, stage):
                 continue
             if fault.verdict is None:
-                _note_dead()
+                _crash()
             raise InjectedError(fault.message, fault.verdict)
 
     def _fires(self, fault: _Fault, stage: str) -> bool:
-        """Say whether a fault is due on this run, and if so, count it."""
+        """Return whether a fault is due in this run, and if so, count it."""
         context = CURRENT_JOB.get()
         if context is None or fault.stage != stage:
             return False
@@ -210,14 +210,14 @@ class Faults:
         return True
 
 
-def _note_dead() -> NoReturn:
+def _crash() -> NoReturn:
     if INLINE.get():
         raise Crash
     os._exit(EXIT_CODE)
 
 
 def _numbers(field: str, attempts: Iterable[int]) -> Container[int]:
-    """Check attempt numbers; a range stays one, however long it is."""
+    """Check attempt numbers; a range is not expanded, however long it is."""
     numbers = attempts if isinstance(attempts, range) else _listed(attempts)
     looked_at = (*numbers[:1], *numbers[-1:]) if isinstance(numbers, range) else numbers
     if looked_at and all(type(each) is int and each >= 1 for each in looked_at):
@@ -225,7 +225,7 @@ def _numbers(field: str, attempts: Iterable[int]) -> Container[int]:
     raise ConfigurationError(
         field=field,
         value=attempts,
-        rule="must hold attempt numbers, which count from 1",
+        rule="must contain attempt numbers, which count from 1",
         fix="[1], or range(1, 3) for the first two; leave it out for every run.",
     )
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`run_inline`: a pipeline in a test, with the real policy, virtual time, and no store.
 
-The walk itself is `testing.walk`; here are its two faces. From sync tests it has a loop of its own, on which async stages run and
-time is virtual through and through, while sync stages run in this thread with no loop around them, as they would in a worker.
-From async tests it uses their loop, so that clients made there work, and sync stages go to a thread.
+`testing.walk` runs the job; here are the sync and the async function. In sync tests it has its own loop, on which async stages
+run and all time is virtual, while sync stages run in this thread without a running loop, as they would in a worker. In async
+tests it uses their loop, so that clients made there work, and sync stages run on a thread.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def run_inline(
 ) -> InlineResult:
     """Run a pipeline's stages on one payload, one after the other in this thread, and return everything that happened.
 
-    Failures are classified, decided, retried, held and buried by the engine's own code; only waiting is virtual, for async stages
-    also their own `asyncio.sleep` and the stage's timeout. Values are encoded and decoded between stages as in production.
-    Inside `virtual_time()` that clock and its chance are used; otherwise fresh ones. `resources` are given to stages by type
-    instead of what the pipeline would open.
+    The engine's own code classifies failures, decides, retries, holds and makes dead letters; only waiting is virtual, for async
+    stages also their own `asyncio.sleep` and the stage's timeout. Values are encoded and decoded between stages as in production.
+    Inside `virtual_time()` that clock and its chance are used; otherwise fresh ones. `resources` are passed to stages by type
+    instead of those that the pipeline would open.
 
     Raises:
         SerializationError: the payload does not fit the first stage.
@@ -55,8 +55,8 @@ async def arun_inline(
 ) -> InlineResult:
     """Do what `run_inline` does, on the running loop.
 
-    Sync stages run on a thread. redrive's own waits are virtual; the loop's are as real as the loop, so `asyncio.sleep` in a stage
-    takes its time, and a stage's timeout counts both.
+    Sync stages run on a thread. redrive's own waits are virtual; waits of the loop are real, so `asyncio.sleep` in a stage takes
+    its time, and a stage's timeout counts both.
     """
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
@@ -70,7 +70,7 @@ def _loop_on(clock: VirtualClock) -> asyncio.Runner:
 
 @contextmanager
 def _virtual() -> Generator[tuple[Runtime, VirtualClock]]:
-    """Use the virtual time that is there already, or make some; let faults know that the process must not really die."""
+    """Use the current virtual time, or start one; set `INLINE`, so that an injected crash does not end the process."""
     runtime = CURRENT.get()
     token = INLINE.set(True)
     try:
@@ -84,19 +84,19 @@ def _virtual() -> Generator[tuple[Runtime, VirtualClock]]:
 
 
 async def _started(job: Coroutine[object, object, InlineResult]) -> asyncio.Task[InlineResult]:
-    """Return a task that goes on whenever the loop runs, so that what its resources hold belongs to one task from end to end."""
+    """Return a task that continues whenever the loop runs, so that one task opens and closes the resources."""
     return asyncio.ensure_future(job)
 
 
 class _Order:
-    """A sync function that the walk waits for."""
+    """A sync function that the job waits for."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def carry_out(self) -> None:
-        """Call it; what is no failure of a stage (an interrupt, a test that fails from inside) goes through to the caller."""
+        """Call it; what is not a failure of a stage (an interrupt, a test that fails inside) is raised to the caller."""
         try:
             self.answer.set_result(contextvars.copy_context().run(self._work))
         except Exception as error:  # noqa: BLE001 - raised where it is waited for.
@@ -104,7 +104,7 @@ class _Order:
 
 
 class _Here:
-    """Hands sync functions out of the loop to the thread that runs it, between two of its turns."""
+    """Passes sync functions from the loop to the thread that runs it, between two of its iterations."""
 
     def __init__(self) -> None:
         self._orders: asyncio.Queue[_Order] = asyncio.Queue()
@@ -115,7 +115,7 @@ class _Here:
         return await order.answer
 
     async def next_order(self, walking: asyncio.Task[InlineResult]) -> _Order | None:
-        """Return what is to be called next; None when the walk is over."""
+        """Return the next function to call; None when the job has ended."""
         waiting = asyncio.ensure_future(self._orders.get())
         await asyncio.wait({waiting, walking}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():

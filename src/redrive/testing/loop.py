@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop on a virtual clock: timers fire in order as soon as nothing else is left to do, and nobody waits for them.
+"""An event loop on a virtual clock: timers fire in order, without waiting, as soon as nothing else is ready.
 
-Real work is still waited for. While a thread or a process that the loop started is at work, time is as real as that; while a socket
-is open, the clock stands still until all of them have been silent for a moment.
+The loop still waits for real work. While a thread or a process that it started runs, time is real; while a socket is open, the
+clock stands still until all sockets have been silent for a moment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OWN_FILES: Final = 1
 
 
 class _Selector(selectors.DefaultSelector):
-    """Lets virtual time pass where a plain selector would block."""
+    """Advances the virtual clock instead of blocking."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose time is that of a virtual clock."""
+    """A loop that uses a virtual clock."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock

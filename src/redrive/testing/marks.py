@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What faults have fired: in memory, or in a folder when the processes that remember are the ones that die."""
+"""Which faults have fired: in memory, or in a folder for processes that may die."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Protocol
 
 
 class Marks(Protocol):
-    """A memory of faults by their place in the list."""
+    """A record of faults by their place in the list."""
 
     def claim(self, place: int, run: str) -> bool:
-        """Say whether this fault has not fired for this run before; whoever asks first is told so, and nobody else."""
+        """Return whether this fault has not fired for this run before; true only for the first caller."""
         ...
 
     def add(self, place: int) -> None:
@@ -27,7 +27,7 @@ class Marks(Protocol):
 
 
 def marks_in(folder: str | os.PathLike[str] | None) -> Marks:
-    """Return marks kept in a folder, which is made if need be; without one, in memory."""
+    """Return marks in a folder, which is made if necessary; without a folder, in memory."""
     return _Memory() if folder is None else _Folder(Path(folder))
 
 
@@ -52,7 +52,7 @@ class _Memory:
 
 
 class _Folder:
-    """A file per claim, made by whoever is first, and a byte per firing: both hold between processes, and when one dies."""
+    """A file per claim, made by the first process, and a byte per firing: both are shared by processes and survive a crash."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

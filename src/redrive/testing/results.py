@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `run_inline` found out: values only, and as redacted as what a store would have been given."""
+"""The result of `run_inline`: values only, redacted as in a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class InlineAttempt:
     code: str | None
     message: str | None
     reason: str | None
-    """Why it was decided so, in a word; `sentence` says it in full."""
+    """The reason of the decision, in one word; `sentence` has it in full."""
     sentence: str | None
     waited: float
     """Virtual seconds from the end of this run until the next one was due."""
@@ -35,7 +35,7 @@ class InlineChild:
 
     pipeline: str
     payload: object
-    """As JSON has it."""
+    """Decoded from JSON."""
     key: str | None
     owner: str | None
     priority: int
@@ -43,22 +43,22 @@ class InlineChild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineResult:
-    """What became of a job."""
+    """The outcome of a job."""
 
     status: str
     """complete, failed or cancelled; queued when it was still held or retried after `DISPATCHES_MAX` runs."""
     value: object
-    """What the last stage returned, encoded and decoded as `Job.result` would; None unless complete."""
+    """The output of the last stage, encoded and decoded as in `Job.result`; None unless complete."""
     error: BaseException | None
-    """What the last run that failed raised, unredacted, to look at or to raise again; None when none failed."""
+    """The exception of the last failed attempt, unredacted; None if none failed."""
     attempts: tuple[InlineAttempt, ...]
     letter: Letter | None
     """The dead letter of a failed job."""
     notes: dict[str, str]
-    """What stages noted; where two used one name, the later."""
+    """Notes of all stages; of two with the same name, the later one."""
     children: tuple[InlineChild, ...]
-    """What completed stages submitted; what a failed attempt submitted does not exist."""
+    """Jobs that completed stages submitted; those of a failed attempt do not exist."""
     events: tuple[Event, ...]
-    """What the pipeline's hooks were told."""
+    """What the hooks of the pipeline received."""
     elapsed: float
     """Virtual seconds from the first run to the end."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk of one job through its pipeline: the engine's runner and decisions, with a variable where the store would be.
+"""Runs one job through its pipeline with the engine's own runner and decisions, and a variable instead of the store.
 
-Nothing is decided here. What a store does between two runs (hand the output to the next stage with a fresh budget, or put the job
-back with its counts) is `following`, and what a worker does for breakers and crashes is kept as close to it as one job can be.
+Nothing is decided here. `following` does what a store does between two runs: pass the output to the next stage with a fresh
+budget, or queue the job again with its counts. Breakers and crashes are treated as a worker does, as far as one job allows.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
 logger = logging.getLogger("redrive.testing")
 
 DISPATCHES_MAX: Final = 2_000
-"""So many runs of stages are made for one job; a job that is held for ever would otherwise never come back."""
+"""The most runs of stages for one job; a job that is held for ever would otherwise never return."""
 JOB: Final = JobId(1)
 
 
 class _Shelf:
-    """Where breakers and the numbers of lanes are kept: all that the runner asks a store for."""
+    """Holds breakers and the ids of lanes: all that the runner needs from a store."""
 
     def __init__(self) -> None:
         self._breakers: dict[str, bytes] = {}
@@ -69,14 +69,14 @@ class _Shelf:
 async def walk(
     pipeline: Pipeline, payload: bytes, runtime: Runtime, *, resources: Sequence[object], call: RunBlocking
 ) -> InlineResult:
-    """Run a job to its end; `call` runs sync functions. Without resources, the pipeline's own are opened and closed."""
+    """Run a job to its end; `call` runs sync functions. Without resources, those of the pipeline are opened and closed."""
     async with AsyncExitStack() as stack:
         given = {pipeline.name: resources} if resources else await open_resources(stack, [pipeline])
         return await _Walk(pipeline, runtime, given, call).run(payload)
 
 
 class _Walk:
-    """One job under way."""
+    """One running job."""
 
     def __init__(
         self, pipeline: Pipeline, runtime: Runtime, resources: OpenedResources, call: RunBlocking
@@ -107,7 +107,7 @@ class _Walk:
         return self._result(settled, began_at)
 
     async def _dispatch(self, job: Claimed) -> Settlement:
-        """Run one stage once and settle it; the hooks hear of it when that is done."""
+        """Run one stage once and settle it, then call the hooks."""
         lane = self._lanes[job.lane]
         self._admit(job, lane.stage.breaker)
         dispatch = self._runner.begin(job, lane)
@@ -118,11 +118,11 @@ class _Walk:
         self._breakers.flush(self._clock.wall())
         self._record(dispatch, settled)
         if settled.is_noticed:
-            await self._tell(lane, settled)
+            await self._call_hook(lane, settled)
         return settled
 
     def _admit(self, job: Claimed, breaker: Breaker | None) -> None:
-        """Let the job out as the probe of a breaker that is not closed, when its time has come."""
+        """If the breaker is not closed, wait until the job may run as its probe."""
         while breaker is not None and not self._breakers.is_closed(breaker):
             if self._probes.assign(job.id, breaker, self._clock.wall(), f"inline:{job.dispatch}"):
                 return
@@ -147,13 +147,13 @@ class _Walk:
         if beneath is not None:
             raise beneath
         if stage.timeout is not None and dispatch.overran and (stage.is_async or stage.is_abandoned):
-            # A worker would have cancelled or abandoned it on time; here it has already gone on.
+            # A worker would have cancelled or abandoned it on time; here it has already returned.
             return AttemptTimeoutError(timeout=stage.timeout)
         return ended
 
     async def _settled(self, dispatch: Dispatch, ended: bytes | Exception | Crash) -> Settlement:
         if isinstance(ended, Crash):
-            # As `Slots` does it when a process was lost.
+            # As `Slots` does when a process was lost.
             job, crash_max = dispatch.job, dispatch.lane.pipeline.crash_max
             is_alone = job.suspects >= SUSPECT_MIN
             crashes = job.crashes + int(is_alone)
@@ -182,8 +182,8 @@ class _Walk:
             )
         )
 
-    async def _tell(self, lane: Lane, settled: Settlement) -> None:
-        """Call the hook; what it raises changes nothing."""
+    async def _call_hook(self, lane: Lane, settled: Settlement) -> None:
+        """Call the hook; an exception of it changes nothing."""
         event = _event_of(lane, settled)
         self._events.append(event)
         try:
@@ -212,7 +212,7 @@ async def _at_once(question: Callable[[], object]) -> object:
 
 
 def _beneath(ended: bytes | Exception) -> BaseException | None:
-    """Return what a stage raised that a worker would take for a failure, and a test means: a crash, its own end, an interrupt."""
+    """Return what a stage raised and a worker would settle as a failure, but a test intends: a crash, an exit, an interrupt."""
     ending = ended.ending if isinstance(ended, StageEndingError) else None
     return None if isinstance(ending, SystemExit | asyncio.CancelledError) else ending
 
@@ -237,7 +237,7 @@ def _first(payload: bytes, lane: LaneId) -> Claimed:
 
 
 def following(settled: Settlement) -> Claimed:
-    """Return the job as a store would hand it out next: to the next stage with a fresh budget, or again with its counts."""
+    """Return the job as a store would return the next claim: the next stage with a fresh budget, or the same with its counts."""
     job = settled.job
     again = msgspec.structs.replace(job, token=job.token + 1, dispatch=job.dispatch + 1)
     if settled.outcome == "ok" and settled.value is not None:
@@ -255,7 +255,7 @@ def following(settled: Settlement) -> Claimed:
 
 
 def _exact(seconds: float) -> float:
-    """Return a difference of two instants as a test would write it: a double cannot tell them apart below a tenth of this."""
+    """Return a difference of two instants as a test would write it: a double is not precise below a tenth of this."""
     return round(seconds, 6)
 
 
