@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from redrive import Redrive, connect
@@ -19,6 +21,9 @@ from tools import pytest_requirements
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+# Typer builds every command anew for each call, which takes 45 ms and is most of what a test of one command would cost.
+typer.main.get_command = cache(typer.main.get_command)
 
 
 def pytest_configure(config: pytest.Config) -> None:
