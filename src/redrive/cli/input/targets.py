@@ -23,7 +23,7 @@ from redrive.redaction.process import redact
 from redrive.store.protocol import Store
 
 _FIELD: Final = "MODULE:PIPELINE"
-_OURS: Final = str(Path(__file__).parents[1])
+_OURS: Final = str(Path(__file__).parents[2])
 
 
 def pipeline_named(target: str) -> Pipeline:
