@@ -8,6 +8,7 @@ The face is sync; inside, a worker runs on an event loop of its own. Everything 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.job import ENDED, Job
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
-from redrive.engine.pipeline.submission import BulkSubmission, SubmitOptions, new_job
+from redrive.engine.pipeline.submission import BulkSubmission, new_job
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport
@@ -153,9 +154,16 @@ class Redrive:
             SerializationError: a payload does not fit; `index` is its place and `stored` has the ids of the jobs before it.
             RunError: the run has ended, is another pipeline's, or its source is not read to its end.
         """
-        options = SubmitOptions(run_at=run_at, priority=priority, owner=owner, expires_at=expires_at)
-        many = BulkSubmission(self.store, pipeline, self._first_lane(pipeline), options, key=key, run=run)
-        return many.submit(payloads, BATCH)
+        make = functools.partial(
+            new_job,
+            pipeline,
+            lane=self._first_lane(pipeline),
+            run_at=run_at,
+            priority=priority,
+            owner=owner,
+            expires_at=expires_at,
+        )
+        return BulkSubmission(self.store, pipeline, make, key=key, run=run).submit(payloads, BATCH)
 
     def job(self, job_id: int) -> Job:
         """Return a handle on a job; raises JobNotFoundError."""

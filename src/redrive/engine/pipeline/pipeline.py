@@ -141,16 +141,11 @@ def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
             field=field, value=given, rule="must be a list of pipelines", fix="Put it in brackets: [orders]."
         )
     pipelines = tuple(check_pipeline(field, each) for each in cast("Iterable[object]", value))
-    seen: set[str] = set()
-    for pipeline in pipelines:
-        if pipeline.name in seen:
-            raise ConfigurationError(
-                field=field,
-                value=pipeline.name,
-                rule="must have names of their own",
-                fix="Jobs are known by the name of their pipeline: name each one once.",
-            )
-        seen.add(pipeline.name)
+    _check_distinct(
+        field,
+        (each.name for each in pipelines),
+        fix="Jobs are known by the name of their pipeline: name each one once.",
+    )
     _check_breakers((pipeline.name, stage) for pipeline in pipelines for stage in pipeline.stages)
     return pipelines
 
@@ -163,31 +158,26 @@ def _listed(name: object, option: str, given: object) -> tuple[object, ...]:
     return tuple(cast("Iterable[object]", given))
 
 
+def _check_distinct(field: str, names: Iterable[str], *, fix: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ConfigurationError(field=field, value=name, rule="must have names of their own", fix=fix)
+        seen.add(name)
+
+
 def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
+    field = f"Pipeline({name}).stages"
     if not stages:
         raise ConfigurationError(
-            field=f"Pipeline({name}).stages",
-            value=stages,
-            rule="must hold at least one stage",
-            fix="Pipeline(name, [fetch]).",
+            field=field, value=stages, rule="must hold at least one stage", fix="Pipeline(name, [fetch])."
         )
-    seen: set[str] = set()
     for one in stages:
         if not isinstance(one, Stage):
             raise ConfigurationError(
-                field=f"Pipeline({name}).stages",
-                value=one,
-                rule="must hold stages",
-                fix="Put @stage on the function.",
+                field=field, value=one, rule="must hold stages", fix="Put @stage on the function."
             )
-        if one.name in seen:
-            raise ConfigurationError(
-                field=f"Pipeline({name}).stages",
-                value=one.name,
-                rule="must have names of their own",
-                fix="Give one of them another: @stage(name=...).",
-            )
-        seen.add(one.name)
+    _check_distinct(field, (one.name for one in stages), fix="Give one of them another: @stage(name=...).")
     _check_breakers((name, one) for one in stages)
 
 

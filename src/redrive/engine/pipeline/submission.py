@@ -7,7 +7,6 @@ One, or many in batches. What does not fit is refused before it is stored, never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -58,41 +57,29 @@ def new_job(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions:
-    """The options that many submitted jobs share."""
-
-    run_at: datetime | None = None
-    priority: int = 5
-    owner: str | None = None
-    expires_at: datetime | None = None
-
-
 class BulkSubmission:
     """Stores many payloads as jobs, in batches: each is checked as a whole before it is stored, and stays stored.
 
-    Memory is bounded by a batch, but for the ids. An error cannot undo earlier batches; it reports which jobs they stored.
+    `make` makes a job of a payload, as `new_job` does. Memory is bounded by a batch, but for the ids. An error cannot undo earlier
+    batches; it reports which jobs they stored.
     """
 
     def __init__(
         self,
         store: Store,
         pipeline: Pipeline,
-        lane: LaneId,
-        options: SubmitOptions,
+        make: Callable[[object], NewJob],
         *,
         key: Callable[[object], str | None] | None = None,
         run: int | None = None,
     ) -> None:
         _check_key(key, run)
         self._store = store
-        self._pipeline = pipeline
+        self._make = make
         self._key = key
         self._book = RunBook(store)
         self._run = None if run is None else RunId(run)
         self._first = 0 if self._run is None else self._book.next_place(self._run, pipeline.name)
-        self._lane = lane
-        self._options = options
         self._ids: list[int] = []
         self._index = 0
 
@@ -124,16 +111,7 @@ class BulkSubmission:
             self._book.pause_items(run)
 
     def _job(self, payload: object) -> NewJob:
-        options = self._options
-        made = new_job(
-            self._pipeline,
-            payload,
-            lane=self._lane,
-            run_at=options.run_at,
-            priority=options.priority,
-            owner=options.owner,
-            expires_at=options.expires_at,
-        )
+        made = self._make(payload)
         if self._key is not None:
             key = self._key(payload)
             _check_text(f"key of payload {self._index}", key)

@@ -19,7 +19,6 @@ from collections.abc import Awaitable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
-from datetime import datetime
 from enum import Enum
 from importlib import import_module
 from typing import Final, TypeVar, cast
@@ -53,14 +52,9 @@ class StageCall(Struct, frozen=True):
     """What a process is to run."""
 
     module: str
-    stage: str
-    pipeline: str
+    function: str
     input: bytes
-    job_id: int
-    attempt: int
-    round: int
-    restarts: int
-    deadline: datetime | None = None
+    context: Context
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
@@ -146,18 +140,8 @@ async def _submit(pool: ProcessPoolExecutor, call: bytes) -> bytes:
 
 
 def _call_for(dispatch: Dispatch) -> StageCall:
-    job, stage = dispatch.job, dispatch.lane.stage
-    return StageCall(
-        module=stage.fn.__module__,
-        stage=stage.fn.__name__,
-        pipeline=dispatch.lane.pipeline.name,
-        input=job.input,
-        job_id=job.id,
-        attempt=job.attempt,
-        round=job.round,
-        restarts=job.restarts,
-        deadline=dispatch.context.deadline,
-    )
+    function = dispatch.lane.stage.fn
+    return StageCall(function.__module__, function.__name__, dispatch.job.input, dispatch.context)
 
 
 def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
@@ -196,20 +180,14 @@ def _initialise(path: list[str], logs: LogSetup) -> None:
 def run_stage(encoded: bytes) -> bytes:
     """Run a stage, and return what it returned or raised."""
     call = _DECODE_CALL(encoded)
-    stage = cast("Stage[..., object]", getattr(import_module(call.module), call.stage))
-    context = Context(
-        job_id=call.job_id,
-        pipeline=call.pipeline,
-        stage=stage.name,
-        attempt=call.attempt,
-        round=call.round,
-        restarts=call.restarts,
-        deadline=call.deadline,
+    stage, context = (
+        cast("Stage[..., object]", getattr(import_module(call.module), call.function)),
+        call.context,
     )
     token = CURRENT_JOB.set(context)
     try:
         value = stage.input.check(call.input)
-        result = asyncio.run(_run(stage, value, context, call))
+        result = asyncio.run(_run(stage, value, call))
         report = StageReport(output=stage.output.seal(result), notes=context.notes, children=context.children)
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
         exc = as_failure(raised)
@@ -250,13 +228,14 @@ def _storable_value(value: object) -> object:
     return storable(value) if isinstance(value, str) and not isinstance(value, Enum) else value
 
 
-async def _run(stage: Stage[..., object], value: object, context: Context, call: StageCall) -> object:
-    extras: dict[str, object] = {} if stage.context_name is None else {stage.context_name: context}
+async def _run(stage: Stage[..., object], value: object, call: StageCall) -> object:
+    extras: dict[str, object] = {} if stage.context_name is None else {stage.context_name: call.context}
     async with AsyncExitStack() as stack:
         if stage.resources:
-            pipeline = _pipeline_in(call.module, call.pipeline)
-            given = await open_resources(stack, [] if pipeline is None else [pipeline])
-            extras |= resources_for(stage, given.get(call.pipeline, ()))
+            name = call.context.pipeline
+            pipeline = _pipeline_in(call.module, name)
+            opened = await open_resources(stack, [] if pipeline is None else [pipeline])
+            extras |= resources_for(stage, opened.get(name, ()))
         result = stage.fn(value, **extras)
         if inspect.isawaitable(result):
             result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)

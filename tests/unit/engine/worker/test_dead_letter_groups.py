@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from redrive import stage
+from redrive import Context, stage
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.error_text import DEPTH_MAX, MEMBERS_MAX, traceback_text
 from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
@@ -59,9 +59,8 @@ async def gather(values: list[str]) -> None:
 
 def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another_process() -> None:
     job = claimed(VALUE)
-    order = StageCall(
-        gather.fn.__module__, "gather", "shop", job.input, job_id=1, attempt=1, round=1, restarts=0
-    )
+    context = Context(job_id=1, pipeline="shop", stage="gather", attempt=1)
+    order = StageCall(gather.fn.__module__, "gather", job.input, context)
     report = msgspec.msgpack.decode(work_off_apart(order), type=StageReport)
     assert report.failure is not None
     trouble = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)

@@ -65,17 +65,8 @@ def suspect(store: SqliteStore, *, crashes: int = 0) -> None:
 
 
 def order(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
-    made = StageCall(
-        module=HERE,
-        stage=fn,
-        pipeline=pipeline,
-        input=msgspec.json.encode(wish),
-        job_id=7,
-        attempt=1,
-        round=1,
-        restarts=0,
-    )
-    return msgspec.msgpack.encode(made)
+    context = Context(job_id=7, pipeline=pipeline, stage=fn, attempt=1)
+    return msgspec.msgpack.encode(StageCall(HERE, fn, msgspec.json.encode(wish), context))
 
 
 def report(fn: str, wish: object, pipeline: str = "crunching") -> StageReport:
