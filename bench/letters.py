@@ -26,8 +26,10 @@ from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
 from redrive.ops.audit import Actor
-from redrive.ops.letters import letter
+from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.groups import list_groups
+from redrive.ops.letters.pages import list_letters
 from redrive.ops.replay import replays
 from redrive.store.protocol import Step, Store
 from redrive.store.sqlite.store import SqliteStore
@@ -116,9 +118,9 @@ def looks() -> list[tuple[str, Callable[[Store], object]]]:
         (f"first page: {name}", partial(_page, which=which)) for name, which in filters.items()
     ]
     return [
-        ("groups", lambda store: letter.groups(store, LetterFilter())),
+        ("groups", lambda store: list_groups(store, LetterFilter())),
         *asked,
-        ("show", lambda store: letter.letter_details(store, 500_000)),
+        ("show", lambda store: letter_details(store, 500_000)),
         ("a frozen set of 1,000,000", lambda store: freeze(store, LetterFilter(pipeline="bench"))),
         ("the start of a replay of 100,000, by time", _start_by_time),
         ("the start of a replay of 200,000, by category", _start_by_category),
@@ -200,7 +202,7 @@ def letter_cost(*, holds_secret: bool) -> float:
 
 
 def _page(store: Store, *, which: LetterFilter) -> object:
-    return letter.list_letters(store, which, limit=50)
+    return list_letters(store, which, limit=50)
 
 
 def _start_by_time(store: Store) -> object:

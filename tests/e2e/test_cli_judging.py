@@ -163,7 +163,7 @@ def test_either_an_id_or_a_filter_says_which_letters_are_meant(shop: Shell) -> N
     assert (neither.code, both.code, nobody.code, none.code) == (2, 2, 1, 1)
     assert "Give an id, or --group" in neither.err
     assert "cannot be combined with a filter" in both.err
-    assert "Near it are: 1, 2" in nobody.err
+    assert "Close to it are: 1, 2" in nobody.err
     assert "no dead letter is like that" in none.err
     assert shop.json("stats") == {"failed": 2, "total": 2}
 
@@ -254,7 +254,7 @@ def test_an_edit_that_does_not_fit_names_the_field(shop: Shell) -> None:
     assert "$.amount" in wrong.err
     assert "does not fit" in broken.err
     assert "--input cannot be read" in absent.err
-    assert "Near it are: 1, 2" in unknown.err
+    assert "Close to it are: 1, 2" in unknown.err
 
 
 @pytest.mark.parametrize(("flags", "stdin", "code"), [((), "", 2), (("--show-values",), "y\n", 0)])

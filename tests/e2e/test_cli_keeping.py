@@ -55,7 +55,7 @@ def test_the_log_is_shown_by_job_by_letter_and_page_by_page(shop: Shell) -> None
     assert "earlier: --before 2" in page.err
     assert verbs(shop, "--before", "2") == [("note", "letter 1")]
     assert "earlier" not in shop("events", "--operations", "--limit", "3").err
-    assert "Near it are: 1, 2" in shop("events", "--operations", "--letter", "3").err
+    assert "Close to it are: 1, 2" in shop("events", "--operations", "--letter", "3").err
 
 
 def test_values_that_leave_are_on_record_with_who_and_why(shop: Shell) -> None:

@@ -217,9 +217,9 @@ def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(fa
 
 def test_wrong_letters_groups_cursors_and_times_are_refused(failed: Shell) -> None:
     wrong = {
-        ("show", "9"): (1, "Near it are: 4, 5"),
+        ("show", "9"): (1, "Close to it are: 4, 5"),
         ("show", "900"): (1, "The last dead letter is 5"),
-        ("list", "--group", "zz"): (2, "Near it are: v1:"),
+        ("list", "--group", "zz"): (2, "Close to it are: v1:"),
         ("list", "--before", "yesterday"): (2, "must be the cursor of a page"),
         ("list", "--since", "soon"): (2, "Give how long ago (30m, 2h, 7d)"),
         ("list", "--state", "dead"): (2, "discarded"),
@@ -252,7 +252,7 @@ def test_a_job_is_explained_with_the_next_command_to_type(failed: Shell) -> None
     assert "That was taken for NETWORK_RESET (category network)" in shown
     assert "would have gone on to stage 'halve'" in shown
     assert "Nothing is to be done." in failed("job", "explain", "1").out
-    assert "Near it are" in failed("job", "explain", "8").err
+    assert "Close to it are" in failed("job", "explain", "8").err
 
 
 def test_a_job_has_a_timeline(failed: Shell) -> None:

@@ -123,7 +123,7 @@ def test_events_are_refused_where_there_can_be_none(shell: Shell) -> None:
     shell("submit", "flows:orders", "5")
 
     assert "nothing has happened yet" in shell("events").err
-    assert "Near it are: 1" in shell("events", "--job", "3").err
+    assert "Close to it are: 1" in shell("events", "--job", "3").err
     for wrong in (
         ("--operations", "--pipeline", "orders"),
         ("--operations", "--follow"),

@@ -183,14 +183,14 @@ def test_an_unknown_id_names_those_that_are_near(shell: Shell, verb: str) -> Non
 
     assert (near.code, far.code) == (1, 1)
     assert "there is no job 5" in near.err
-    assert "Near it are: 1, 2" in near.err
+    assert "Close to it are: 1, 2" in near.err
     assert "The last job is 2" in far.err
 
 
 def test_in_an_empty_database_there_is_no_job_near(shell: Shell) -> None:
     shell("migrate")
 
-    assert "no job at all" in shell("job", "show", "1").err
+    assert "There are no jobs" in shell("job", "show", "1").err
     assert "no job is like that" in shell("job", "list").err
     assert shell.json("job", "list") == []
 

@@ -32,7 +32,7 @@ from redrive import (
 from redrive.client.async_job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.jobs.explain import Explanation, Moment
-from redrive.ops.letters.letter import Page
+from redrive.ops.letters.pages import Page
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay.progress import ReplayReport
 from redrive.ops.reports.reports import Ranked

@@ -20,13 +20,14 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import edit, triage
-from redrive.ops.letters import letter as letters
+from redrive.ops.letters.details import LetterDetails, letter_details
 from redrive.ops.letters.edit import Edited
 from redrive.ops.letters.edit_history import EditHistory, Part, edit_history
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.groups import LetterGroup, list_groups, resolve_group
 from redrive.ops.letters.imports import Imported, import_letters
-from redrive.ops.letters.letter import LetterDetails, LetterGroup, Page
+from redrive.ops.letters.pages import Page, list_letters
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
@@ -66,15 +67,15 @@ class DeadLetters:
 
     def list(self, *, before: str | None = None, limit: int = 50, **which: Unpack[Which]) -> Page:
         """Return letters, newest first; the cursor of the page is the `before` of the next one."""
-        return letters.list_letters(self._store, self._filter(which), before=before, limit=limit)
+        return list_letters(self._store, self._filter(which), before=before, limit=limit)
 
     def groups(self, **which: Unpack[Which]) -> Sequence[LetterGroup]:
         """Return the causes: letters with one fingerprint, the most urgent group first."""
-        return letters.groups(self._store, self._filter(which))
+        return list_groups(self._store, self._filter(which))
 
     def show(self, letter: int) -> LetterDetails:
         """Return everything that is known about one letter."""
-        return letters.letter_details(self._store, letter)
+        return letter_details(self._store, letter)
 
     def choose(self, **which: Unpack[Which]) -> FrozenSet:
         """Freeze a set of letters, and count it exactly; changes nothing."""
@@ -245,7 +246,7 @@ def filter_of(store: Store, which: Which) -> LetterFilter:
         stage=which.get("stage"),
         code=which.get("code"),
         category=which.get("category"),
-        group=None if group is None else letters.resolve_group(store, group),
+        group=None if group is None else resolve_group(store, group),
         state=which.get("state"),
         owner=which.get("owner"),
         key=which.get("key"),

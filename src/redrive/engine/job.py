@@ -7,12 +7,13 @@ A handle holds nothing but the id; whatever it says was read from the store just
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, cast
 
 import msgspec
 
 from redrive.core.arguments import seconds
+from redrive.engine.clock import instant
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.runtime import CURRENT
 from redrive.errors import (
@@ -138,7 +139,7 @@ class Job:
             dict(zip(names.split(), row, strict=True))
             for row in self._store.query("transitions_of_job", self.id)
         ]
-        return [{**one, "at": instant_of(one["at"])} for one in told]
+        return [{**one, "at": instant(one["at"])} for one in told]
 
 
 def facts_of(row: Row) -> JobFacts:
@@ -202,14 +203,5 @@ def _attempt_of(row: Row) -> dict[str, object]:
     return told
 
 
-LATEST: Final = 253402300799.0
-"""The last second a calendar can show; a job of a paused run is due later than that."""
-
-
-def instant_of(at: object) -> datetime:
-    """Return seconds since the epoch as a point in time."""
-    return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
-
-
 def _instant(at: object) -> datetime | None:
-    return None if at is None else instant_of(at)
+    return None if at is None else instant(at)

@@ -1,19 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who did something, and why: the line of the operator log that goes into the transaction of every change made by hand."""
+"""The operator log: who did something by hand, and why.
+
+An act adds its line to the log in its own transaction. Lines are read by subject, by the letters they changed, or newest first.
+"""
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import cast
 
 import msgspec
 
+from redrive.engine.clock import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
+from redrive.ops.letters.letter import DeadLetter
 from redrive.redaction.process import redact, redact_mapping
-from redrive.store.protocol import Step
+from redrive.store.protocol import Row, Step, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What somebody did."""
+
+    id: int
+    at: datetime
+    actor: str
+    verb: str
+    subject: str
+    reason: str | None
+    letters: int | None = None
+    """How many dead letters it was about."""
+    change: Mapping[str, object] | None = None
+    """What was before and after, redacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +92,50 @@ def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
         else:
             rows.append((each, each))
     return rows
+
+
+def operations(store: Store, limit: int = 50, *, before: int | None = None) -> list[Operation]:
+    """Return what people did last, oldest first; the id of the first one is the `before` of the page with what was earlier."""
+    rows = (
+        store.query("operations", limit)
+        if before is None
+        else store.query("operations_before", before, limit)
+    )
+    return [operation_of(row) for row in reversed(rows)]
+
+
+def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -> list[Operation]:
+    """Return what people did about a job and its letters, oldest first: by name, by group or filter, and by a replay of many.
+
+    An act on many letters is there if, and only if, it changed one of these: the log knows which.
+    """
+    rows = store.query("operations_on", f"job {job_id}")
+    for letter in letters:
+        rows += store.query("operations_on", f"letter {letter.id}")
+        failed_at = letter.last_failure_at.timestamp()
+        rows += store.query("acts_with_letter", letter.id, letter.group, failed_at)
+        if letter.replay is not None:
+            rows += start_of_replay(store, letter.replay)
+    return in_order(map(operation_of, rows))
+
+
+def start_of_replay(store: Store, replay: int) -> list[Row]:
+    """Return the line of the log that began a replay."""
+    return [row for row in store.query("operations_on", f"replay {replay}") if row[3] == "replay"]
+
+
+def in_order(done: Iterable[Operation]) -> list[Operation]:
+    """Return what was done in the order in which it was, each once."""
+    found = {operation.id: operation for operation in done}
+    return [found[each] for each in sorted(found)]
+
+
+def operation_of(row: Row) -> Operation:
+    """Return an operation from its row."""
+    names = "id at actor verb subject reason letters change".split()
+    told = dict(zip(names, row, strict=True))
+    change = None if row[7] is None else msgspec.json.decode(cast("str", row[7]))
+    return msgspec.convert({**told, "at": instant(row[1]), "change": change}, Operation)
 
 
 def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:

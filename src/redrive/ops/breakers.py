@@ -15,10 +15,10 @@ from typing import Final, Literal, cast
 import msgspec
 
 from redrive.core.breaker_state import BreakerState, closed, isolated, opened
+from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.inspect import instant
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Step, Store
 

@@ -13,11 +13,11 @@ from typing import cast
 
 import msgspec
 
+from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.inspect import instant
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Step, Store
 

@@ -1,26 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that are near a wrong one, for messages that help."""
+"""Suggestions for messages about a wrong name or id."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal, cast
 
 from redrive.errors import ConfigurationError
+from redrive.store.protocol import Row, Store
 
 SHOWN_MAX: Final = 10
+NEAR: Final = 5
+"""How far from a wrong id to look for right ones."""
+LAST_ID: Final = 2**62
 
 
 def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> ConfigurationError:
-    """Return the error about a name nobody knows: with those that are near, or else with all of them."""
+    """Return the error about an unknown name, with similar ones, or else with all there are."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3)
-    if near:
-        fix = f"Did you mean {' or '.join(near)}?"
+    similar = difflib.get_close_matches(name, names, n=3)
+    if similar:
+        fix = f"Did you mean {' or '.join(similar)}?"
     elif names:
         rest = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
         fix = f"Known here: {', '.join(names[:SHOWN_MAX])}{rest}."
     else:
         fix = otherwise
     return ConfigurationError(field=kind, value=name, rule="is not known here", fix=fix)
+
+
+def id_hint(store: Store, noun: Literal["job", "letter"], wanted: int) -> str:
+    """Return a hint about an id that does not exist: ids close to it, or the last one there is."""
+    name = "dead letter" if noun == "letter" else noun
+    last = cast("int | None", store.query(f"last_{noun}")[0][0])
+    if not last:
+        return f"There are no {name}s in this database; check that it is the right one."
+    near: list[Row] = []
+    if wanted < LAST_ID:
+        near = store.query(f"nearest_{noun}s", wanted - NEAR, wanted + NEAR)
+    if near:
+        return f"Close to it are: {', '.join(str(row[0]) for row in near)}."
+    return f"The last {name} is {last}; it may have been pruned, or be in another database."

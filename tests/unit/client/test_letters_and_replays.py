@@ -11,8 +11,8 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.errors import ConfigurationError, EvidenceMissingError, JobNotFoundError, ReplayRefusedError
+from redrive.ops.audit import operations
 from redrive.ops.checkup.letters import check_replays, recount_letters
-from redrive.ops.jobs.inspect import operations
 
 
 @stage(retry=RetryPolicy(1))

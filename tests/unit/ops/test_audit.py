@@ -12,15 +12,14 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError
-from redrive.ops import pipelines
-from redrive.ops.audit import Actor
-from redrive.ops.jobs import inspect
+from redrive.ops import audit, pipelines
+from redrive.ops.audit import Actor, Operation
 from redrive.ops.jobs.erase import erase
-from redrive.ops.jobs.inspect import Operation
 from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
-from redrive.ops.letters.letter import known_letter, letter_details
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from tests.embedded import changing
 
@@ -49,7 +48,7 @@ def told(done: Operation) -> tuple[str, str, int | None, Any, Any]:
 
 
 def last(rd: Redrive) -> tuple[str, str, int | None, Any, Any]:
-    return told(inspect.operations(rd.store)[-1])
+    return told(audit.operations(rd.store)[-1])
 
 
 def test_a_retry_is_one_line_with_what_was_before_and_after(rd: Redrive) -> None:
@@ -57,7 +56,7 @@ def test_a_retry_is_one_line_with_what_was_before_and_after(rd: Redrive) -> None
 
     retry_job(rd.store, 1, ANN)
 
-    (done,) = inspect.operations(rd.store)
+    (done,) = audit.operations(rd.store)
     before, after = {"state": "open", "round": 1}, {"state": "replaying", "round": 2}
     assert told(done) == ("retry", "letter 1", 1, before, after)
     assert (done.actor, done.reason) == ("ann", "a test")
@@ -85,7 +84,7 @@ def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_
     replays.cancel(rd.store, begun.id, ANN)
     replays.close(rd.store, begun.id, ANN, note="no room yet")
 
-    started, *rest = inspect.operations(rd.store)
+    started, *rest = audit.operations(rd.store)
     change = cast("dict[str, Any]", started.change or {})
     assert (started.verb, started.subject, started.letters) == ("replay", "replay 1", 3)
     assert (change["replay"], change["filter"]["pipeline"], change["plan"]["rate"]) == (1, "shop", 5.0)
@@ -103,12 +102,12 @@ def test_what_is_refused_is_not_on_record(rd: Redrive) -> None:
     fail(rd, LOOSE, "a")
     begun = replays.start(rd.store, LetterFilter(pipeline="shop"), ANN, plan=PLAN)
     rd.work([LOOSE], until_idle=True)
-    before = len(inspect.operations(rd.store))
+    before = len(audit.operations(rd.store))
 
     with pytest.raises(ReplayRefusedError):
         replays.resume(rd.store, begun.id, ANN)
 
-    assert len(inspect.operations(rd.store)) == before
+    assert len(audit.operations(rd.store)) == before
 
 
 def test_pausing_a_pipeline_tells_how_it_was_and_what_waits(rd: Redrive) -> None:
@@ -136,14 +135,14 @@ def test_erasing_tells_what_was_erased(rd: Redrive) -> None:
 
 def test_values_that_leave_are_on_record_and_redacted_lines_are_not(rd: Redrive) -> None:
     fail(rd, LOOSE, "a", "b")
-    group = known_letter(rd.store, 1).group
+    group = get_letter(rd.store, 1).group
 
     list(export(rd.store, LetterFilter(group=group), ANN))
-    assert inspect.operations(rd.store) == []
+    assert audit.operations(rd.store) == []
     lines = export(rd.store, LetterFilter(group=group), Actor("ann", "for the supplier"), with_values=True)
 
     next(lines)
-    (done,) = inspect.operations(rd.store)
+    (done,) = audit.operations(rd.store)
     assert len(list(lines)) == 1
     assert told(done) == ("export", f"group {group}", 2, {"values": "kept"}, {"values": "exported"})
     assert (done.actor, done.reason) == ("ann", "for the supplier")
@@ -155,7 +154,7 @@ def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
 
     rd.store.apply(ANN.log("move", "mail ann@example.com", change=change))
 
-    (done,) = inspect.operations(rd.store)
+    (done,) = audit.operations(rd.store)
     assert "example.com" not in f"{done.subject} {done.change}"
     assert done.letters is None
 
@@ -170,7 +169,7 @@ def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
 )
 def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, statement: str) -> None:
     rd.store.apply(ANN.log("note", "letter 1"))
-    before = inspect.operations(rd.store)
+    before = audit.operations(rd.store)
 
     with (
         changing(rd) as db,
@@ -178,14 +177,14 @@ def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, statement: str)
     ):
         db.execute(statement)
 
-    assert inspect.operations(rd.store) == before
+    assert audit.operations(rd.store) == before
 
 
 def test_the_log_is_read_page_by_page(rd: Redrive) -> None:
     for number in range(5):
         rd.store.apply(ANN.log("note", f"letter {number}"))
 
-    newest = inspect.operations(rd.store, 2)
-    earlier = inspect.operations(rd.store, 2, before=newest[0].id)
+    newest = audit.operations(rd.store, 2)
+    earlier = audit.operations(rd.store, 2, before=newest[0].id)
 
     assert [each.subject for each in (*earlier, *newest)] == [f"letter {number}" for number in range(1, 5)]

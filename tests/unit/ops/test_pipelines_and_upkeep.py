@@ -12,7 +12,7 @@ import pytest
 
 from redrive import ConfigurationError, Event, Pipeline, Redrive, connect, stage
 from redrive.errors import JobNotFoundError, StoreUnavailableError
-from redrive.ops import breakers
+from redrive.ops import audit, breakers
 from redrive.ops.audit import Actor, present_user
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import JobFilter
@@ -43,7 +43,7 @@ SHOP = Pipeline("shop", [fetch, store])
 
 
 def log(rd: Redrive) -> list[tuple[str, str, str, str | None]]:
-    return [(each.actor, each.verb, each.subject, each.reason) for each in inspect.operations(rd.store)]
+    return [(each.actor, each.verb, each.subject, each.reason) for each in audit.operations(rd.store)]
 
 
 def test_pausing_and_resuming_are_on_record(rd: Redrive) -> None:
@@ -104,8 +104,8 @@ def test_an_unknown_id_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
     rd.submit_many(SHOP, range(1, 4))
 
     for wrong, words in (
-        (5, "Near it are: 1, 2, 3"),
-        (-1, "Near it are: 1, 2, 3"),
+        (5, "Close to it are: 1, 2, 3"),
+        (-1, "Close to it are: 1, 2, 3"),
         (900, "The last job is 3"),
     ):
         with pytest.raises(JobNotFoundError) as refused:

@@ -27,9 +27,11 @@ from redrive.cli.input.letter_options import (
 )
 from redrive.cli.input.options import Database, Limit, OfPipeline, Output, existing
 from redrive.cli.output.tables import answer_facts, answer_json, answer_rows, console, distance, say, table_of
-from redrive.ops.letters import letter as letters
+from redrive.ops.letters.details import LetterDetails, letter_details
 from redrive.ops.letters.freeze import check_filter
-from redrive.ops.letters.letter import LetterDetails, LetterGroup, LetterLine
+from redrive.ops.letters.groups import LetterGroup, list_groups
+from redrive.ops.letters.letter import LetterLine
+from redrive.ops.letters.pages import list_letters
 from redrive.ops.reports import charts
 
 app = typer.Typer(help="Look at dead letters, judge them, mend them.", no_args_is_help=True)
@@ -88,7 +90,7 @@ def list_(
         )
         which = msgspec.structs.replace(which, owner=owner, key=key)
         check_filter(rd.store, which)
-        page = letters.list_letters(rd.store, which, before=before, limit=limit)
+        page = list_letters(rd.store, which, before=before, limit=limit)
     if output == "json":
         answer_json(page)
         return
@@ -136,7 +138,7 @@ def groups(
         )
         which = msgspec.structs.replace(which, owner=owner, key=key)
         check_filter(rd.store, which)
-        found = letters.groups(rd.store, which, limit=limit)
+        found = list_groups(rd.store, which, limit=limit)
     if output == "json":
         answer_json([{**asdict(each), "letters": each.letters} for each in found])
     elif output == "svg":
@@ -153,7 +155,7 @@ def groups(
 def show(letter_id: LetterId, *, database_url: Database = None, output: Output = "table") -> None:
     """Show one dead letter: what it is, its stack with your own frames first, every attempt, what people did about it."""
     with existing(database_url) as rd:
-        story = letters.letter_details(rd.store, letter_id)
+        story = letter_details(rd.store, letter_id)
     if output == "json":
         told = asdict(story.letter)
         answer_json(

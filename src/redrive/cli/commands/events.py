@@ -19,9 +19,11 @@ from redrive.cli.output.tables import answer_facts, answer_line, answer_rows, co
 from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
+from redrive.ops import audit
+from redrive.ops.audit import Operation
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.inspect import Event, Operation, known_job
-from redrive.ops.letters.letter import letter_details
+from redrive.ops.jobs.inspect import Event, known_job
+from redrive.ops.letters.details import letter_details
 from redrive.store.protocol import Store
 
 LOOK_SECONDS: Final = 0.2
@@ -122,7 +124,7 @@ def _tell_operations(
 ) -> None:
     """Show what people did last: at all, or about one job or one dead letter, also by group and in a replay of many."""
     if job is None and letter is None:
-        done: Sequence[Operation] = inspect.operations(store, limit + 1, before=before)
+        done: Sequence[Operation] = audit.operations(store, limit + 1, before=before)
     else:
         found = list(letter_details(store, letter).operations) if letter is not None else []
         if job is not None:

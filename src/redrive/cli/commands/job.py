@@ -147,7 +147,7 @@ def _tell(story: JobStory) -> None:
             )
             continue
         state = f"{letter.state}, escalated" if letter.is_escalated else letter.state
-        console().print(f"dead letter {letter.id} ({state}), group {letter.fingerprint}")
+        console().print(f"dead letter {letter.id} ({state}), group {letter.group}")
         console().print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
         console().print(letter.stack.rstrip(), soft_wrap=True)
     if story.operations:

@@ -20,7 +20,7 @@ from redrive.cli.output.errors import FAILED, HELD
 from redrive.cli.output.replay import progress_line
 from redrive.client.connection import Redrive
 from redrive.core.units import plural
-from redrive.ops.letters.letter import LetterGroup
+from redrive.ops.letters.groups import LetterGroup
 from redrive.ops.replay.progress import ReplayReport
 
 CODE: Final = "AUTH_INVALID"

@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
+from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops.jobs.inspect import instant
 
 STANDARD_INPUT: Final = "-"
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from redrive.cli.input.options import Format
 from redrive.cli.output.errors import DONE, FAILED, HELD
 from redrive.cli.output.tables import answer_facts, answer_json, console, is_interactive, say, table_of
+from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.ops.checkup.findings import age
-from redrive.ops.jobs.inspect import instant
 from redrive.ops.replay.progress import REASONS_MAX, ReplayReport, report_of
 from redrive.store.protocol import Store
 

@@ -11,7 +11,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.taxonomy import CODES
-from redrive.engine.job import instant_of
+from redrive.engine.clock import instant
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.redaction.process import redact, redact_mapping
@@ -42,8 +42,8 @@ def event_of(store: Store, lane: Lane, notice: Row) -> Event:
         message=str(message),
         reason=str(reason),
         sentence=str(sentence),
-        at=instant_of(ended_at),
-        due_at=instant_of(ended_at if is_dead else run_at),
+        at=instant(ended_at),
+        due_at=instant(ended_at if is_dead else run_at),
         http_status=cast("int | None", http_status),
         notes=_notes_of(notes),
         key=None if key is None else str(key),
@@ -69,7 +69,7 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink
     attempts = store.query("attempts_for_sink", job, dispatch, HISTORY_MAX)
     ids = {
         "delivery": f"{store.query('installation')[0][0]}-{job}-{dispatch}",
-        "sent_at": instant_of(now),
+        "sent_at": instant(now),
         "job_id": job,
         "dispatch": dispatch,
         "round": round_,
@@ -81,8 +81,8 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink
         "message": _text(message),
         "reason": _text(reason),
         "error_class": _text(error_class),
-        "first_failure_at": instant_of(ended_at),
-        "last_failure_at": instant_of(ended_at),
+        "first_failure_at": instant(ended_at),
+        "last_failure_at": instant(ended_at),
     }
     history = {
         "attempts": cast("int", attempts[0][-1]) if attempts else 0,
@@ -125,8 +125,8 @@ def _told(row: Row) -> dict[str, object]:
         "fingerprint": _text(print_),
         "reason": _text(reason),
         "context": _context_of(context),
-        "first_failure_at": instant_of(first_at),
-        "last_failure_at": instant_of(last_at),
+        "first_failure_at": instant(first_at),
+        "last_failure_at": instant(last_at),
         "is_escalated": bool(is_escalated),
         "follows": follows,
         # Both were given by whoever submitted the job, and were not redacted in the store, where they are looked for.
@@ -181,6 +181,6 @@ def _attempt_of(row: Row) -> SunkAttempt:
         outcome=str(outcome),
         code=None if code is None else str(code),
         http_status=cast("int | None", http_status),
-        started_at=instant_of(started_at),
-        ended_at=instant_of(ended_at),
+        started_at=instant(started_at),
+        ended_at=instant(ended_at),
     )

@@ -11,7 +11,7 @@ from datetime import datetime
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
 from redrive.engine.job import JobFacts
 from redrive.engine.replay.rules import OwnHint, hints_of
-from redrive.ops.jobs.inspect import DeadLetter
+from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
 
 _WAITS = {

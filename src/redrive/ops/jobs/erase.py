@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.inspect import instant, known_job
+from redrive.ops.jobs.inspect import known_job
 from redrive.ops.letters.own_values import values_of_job
 from redrive.store.protocol import Step, Store
 

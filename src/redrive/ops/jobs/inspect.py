@@ -7,22 +7,21 @@ redacted when it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final, Protocol, cast
+from datetime import datetime
+from typing import Final, cast
 
 import msgspec
 
-from redrive.engine.job import LATEST, Job, JobFacts
+from redrive.engine.clock import instant
+from redrive.engine.job import Job, JobFacts
 from redrive.errors import JobNotFoundError
+from redrive.ops.audit import Operation, operations_about
+from redrive.ops.letters.letter import DeadLetter, letters_of_job
+from redrive.ops.suggest import LAST_ID, id_hint
 from redrive.store.protocol import Row, Store
 
-NEAR: Final = 5
-"""How far from a wrong id to look for right ones."""
-LAST_ID: Final = 2**62
-PAST: Final = frozenset({"resolved", "returned"})
-"""States of dead letters whose replay has ended."""
 _LISTINGS: Final = {"queued": "list_queued", "complete": "list_ended", "cancelled": "list_ended"}
 
 
@@ -68,82 +67,6 @@ class Event:
     reason: str | None
     sentence: str | None
     at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """What somebody did."""
-
-    id: int
-    at: datetime
-    actor: str
-    verb: str
-    subject: str
-    reason: str | None
-    letters: int | None = None
-    """How many dead letters it was about."""
-    change: Mapping[str, object] | None = None
-    """What was before and after, redacted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """One dead letter of a job; redacted."""
-
-    id: int
-    state: str
-    round: int
-    code: str
-    category: str
-    message: str
-    error_class: str
-    stack: str
-    fingerprint: str
-    context: object
-    reason: str
-    first_failure_at: datetime
-    last_failure_at: datetime
-    job: int
-    is_escalated: bool
-    """True when a replay brought the same permanent failure back."""
-    verdict: str | None
-    """What its replay came to: completed, cancelled, same, other; None while it has not ended."""
-    replay: int | None
-    follows: int | None
-    """The letter of the round before."""
-    diagnosis: str | None
-    assignee: str | None
-    closed_at: datetime | None
-    """When its replay ended."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it is not past: neither was its replay good, nor did a later letter take its place."""
-        return self.state not in PAST
-
-
-class LetterLike(Protocol):
-    """What has to be known about a dead letter to find what people did about it."""
-
-    @property
-    def id(self) -> int:
-        """Its id."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Its group."""
-        ...
-
-    @property
-    def last_failure_at(self) -> datetime:
-        """When it came."""
-        ...
-
-    @property
-    def replay(self) -> int | None:
-        """The replay that took it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +122,7 @@ def _listing(which: JobFilter) -> str:
 def story_of(store: Store, job_id: int) -> JobStory:
     """Return the whole story of a job; raises JobNotFoundError with ids that are near."""
     job = known_job(store, job_id)
-    letters = [_letter_of(row) for row in store.query("letters_of_job", job_id)]
+    letters = letters_of_job(store, job_id)
     return JobStory(
         facts=job.facts,
         origin=origin_of(store, job_id),
@@ -228,38 +151,12 @@ def origin_of(store: Store, job_id: int) -> Origin | None:
     )
 
 
-def operations_about(store: Store, job_id: int, letters: Sequence[LetterLike]) -> list[Operation]:
-    """Return what people did about a job and its letters, oldest first: by name, by group or filter, and by a replay of many.
-
-    An act on many letters is there if, and only if, it changed one of these: the log knows which.
-    """
-    rows = store.query("operations_on", f"job {job_id}")
-    for letter in letters:
-        rows += store.query("operations_on", f"letter {letter.id}")
-        failed_at = letter.last_failure_at.timestamp()
-        rows += store.query("acts_with_letter", letter.id, letter.fingerprint, failed_at)
-        if letter.replay is not None:
-            rows += start_of_replay(store, letter.replay)
-    return in_order(map(operation_of, rows))
-
-
-def start_of_replay(store: Store, replay: int) -> list[Row]:
-    """Return the line of the log that began a replay."""
-    return [row for row in store.query("operations_on", f"replay {replay}") if row[3] == "replay"]
-
-
-def in_order(done: Iterable[Operation]) -> list[Operation]:
-    """Return what was done in the order in which it was, each once."""
-    found = {operation.id: operation for operation in done}
-    return [found[each] for each in sorted(found)]
-
-
 def known_job(store: Store, job_id: int) -> Job:
     """Return a handle on a job; raises JobNotFoundError whose hint names ids that are near."""
     # An id beyond 64 bits cannot be asked for, let alone exist.
     if not 0 <= job_id < LAST_ID or not store.query("job", job_id):
         error = JobNotFoundError(job_id=job_id)
-        error.hint = _near(store, job_id)
+        error.hint = id_hint(store, "job", job_id)
         raise error
     return Job(store, job_id)
 
@@ -285,16 +182,6 @@ def last_event(store: Store) -> int:
     return cast("int", store.query("last_event")[0][0])
 
 
-def operations(store: Store, limit: int = 50, *, before: int | None = None) -> list[Operation]:
-    """Return what people did last, oldest first; the id of the first one is the `before` of the page with what was earlier."""
-    rows = (
-        store.query("operations", limit)
-        if before is None
-        else store.query("operations_before", before, limit)
-    )
-    return [operation_of(row) for row in reversed(rows)]
-
-
 def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
     """Count jobs by (pipeline, stage) and status."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
@@ -303,53 +190,13 @@ def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
     return counted
 
 
-def instant(at: object) -> datetime:
-    """Return seconds since the epoch as an aware instant; what no calendar can show is shown as the last it can."""
-    return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
-
-
 def event_of(row: Row) -> Event:
     """Return a row of the store as the event it is."""
     names = "seq job dispatch pipeline stage round attempt outcome code reason sentence".split()
     return msgspec.convert({**dict(zip(names, row[:-1], strict=True)), "at": instant(row[-1])}, Event)
 
 
-def operation_of(row: Row) -> Operation:
-    """Return a row of the store as the operation it is."""
-    names = "id at actor verb subject reason letters change".split()
-    told = dict(zip(names, row, strict=True))
-    change = None if row[7] is None else msgspec.json.decode(cast("str", row[7]))
-    return msgspec.convert({**told, "at": instant(row[1]), "change": change}, Operation)
-
-
 def _line_of(row: Row) -> JobLine:
     names = "id pipeline stage status attempt waiting error_code".split()
     times = {"run_at": instant(row[7]), "created_at": instant(row[8])}
     return msgspec.convert({**dict(zip(names, row[:7], strict=True)), **times}, JobLine)
-
-
-def _letter_of(row: Row) -> DeadLetter:
-    names = "id state round code category message error_class stack fingerprint".split()
-    rest = {
-        "context": msgspec.json.decode(cast("bytes", row[9])),
-        "reason": row[10],
-        "first_failure_at": instant(row[11]),
-        "last_failure_at": instant(row[12]),
-        "is_escalated": bool(row[14]),
-    }
-    more = "verdict replay follows diagnosis assignee".split()
-    rest |= {"job": row[13], **dict(zip(more, row[15:20], strict=True))}
-    rest["closed_at"] = None if row[20] is None else instant(row[20])
-    return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **rest}, DeadLetter)
-
-
-def _near(store: Store, job_id: int) -> str:
-    last = store.query("last_job")[0][0]
-    if last is None:
-        return "There is no job at all in this database; check that it is the right one."
-    near: list[Row] = []
-    if job_id < LAST_ID:
-        near = store.query("nearest_jobs", job_id - NEAR, job_id + NEAR)
-    if near:
-        return f"Near it are: {', '.join(str(row[0]) for row in near)}."
-    return f"The last job is {last}; it may have been pruned, or live in another database."

@@ -12,7 +12,9 @@ from datetime import datetime
 from typing import cast
 
 from redrive.engine.job import JobFacts
-from redrive.ops.jobs.inspect import DeadLetter, JobStory, Operation, Origin, known_job, story_of
+from redrive.ops.audit import Operation
+from redrive.ops.jobs.inspect import JobStory, Origin, known_job, story_of
+from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
 
 

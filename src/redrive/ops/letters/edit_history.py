@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, cast
 
-from redrive.ops.jobs.inspect import instant
+from redrive.engine.clock import instant
 from redrive.ops.letters.diff import difference, redacted_json
-from redrive.ops.letters.letter import known_letter
+from redrive.ops.letters.letter import get_letter
 from redrive.store.protocol import Row, Store
 
 Part = Literal["payload", "input"]
@@ -60,7 +60,7 @@ def kept_edits(store: Store, job: int, letter: int, part: Part | None = None) ->
 
 def edit_history(store: Store, letter: int) -> EditHistory:
     """Return the edits of a letter with what each has changed; raises LetterNotFoundError with ids that are near."""
-    known = known_letter(store, letter)
+    known = get_letter(store, letter)
     kept = kept_edits(store, known.job, letter)
     # Erasing wipes all edits of a job at once, and none can be made after it.
     erased = [] if kept else [_erased_of(row) for row in store.query("edits_of_letter", letter)]

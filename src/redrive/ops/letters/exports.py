@@ -16,14 +16,15 @@ from typing import Final, cast
 import msgspec
 from msgspec import Struct
 
+from redrive.engine.clock import instant
 from redrive.engine.job import Job
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor
-from redrive.ops.jobs.inspect import Operation, in_order, instant, operation_of, start_of_replay
+from redrive.ops.audit import Actor, Operation, in_order, operation_of, start_of_replay
 from redrive.ops.letters.edit import Part
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.letter import NAMES, letter_facts
 from redrive.ops.letters.own_values import values_of_set
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Row, Store, listed
@@ -34,11 +35,7 @@ STEP: Final = 200
 """Letters that are in memory at once."""
 _NOTHING: Final = msgspec.Raw()
 _ENCODER: Final = msgspec.json.Encoder()
-_NAMES: Final = (
-    "id job round state code category is_retryable error_class fingerprint reason message context stack diagnosis evidence"
-    " assignee verdict is_escalated first_failure_at last_failure_at pipeline stage position status priority key owner created_at"
-    " erased_at replay"
-).split()
+_NAMES: Final = [*NAMES, "position", "status", "priority", "created_at", "erased_at"]
 
 
 class ExportedLetter(Struct, frozen=True, kw_only=True):
@@ -162,7 +159,7 @@ def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[by
     origin = installation_of(store)
     for ids in frozen_steps(store, frozen, step=STEP):
         found = store.query("exported_letters", listed(ids))
-        rows: list[dict[str, object]] = [dict(zip(_NAMES, row, strict=True)) for row in found]
+        rows = [letter_facts(_NAMES, row) for row in found]
         acts = _acts_on(store, ids, {cast("int | None", facts["replay"]) for facts in rows})
         for facts in rows:
             yield _ENCODER.encode(_line_of(store, origin, facts, acts, with_values=with_values)) + b"\n"
@@ -193,9 +190,7 @@ def _line_of(
     store: Store, origin: str, facts: dict[str, object], many: _Acts, *, with_values: bool
 ) -> ExportedLine:
     letter, job = cast("int", facts["id"]), cast("int", facts["job"])
-    facts["context"] = msgspec.json.decode(cast("bytes", facts["context"]))
-    for name in ("first_failure_at", "last_failure_at", "created_at"):
-        facts[name] = instant(facts[name])
+    facts |= {"fingerprint": facts["group"], "created_at": instant(facts["created_at"])}
     names = (f"letter {letter}", f"job {job}")
     single = [operation_of(act) for name in names for act in store.query("operations_on", name)]
     replays = many.by_replay.get(cast("int", facts["replay"]), [])

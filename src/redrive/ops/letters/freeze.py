@@ -16,11 +16,11 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.taxonomy import CODES
+from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.jobs.inspect import instant
 from redrive.ops.letters.groups import known_codes
-from redrive.ops.letters.letter import known_letter
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.pipelines import known_pipeline, lanes
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store, listed
@@ -133,7 +133,7 @@ def check_ids(store: Store, ids: tuple[int, ...]) -> None:
     found = {row[0] for row in store.query("existing_letters", listed(possible))}
     for each in ids:
         if each not in found:
-            known_letter(store, each)
+            get_letter(store, each)
 
 
 def check_filter(store: Store, which: LetterFilter) -> None:

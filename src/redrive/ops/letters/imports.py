@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -25,7 +25,6 @@ from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.letters.depth import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
-from redrive.ops.letters.imported_attempts import kept_attempts, problem_in
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import INLINE_MAX, Step, Store, listed
 
@@ -43,6 +42,30 @@ _ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
 _OTHERWISE: Final = "export it without its values, then supply one here with redrive dlq edit"
 _OVER: Final = frozenset({"replaying", "resolved", "returned"})
 _WORD: Final = re.compile(r"[\w.:-]{1,200}")
+ATTEMPTS_MAX: Final = 100
+"""Attempts that are kept of one job: the last ones."""
+WORD_MAX: Final = 200
+_TEXTS: Final = {
+    **dict.fromkeys(("stage", "code", "reason"), WORD_MAX),
+    **dict.fromkeys(("message", "sentence"), MESSAGE_MAX),
+}
+
+
+class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of an attempt; the rest of it stays in the export."""
+
+    dispatch: int
+    stage: str
+    round: int
+    attempt: int
+    outcome: Literal["ok", "retry", "hold", "dead", "crashed", "cancelled"]
+    started_at: datetime
+    ended_at: datetime
+    code: str | None = None
+    message: str | None = None
+    http_status: int | None = None
+    reason: str | None = None
+    sentence: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,7 +188,7 @@ def _read(line: bytes) -> ExportedLine:
     for name, is_right in _rules(read).items():
         if not is_right:
             raise _WrongLineError(why=f"{name} is not what it can be")
-    if (problem := problem_in(read.attempts, _is_past)) is not None:
+    if (problem := _attempts_problem(read.attempts)) is not None:
         raise _WrongLineError(why=problem)
     return read
 
@@ -217,7 +240,7 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     now = CURRENT.get().clock.wall()
     message = clean.text(letter.message, MESSAGE_MAX)
     failed_at, error_class = letter.last_failure_at.timestamp(), clean.text(letter.error_class, 200)
-    there = (job.id, kept_attempts(line.attempts, clean.text))
+    there = (job.id, _kept_attempts(line.attempts, clean))
     about = (letter.code, letter.category)
     where = (job.pipeline, job.stage)
     row = (*where, job.priority, now, *_names(line), _inline(payload), _inline(given))
@@ -315,3 +338,30 @@ def _context(line: ExportedLine, clean: _Clean) -> bytes:
     context = cast("dict[str, object]", redact_mapping(line.letter.context, payload=clean.literals))
     told = msgspec.json.encode({**context, "imported": source})
     return told if len(told) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
+
+
+def _attempts_problem(attempts: Sequence[dict[str, object]]) -> str | None:
+    """Say what is wrong with the attempts of a line; None when nothing is."""
+    for place, given in enumerate(attempts):
+        try:
+            read = msgspec.convert(given, _Attempt)
+        except msgspec.ValidationError as error:
+            return f"attempts[{place}]: {error}"
+        if not (_is_past(read.started_at) and _is_past(read.ended_at)):
+            return f"attempts[{place}]: its instants are not what they can be"
+    return None
+
+
+def _kept_attempts(attempts: Sequence[dict[str, object]], clean: _Clean) -> str:
+    """Return attempts as they are kept, as JSON; only of a line in which nothing is wrong."""
+    return msgspec.json.encode([_kept_attempt(given, clean) for given in attempts[-ATTEMPTS_MAX:]]).decode()
+
+
+def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
+    read = msgspec.convert(given, _Attempt)
+    told: dict[str, object] = msgspec.structs.asdict(read)
+    for name, most in _TEXTS.items():
+        text = told[name]
+        told[name] = clean.text(text, most) if isinstance(text, str) else None
+    start, end = read.started_at.timestamp(), read.ended_at.timestamp()
+    return told | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}

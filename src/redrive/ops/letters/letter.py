@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at dead letters: one with its whole story, and, from the modules beside this one, pages and groups of them.
+"""The record of a dead letter, as lists, details, acts and exports read it.
 
-Only reads. Everything shown was redacted when it was written; values of jobs, and of edits, are never shown here.
+Texts were redacted when they were written; values of jobs are not part of it.
 """
 
 from __future__ import annotations
@@ -13,51 +13,70 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.diagnosis import suggested_diagnosis
-from redrive.engine.job import Job, JobFacts
-from redrive.errors import JobNotFoundError, LetterNotFoundError
-from redrive.ops.jobs.advice import Hints, gone_for_good
-from redrive.ops.jobs.inspect import LAST_ID, NEAR, Operation, instant, operations_about
-from redrive.ops.letters.groups import LetterGroup, Trend, groups, resolve_group
-from redrive.ops.letters.pages import NAMES, LetterLine, Page, line_facts, list_letters
-from redrive.ops.letters.stack import Stack, stack_of
-from redrive.store.protocol import Row, Store
+from redrive.engine.clock import instant
+from redrive.errors import LetterNotFoundError
+from redrive.ops.suggest import LAST_ID, id_hint
+from redrive.store.protocol import Row, Store, listed
 
-__all__ = [
-    "Edit",
-    "LetterDetails",
-    "LetterFacts",
-    "LetterGroup",
-    "LetterLine",
-    "Page",
-    "Trend",
-    "groups",
-    "known_letter",
-    "letter_details",
-    "list_letters",
-    "resolve_group",
-]
-
-_MORE: Final = (
-    "verdict follows followed_by evidence is_safe closed_at is_retryable error_class reason context stack"
+LINE_NAMES: Final = (
+    "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee replay"
+    " first_failure_at last_failure_at"
 ).split()
+"""The columns of the statement `letter_lines`."""
+NAMES: Final = (
+    "id state round code category message error_class stack group context reason first_failure_at last_failure_at job is_escalated"
+    " verdict replay follows diagnosis assignee closed_at pipeline stage owner key followed_by evidence is_safe is_retryable"
+).split()
+"""The columns of the SQL part `letter_columns`."""
+PAST: Final = frozenset({"resolved", "returned"})
+"""States of letters whose replay has ended."""
+_TIMES: Final = ("first_failure_at", "last_failure_at", "closed_at")
+_FLAGS: Final = ("is_escalated", "is_safe", "is_retryable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFacts(LetterLine):
-    """One dead letter with everything it holds; redacted."""
+class LetterLine:
+    """One dead letter in a list."""
+
+    id: int
+    job: int
+    pipeline: str
+    stage: str
+    code: str
+    category: str
+    state: str
+    is_escalated: bool
+    """True if a replay brought the same permanent failure back."""
+    round: int
+    group: str
+    """The fingerprint."""
+    message: str
+    owner: str | None
+    key: str | None
+    diagnosis: str | None
+    assignee: str | None
+    replay: int | None
+    """The replay that has taken it."""
+    first_failure_at: datetime
+    last_failure_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(LetterLine):
+    """One dead letter in full."""
 
     verdict: str | None
-    """What its replay came to: completed, cancelled, same, other; None while it has not ended."""
+    """How its replay ended: completed, cancelled, same, other; None while it has not."""
     follows: int | None
     """The letter of the round before."""
     followed_by: int | None
-    """The letter of the round after, when its replay failed again."""
+    """The letter of the round after, if its replay failed again."""
     evidence: str | None
     """What was done about the cause."""
     is_safe: bool
     """Somebody confirmed that a replay does no harm."""
     closed_at: datetime | None
+    """When its replay ended."""
     is_retryable: bool
     error_class: str
     reason: str
@@ -66,100 +85,44 @@ class LetterFacts(LetterLine):
     stack: str
 
     @property
-    def fingerprint(self) -> str:
-        """Its group."""
-        return self.group
+    def is_live(self) -> bool:
+        """Whether its replay has not ended: neither was it good, nor did a later letter take its place."""
+        return self.state not in PAST
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """That somebody changed a value; the values themselves are not told."""
-
-    id: int
-    part: str
-    at: datetime
-    actor: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterDetails:
-    """Everything that is known about one dead letter."""
-
-    letter: LetterFacts
-    stack: Stack
-    suggested_diagnosis: str
-    hint: str
-    facts: JobFacts | None
-    """Its job; None when that was pruned."""
-    attempts: Sequence[dict[str, object]]
-    edits: Sequence[Edit]
-    operations: Sequence[Operation]
-    """What people did about the letter and its job, also by group or filter and in a replay of many, oldest first."""
-
-
-def known_letter(store: Store, letter_id: int) -> LetterFacts:
-    """Return a dead letter; raises LetterNotFoundError whose hint names ids that are near."""
+def get_letter(store: Store, letter_id: int) -> DeadLetter:
+    """Return a dead letter; raises LetterNotFoundError whose hint lists ids close to it."""
     # An id beyond 64 bits cannot be asked for, let alone exist.
     rows = store.query("letter", letter_id) if 0 <= letter_id < LAST_ID else []
     if not rows:
         error = LetterNotFoundError(letter_id=letter_id)
-        error.hint = _near(store, letter_id)
+        error.hint = id_hint(store, "letter", letter_id)
         raise error
-    return _facts_of(rows[0])
+    return msgspec.convert(letter_facts(NAMES, rows[0]), DeadLetter)
 
 
-def letter_details(store: Store, letter_id: int) -> LetterDetails:
-    """Return the whole story of a dead letter; raises LetterNotFoundError with ids that are near."""
-    letter = known_letter(store, letter_id)
-    job = Job(store, letter.job)
-    facts = _job_facts(job)
-    operations = operations_about(store, letter.job, [letter])
-    hint = Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category)
-    if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
-        # What to do about the code would end with a replay.
-        hint = gone_for_good(facts.erased_at)
-    return LetterDetails(
-        letter=letter,
-        stack=stack_of(letter.stack),
-        suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
-        hint=hint,
-        facts=facts,
-        attempts=job.attempts(),
-        edits=[_edit_of(row) for row in store.query("edits_of_letter", letter.id)],
-        operations=operations,
-    )
+def letters_of_job(store: Store, job: int) -> list[DeadLetter]:
+    """Return the letters of a job, one for each round that failed, oldest first."""
+    rows = store.query("letters_of_job", job)
+    return [msgspec.convert(letter_facts(NAMES, row), DeadLetter) for row in rows]
 
 
-def _job_facts(job: Job) -> JobFacts | None:
-    try:
-        return job.facts
-    except JobNotFoundError:
-        return None
+def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
+    """Return the letters with these ids, in this order; those that are gone are left out."""
+    rows = {row[0]: row for row in store.query("letter_lines", listed(ids))}
+    found = [rows[letter] for letter in ids if letter in rows]
+    return [msgspec.convert(letter_facts(LINE_NAMES, row), LetterLine) for row in found]
 
 
-def _facts_of(row: Row) -> LetterFacts:
-    more = dict(zip(_MORE, row[len(NAMES) :], strict=True))
-    closed_at = more["closed_at"]
-    told = {
-        "is_safe": bool(more["is_safe"]),
-        "is_retryable": bool(more["is_retryable"]),
-        "closed_at": None if closed_at is None else instant(closed_at),
-        "context": msgspec.json.decode(cast("bytes", more["context"])),
-    }
-    return msgspec.convert({**line_facts(row), **more, **told}, LetterFacts)
-
-
-def _edit_of(row: Row) -> Edit:
-    return Edit(id=cast("int", row[0]), part=str(row[1]), at=instant(row[2]), actor=str(row[3]))
-
-
-def _near(store: Store, letter_id: int) -> str:
-    last = cast("int", store.query("last_letter")[0][0])
-    if not last:
-        return "There is no dead letter in this database; check that it is the right one."
-    near: list[Row] = []
-    if letter_id < LAST_ID:
-        near = store.query("nearest_letters", letter_id - NEAR, letter_id + NEAR)
-    if near:
-        return f"Near it are: {', '.join(str(row[0]) for row in near)}."
-    return f"The last dead letter is {last}; it may have been pruned, or live in another database."
+def letter_facts(names: Sequence[str], row: Row) -> dict[str, object]:
+    """Return the columns of a letter by name, as their Python types."""
+    facts: dict[str, object] = dict(zip(names, row, strict=True))
+    for name in _TIMES:
+        if facts.get(name) is not None:
+            facts[name] = instant(facts[name])
+    for name in _FLAGS:
+        if name in facts:
+            facts[name] = bool(facts[name])
+    if "context" in facts:
+        facts["context"] = msgspec.json.decode(cast("bytes", facts["context"]))
+    return facts

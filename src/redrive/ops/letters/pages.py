@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, cast
 
 import msgspec
@@ -19,47 +18,18 @@ import msgspec
 from redrive.core.arguments import whole
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.jobs.inspect import LAST_ID, instant
-from redrive.store.protocol import Row, Store, listed
+from redrive.ops.letters.letter import LetterLine, lines_of
+from redrive.ops.suggest import LAST_ID
+from redrive.store.protocol import Store, listed
 
 SCAN_MAX: Final = 20_000
 """So many letters are looked at for one page."""
 STEP: Final = 5_000
 """So many are read at once by whoever wants them all."""
-NAMES: Final = (
-    "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee replay"
-    " first_failure_at last_failure_at"
-).split()
 EARLIEST: Final = -1e300
 LATEST: Final = 1e300
 
 Position = tuple[float, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterLine:
-    """One dead letter in a list; redacted."""
-
-    id: int
-    job: int
-    pipeline: str
-    stage: str
-    code: str
-    category: str
-    state: str
-    is_escalated: bool
-    """True when a replay brought the same permanent failure back."""
-    round: int
-    group: str
-    """The fingerprint."""
-    message: str
-    owner: str | None
-    key: str | None
-    diagnosis: str | None
-    assignee: str | None
-    replay: int | None
-    first_failure_at: datetime
-    last_failure_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +81,6 @@ def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:
     """Return the groups and states that a filter means, with how many letters each has; exact if the filter is by group."""
     rows = store.query("letter_pairs", *which.group_row())
     return [Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows]
-
-
-def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
-    """Return the letters with these ids, in this order; those that are gone are left out."""
-    rows = {row[0]: row for row in store.query("letter_lines", listed(ids))}
-    return [msgspec.convert(line_facts(rows[letter]), LetterLine) for letter in ids if letter in rows]
-
-
-def line_facts(row: Row) -> dict[str, object]:
-    """Return the first columns of a letter's row by name."""
-    facts = dict(zip(NAMES, row, strict=False))
-    times = {name: instant(facts[name]) for name in ("first_failure_at", "last_failure_at")}
-    return {**facts, **times, "is_escalated": bool(facts["is_escalated"])}
 
 
 def cursor_of(position: Position) -> str:

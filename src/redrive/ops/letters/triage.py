@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from redrive.core.arguments import one_of
 from redrive.core.diagnosis import Diagnosis
 from redrive.core.lifecycle import LetterState
-from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.errors import ConfigurationError, LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.own_values import values_of_set
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
 from redrive.store.protocol import Row, Step, Store, listed
@@ -31,6 +32,8 @@ TRIES_MAX: Final = 20
 """How often a step is looked at again when somebody else moved one of its letters meanwhile."""
 TEXT_MAX: Final = 8_192
 """Characters of evidence or of a note."""
+_LOGGED: Final = "id state replay diagnosis evidence is_safe assignee error_class stage code reason".split()
+"""What the log keeps of a single letter before an act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +45,12 @@ class ActResult:
     """Letters that were left as they are, by the reason why."""
 
 
-class _Letter(msgspec.Struct, frozen=True, kw_only=True):
+class _Letter(NamedTuple):
     """What an act has to know about a letter, as it was when it was read."""
 
     id: int
     state: LetterState
     replay: int | None
-    diagnosis: str | None
-    evidence: str | None
-    is_safe: bool
-    assignee: str | None
-    error_class: str
-    stage: str
-    code: str
-    reason: str
     moved: int
 
 
@@ -172,7 +167,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
         seen += len(ids)
         for _ in range(TRIES_MAX):
             able, reasons = _sorted_out(store, frozen, ids, acts[0])
-            if not able or store.apply(*_steps(frozen, by, able, acts)) is not None:
+            if not able or store.apply(*_steps(store, frozen, by, able, acts)) is not None:
                 break
         else:
             raise StoreUnavailableError(
@@ -190,14 +185,13 @@ def _sorted_out(
     store: Store, frozen: FrozenSet, ids: list[int], act: _Act
 ) -> tuple[list[_Letter], Counter[str]]:
     """Read letters, and tell those an act can be done to from those it cannot."""
-    names = _Letter.__struct_fields__
     rows = store.query("letters_to_triage", listed(ids))
     # Only a triage is kept from letters by a replay that has them.
     freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
     reasons: Counter[str] = Counter({"it was pruned": len(ids) - len(rows)} if len(rows) < len(ids) else {})
-    for row in rows:
-        letter = msgspec.convert(dict(zip(names, row, strict=True)), _Letter, strict=False)
+    for number, state, taken_by, moved in cast("list[tuple[int, str, int | None, int]]", rows):
+        letter = _Letter(number, LetterState(state), taken_by, moved)
         why = (
             _elsewhere(letter, frozen)
             or act.refuses(letter.state, letter.replay)
@@ -227,13 +221,15 @@ def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> st
     return "a replay let go of it only later" if letter.id in freed else None
 
 
-def _steps(frozen: FrozenSet, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]) -> list[Step]:
+def _steps(
+    store: Store, frozen: FrozenSet, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]
+) -> list[Step]:
     """Return the changes of one transaction and their lines of the log; it is dropped when a letter has moved since it was read."""
     by_state: dict[str, list[int]] = {}
     for letter in able:
         by_state.setdefault(letter.state, []).append(letter.id)
     steps = [Step("next_move")]
-    before = _before(able)
+    before = _before(store, able)
     for act in acts:
         if act.statement is not None:
             steps += [
@@ -251,12 +247,18 @@ def _steps(frozen: FrozenSet, by: Actor, able: Sequence[_Letter], acts: Sequence
     return steps
 
 
-def _before(able: Sequence[_Letter]) -> dict[str, object]:
-    """Return what letters were like: one in full, with what failed and how; many by their states."""
-    if len(able) == 1:
-        told = msgspec.structs.asdict(able[0])
-        return {name: value for name, value in told.items() if value is not None and name != "moved"}
-    return {"states": dict(Counter(str(letter.state) for letter in able))}
+def _before(store: Store, able: Sequence[_Letter]) -> dict[str, object]:
+    """Return what letters were like: one with what failed and how, many by their states."""
+    states: dict[str, object] = {"states": dict(Counter(str(letter.state) for letter in able))}
+    if len(able) > 1:
+        return states
+    try:
+        letter = get_letter(store, able[0].id)
+    except LetterNotFoundError:
+        # It was pruned just now: the act will find that out by itself.
+        return states
+    facts = {name: getattr(letter, name) for name in _LOGGED} | {"state": able[0].state}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _text(field: str, given: str, *, fix: str) -> str:

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Final, cast
 
 from redrive.core.replay import Counts, seconds_left
+from redrive.engine.clock import instant
 from redrive.engine.replay.campaign import Replay, counts_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
-from redrive.ops.jobs.inspect import instant
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay
 from redrive.store.protocol import Row, Store

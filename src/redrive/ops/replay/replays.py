@@ -14,13 +14,13 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.replay import Counts, Plan
+from redrive.engine.clock import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.replay.campaign import Options, Replay, counts_of, replay_of, unmark
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, safe_text
-from redrive.ops.jobs.inspect import instant
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.own_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Final, cast
 
 from redrive.core.taxonomy import CODES
+from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError, RunError
-from redrive.ops.jobs.inspect import LAST_ID, instant
 from redrive.ops.letters.pages import list_letters
-from redrive.ops.suggest import unknown
+from redrive.ops.suggest import LAST_ID, unknown
 from redrive.store.protocol import Row, Store
 
 MANY: Final = 3

@@ -143,23 +143,24 @@ SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dea
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter NOT INDEXED
 WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {page};
 
--- name: letters_of_job
-SELECT id, state, round, code, category, message, error_class, stack, fingerprint, context, reason,
-    first_failure_at, last_failure_at, job_id, is_escalated, verdict, replay_id, follows, diagnosis, assignee,
-    closed_at
-FROM letters WHERE job_id = ? ORDER BY id;
-
 -- name: letter_lines
 SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
     assignee, replay_id, first_failure_at, last_failure_at
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
+-- part: letter_columns
+letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.error_class, letter.stack,
+    letter.fingerprint, letter.context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id,
+    letter.is_escalated, letter.verdict, letter.replay_id, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
+    lanes.pipeline, lanes.stage, letter.owner, letter.key,
+    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id),
+    letter.evidence, letter.is_safe, letter.is_retryable;
+
 -- name: letter
-SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
-    assignee, replay_id, first_failure_at, last_failure_at, verdict, follows,
-    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id), evidence, is_safe,
-    closed_at, is_retryable, error_class, reason, context, stack
-FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = ?;
+SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?;
+
+-- name: letters_of_job
+SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.job_id = ? ORDER BY letter.id;
 
 -- name: nearest_letters
 SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;

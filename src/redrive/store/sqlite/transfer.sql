@@ -5,11 +5,7 @@
 SELECT id FROM installation;
 
 -- name: exported_letters
-SELECT letter.id, letter.job_id, letter.round, letter.state, letter.code, letter.category, letter.is_retryable, letter.error_class,
-    letter.fingerprint, letter.reason, letter.message, letter.context, letter.stack, letter.diagnosis, letter.evidence, letter.assignee,
-    letter.verdict, letter.is_escalated, letter.first_failure_at, letter.last_failure_at,
-    lanes.pipeline, lanes.stage, lanes.position, jobs.status, jobs.priority, jobs.key, jobs.owner, jobs.created_at, jobs.erased_at,
-    letter.replay_id
+SELECT {letter_columns}, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at
 FROM letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
 

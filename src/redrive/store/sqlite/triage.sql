@@ -5,8 +5,7 @@
 SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: letters_to_triage
-SELECT letter.id, state, replay_id, diagnosis, evidence, is_safe, assignee, error_class, stage, code, reason, moved
-FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
+SELECT id, state, replay_id, moved FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id;
 
 -- name: next_move
 UPDATE letter_moves SET last = last + 1;

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
-from redrive.engine.job import instant_of
+from redrive.engine.clock import instant
 from redrive.store.protocol import Claimed, LaneId, Settlement, Store, Want
 from redrive.testing.conformance.build import (
     NOW,
@@ -55,7 +55,7 @@ class Crowds(Scene):
         agree((answer.lost, answer.broken), ((), ()))
         agree(statuses(store), {"complete": SIZE})
         for one in (crowd[0], crowd[137], crowd[-1]):
-            began, over = instant_of(NOW + one.id), instant_of(NOW + 2 * one.id)
+            began, over = instant(NOW + one.id), instant(NOW + 2 * one.id)
             agree(store.query("result", one.id), [("complete", b'"of %d"' % one.id)])
             agree(facts(store, one.id).finished_at, over)
             told = attempts(store, one.id, "outcome", "attempt", "config", "started_at", "ended_at", "worker")

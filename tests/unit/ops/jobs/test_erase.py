@@ -10,6 +10,7 @@ import pytest
 from redrive import Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.replay.release import batch_of, obstacle_to, start_value
 from redrive.errors import JobNotFoundError, ReplayRefusedError
+from redrive.ops import audit
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import check_erasable, erase
@@ -63,7 +64,7 @@ def test_nothing_of_the_values_is_left_and_the_record_stays(rd: Redrive, start: 
     assert replace(after.facts, erased_at=None) == before.facts
     assert after.attempts == before.attempts
     assert after.letters == before.letters
-    assert [(each.verb, each.reason) for each in inspect.operations(rd.store)][-1] == ("erase", "asked to")
+    assert [(each.verb, each.reason) for each in audit.operations(rd.store)][-1] == ("erase", "asked to")
 
 
 def test_erasing_twice_changes_nothing(rd: Redrive) -> None:
@@ -74,7 +75,7 @@ def test_erasing_twice_changes_nothing(rd: Redrive) -> None:
 
     assert (first.is_new, second.is_new) == (True, False)
     assert first.erased_at == second.erased_at
-    assert len(inspect.operations(rd.store)) == 1
+    assert len(audit.operations(rd.store)) == 1
 
 
 def test_a_cancelled_job_can_be_erased_and_a_waiting_one_cannot(rd: Redrive) -> None:
@@ -110,4 +111,4 @@ def test_an_unknown_job_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
 
     with pytest.raises(JobNotFoundError) as refused:
         erase(rd.store, 3, ANN)
-    assert "Near it are: 1" in refused.value.hint
+    assert "Close to it are: 1" in refused.value.hint

@@ -29,9 +29,9 @@ from redrive.ops.jobs import inspect
 from redrive.ops.jobs.advice import next_steps, steps_for_letter
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.explain import Explanation, explain, timeline
+from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
-from redrive.ops.letters.letter import letter_details
 from redrive.testing import VirtualClock
 from tests.embedded import changing
 
@@ -384,7 +384,7 @@ def test_an_unknown_job_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
     for ask in (explain, timeline):
         with pytest.raises(JobNotFoundError) as refused:
             ask(rd.store, 3)
-        assert "Near it are: 1" in refused.value.hint
+        assert "Close to it are: 1" in refused.value.hint
 
 
 def test_an_isolated_breaker_holds_and_the_job_says_where_to_look(rd: Redrive, clock: VirtualClock) -> None:

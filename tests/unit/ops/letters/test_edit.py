@@ -255,7 +255,7 @@ def test_an_edit_says_what_it_lacks(rd: Redrive, letter: int) -> None:
         edit(rd.store, letter, ANN, part="result", value=value())  # type: ignore[arg-type]
     with pytest.raises(LetterNotFoundError) as unknown:
         edit(rd.store, 3, ANN, value=value())
-    assert "Near it are: 1" in unknown.value.hint
+    assert "Close to it are: 1" in unknown.value.hint
 
 
 def test_closed_running_discarded_and_erased_letters_cannot_be_edited(rd: Redrive, letter: int) -> None:

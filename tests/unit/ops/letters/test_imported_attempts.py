@@ -16,11 +16,11 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
-from redrive.ops.letters import imported_attempts, triage
+from redrive.ops.letters import imports, triage
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
-from redrive.ops.letters.letter import known_letter
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from redrive.ops.upkeep.prune import Retention, prune
 from redrive.testing import VirtualClock
@@ -97,7 +97,7 @@ def test_what_others_wrote_about_attempts_is_redacted_again_and_the_last_ones_ar
 ) -> None:
     told = json.loads(next(export(here.store, LetterFilter(ids=(1,)))))
     told["attempts"][-1] |= {"message": "mail ann@example.com", "code": "x" * 500, "sentence": None}
-    monkeypatch.setattr(imported_attempts, "ATTEMPTS_MAX", 1)
+    monkeypatch.setattr(imports, "ATTEMPTS_MAX", 1)
 
     assert import_letters(there.store, [json.dumps(told).encode()], ANN).made == 1
 
@@ -106,7 +106,7 @@ def test_what_others_wrote_about_attempts_is_redacted_again_and_the_last_ones_ar
     (kept,) = origin.attempts
     assert kept["outcome"] == "dead"
     assert "example.com" not in str(kept)
-    assert len(str(kept["code"])) == imported_attempts.WORD_MAX
+    assert len(str(kept["code"])) == imports.WORD_MAX
 
 
 def test_pruning_leaves_nothing_of_what_happened_elsewhere(there: Redrive, clock: VirtualClock) -> None:
@@ -119,7 +119,7 @@ def test_pruning_leaves_nothing_of_what_happened_elsewhere(there: Redrive, clock
 
 
 def test_an_export_has_the_acts_done_by_group_by_filter_and_in_a_replay_of_many(here: Redrive) -> None:
-    group = known_letter(here.store, 1).group
+    group = get_letter(here.store, 1).group
     triage.triage(here.store, freeze(here.store, LetterFilter(group=group)), ANN, diagnosis="transient")
     triage.note(here.store, freeze(here.store, LetterFilter(pipeline="shop")), ANN, text="both")
     triage.note(here.store, freeze(here.store, LetterFilter(ids=(2,))), ANN, text="this one")

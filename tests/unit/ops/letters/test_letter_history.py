@@ -16,8 +16,9 @@ from redrive.ops.audit import Actor, unbroken
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
 from redrive.ops.letters import triage
+from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.letter import known_letter, letter_details
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 
 ANN = Actor("ann", "a test")
@@ -72,7 +73,7 @@ def test_a_filter_by_state_or_by_ids_is_no_guess_either(rd: Redrive) -> None:
 def test_an_act_on_a_group_is_not_told_of_letters_it_left_alone(rd: Redrive) -> None:
     fail(rd, SHOP, SHOP)
     triage.discard(rd.store, freeze(rd.store, LetterFilter(ids=(2,))), ANN)
-    group = known_letter(rd.store, 1).group
+    group = get_letter(rd.store, 1).group
 
     triage.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, diagnosis="data")
 

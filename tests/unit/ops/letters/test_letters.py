@@ -16,13 +16,12 @@ from redrive.core.taxonomy import CODES
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
 from redrive.ops.audit import Actor
-from redrive.ops.letters import letter as letters
 from redrive.ops.letters import pages, triage
+from redrive.ops.letters.details import letter_details, stack_of
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.groups import known_codes, trend_of
-from redrive.ops.letters.letter import groups, known_letter, letter_details, list_letters, resolve_group
-from redrive.ops.letters.pages import cursor_of, position_of
-from redrive.ops.letters.stack import stack_of
+from redrive.ops.letters.groups import known_codes, list_groups, resolve_group, trend_of
+from redrive.ops.letters.letter import get_letter
+from redrive.ops.letters.pages import cursor_of, list_letters, position_of
 from redrive.testing import VirtualClock
 from tests.embedded import changing
 
@@ -201,7 +200,7 @@ def test_groups_put_letters_of_one_cause_together_over_pipelines(rd: Redrive, cl
     rd.submit(MALL, 0)
     rd.work([SHOP, MALL], until_idle=True)
 
-    zero, missing = groups(rd.store, LetterFilter())
+    zero, missing = list_groups(rd.store, LetterFilter())
 
     assert (zero.code, zero.category, zero.error_class) == ("BUG_CODE", "bug", "ZeroDivisionError")
     assert (zero.pending, zero.letters, zero.states, zero.taken) == (3, 3, {"open": 3}, 0)
@@ -225,8 +224,8 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
         db.execute("UPDATE dead_letters SET replay_id = 1 WHERE id % 3 = 0 AND state IN ('open', 'ready')")
 
     for which in [*FILTERS, LetterFilter(since=10.0), LetterFilter(until=1e9, state="open")]:
-        meant = [known_letter(rd.store, letter) for letter in expected(rd, which)]
-        found = groups(rd.store, which)
+        meant = [get_letter(rd.store, letter) for letter in expected(rd, which)]
+        found = list_groups(rd.store, which)
 
         assert {group.fingerprint: group.states for group in found} == {
             cause: dict(Counter(letter.state for letter in meant if letter.group == cause))
@@ -244,11 +243,11 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
 def test_the_most_pending_groups_come_first(rd: Redrive) -> None:
     fill(rd)
 
-    pending = [group.pending for group in groups(rd.store, LetterFilter())]
+    pending = [group.pending for group in list_groups(rd.store, LetterFilter())]
 
     assert pending == sorted(pending, reverse=True)
-    assert [group.pending for group in groups(rd.store, LetterFilter(), limit=3)] == pending[:3]
-    assert groups(rd.store, LetterFilter(since=1000.0)) == []
+    assert [group.pending for group in list_groups(rd.store, LetterFilter(), limit=3)] == pending[:3]
+    assert list_groups(rd.store, LetterFilter(since=1000.0)) == []
     assert known_codes(rd.store) == ["AUTH_DENIED", "NETWORK_ERROR", "OWN_CODE"]
 
 
@@ -272,7 +271,7 @@ def test_letters_of_yesterday_leave_the_trend(rd: Redrive, clock: VirtualClock) 
     rd.work([MALL], until_idle=True)
     clock.advance(25 * 3600)
 
-    (group,) = groups(rd.store, LetterFilter())
+    (group,) = list_groups(rd.store, LetterFilter())
 
     assert (group.trend.word, sum(group.trend.hours), group.pending) == ("quiet", 0, 1)
 
@@ -284,10 +283,10 @@ def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redr
     assert resolve_group(rd.store, " V1:021 ") == "v1:021"
     for given, words in (
         ("02", "Give more of it: v1:020, v1:021"),
-        ("0f", "Near it are: v1:00"),
-        ("02é", "Near it are: v1:020, v1:021"),
-        ("", "Near it are: v1:00"),
-        ("v2:0", "Near it are: v1:00"),
+        ("0f", "Close to it are: v1:00"),
+        ("02é", "Close to it are: v1:020, v1:021"),
+        ("", "Close to it are: v1:00"),
+        ("v2:0", "Close to it are: v1:00"),
     ):
         with pytest.raises(ConfigurationError) as refused:
             resolve_group(rd.store, given)
@@ -295,20 +294,20 @@ def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redr
 
 
 def test_without_any_letter_no_group_is_known(rd: Redrive) -> None:
-    assert groups(rd.store, LetterFilter()) == []
-    with pytest.raises(ConfigurationError, match="There is no dead letter in this database"):
+    assert list_groups(rd.store, LetterFilter()) == []
+    with pytest.raises(ConfigurationError, match="There are no dead letters in this database"):
         resolve_group(rd.store, "0a")
     with pytest.raises(LetterNotFoundError) as refused:
-        known_letter(rd.store, 1)
-    assert "There is no dead letter" in refused.value.hint
+        get_letter(rd.store, 1)
+    assert "There are no dead letters" in refused.value.hint
 
 
 def test_an_unknown_letter_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
     fill(rd, 3)
 
     for wrong, words in (
-        (5, "Near it are: 1, 2, 3"),
-        (-1, "Near it are: 1, 2, 3"),
+        (5, "Close to it are: 1, 2, 3"),
+        (-1, "Close to it are: 1, 2, 3"),
         (900, "The last dead letter is 3"),
         (2**70, "The last dead letter is 3"),
     ):
@@ -320,7 +319,7 @@ def test_an_unknown_letter_is_refused_with_ids_that_are_near(rd: Redrive) -> Non
 def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: VirtualClock) -> None:
     job = rd.submit(SHOP, 0, owner="ann", key="k-1")
     rd.work([SHOP], until_idle=True)
-    group = known_letter(rd.store, 1).group
+    group = get_letter(rd.store, 1).group
     rd.store.apply(
         Actor("bob", "looked at it").log("note", "letter 1"),
         Actor("eve").log("note", "job 2"),
@@ -351,7 +350,7 @@ def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
     rd.submit(MALL, 0)
     rd.work([MALL], until_idle=True)
     clock.advance(5)
-    group = LetterFilter(group=known_letter(rd.store, 1).group)
+    group = LetterFilter(group=get_letter(rd.store, 1).group)
     triage.triage(rd.store, freeze(rd.store, group), Actor("ann"), diagnosis="data")
     clock.advance(5)
     rd.submit(MALL, 0)
@@ -387,7 +386,7 @@ def test_a_letter_names_the_one_it_follows_and_the_one_that_followed(rd: Redrive
         )
     rd.work([MALL], until_idle=True)
 
-    first, second = known_letter(rd.store, 1), known_letter(rd.store, 2)
+    first, second = get_letter(rd.store, 1), get_letter(rd.store, 2)
 
     assert (first.state, first.verdict, first.followed_by) == ("returned", "same", 2)
     assert (second.state, second.follows, second.is_escalated) == ("open", 1, True)
@@ -435,7 +434,3 @@ def test_every_category_and_code_has_a_diagnosis_and_a_hint() -> None:
         None,
         None,
     ]
-
-
-def test_everything_about_letters_is_found_in_one_module() -> None:
-    assert all(hasattr(letters, name) for name in letters.__all__)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One dead letter with everything known about it: its job, attempts, edits, operator log, and its stack sorted for reading.
+
+Only reads. Values of jobs, and of edits, are never shown here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+from redrive.core.diagnosis import suggested_diagnosis
+from redrive.engine.clock import instant
+from redrive.engine.job import Job, JobFacts
+from redrive.errors import JobNotFoundError
+from redrive.ops.audit import Operation, operations_about
+from redrive.ops.jobs.advice import Hints, gone_for_good
+from redrive.ops.letters.letter import DeadLetter, get_letter
+from redrive.store.protocol import Row, Store
+
+_FRAME: Final = re.compile(r'^[ |+-]*File "(?P<path>[^"]*)", line \d+')
+_LIBRARY: Final = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\](?:python|pypy)\d|[/\\]python\d+\.zip[/\\]|\\Lib\\|^<frozen "
+    r"|[/\\]redrive[/\\](?:core|engine|rules|store|ops|cli|testing)[/\\]"
+)
+"""Where frames come from that are not our user's; redrive's own are none of theirs either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The parts of a stack, each outermost first."""
+
+    said: Sequence[str]
+    """What the exceptions said, and how one led to the other."""
+    own: Sequence[str]
+    """Frames of our user's code, each with its line of source."""
+    library: Sequence[str]
+    """Frames of libraries, the standard library and redrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """That somebody changed a value; the values themselves are not told."""
+
+    id: int
+    part: str
+    at: datetime
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterDetails:
+    """Everything that is known about one dead letter."""
+
+    letter: DeadLetter
+    stack: Stack
+    suggested_diagnosis: str
+    hint: str
+    facts: JobFacts | None
+    """Its job; None when that was pruned."""
+    attempts: Sequence[dict[str, object]]
+    edits: Sequence[Edit]
+    operations: Sequence[Operation]
+    """What people did about the letter and its job, also by group or filter and in a replay of many, oldest first."""
+
+
+def letter_details(store: Store, letter_id: int) -> LetterDetails:
+    """Return the whole story of a dead letter; raises LetterNotFoundError with ids that are near."""
+    letter = get_letter(store, letter_id)
+    job = Job(store, letter.job)
+    facts = _job_facts(job)
+    operations = operations_about(store, letter.job, [letter])
+    hint = Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category)
+    if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
+        # What to do about the code would end with a replay.
+        hint = gone_for_good(facts.erased_at)
+    return LetterDetails(
+        letter=letter,
+        stack=stack_of(letter.stack),
+        suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
+        hint=hint,
+        facts=facts,
+        attempts=job.attempts(),
+        edits=[_edit_of(row) for row in store.query("edits_of_letter", letter.id)],
+        operations=operations,
+    )
+
+
+def _job_facts(job: Job) -> JobFacts | None:
+    try:
+        return job.facts
+    except JobNotFoundError:
+        return None
+
+
+def stack_of(text: str) -> Stack:
+    """Return a traceback in its parts; a text that is none is all said."""
+    said: list[str] = []
+    own: list[list[str]] = []
+    library: list[list[str]] = []
+    frame: list[str] | None = None
+    for line in text.splitlines():
+        if (found := _FRAME.match(line)) is not None:
+            frame = [line]
+            (library if _LIBRARY.search(found["path"]) else own).append(frame)
+        elif frame is not None and line.startswith(("    ", "  |  ", "  [Previous line")):
+            frame.append(line)
+        else:
+            frame = None
+            if line.strip() and not line.startswith("Traceback (most recent call last)"):
+                said.append(line)
+    return Stack(
+        said=said, own=["\n".join(each) for each in own], library=["\n".join(each) for each in library]
+    )
+
+
+def _edit_of(row: Row) -> Edit:
+    return Edit(id=cast("int", row[0]), part=str(row[1]), at=instant(row[2]), actor=str(row[3]))
