@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The classifier a program uses: user rules before built-in ones, remembered per exception type.
+"""The classifier of a program: user rules before built-in ones, cached per exception type.
 
-`classify(exc)` is the public face. It is the shell around `core.classify`: it finds rules, reads the wall clock for headers that
-name an instant, and warns once for each exception type that nobody knows.
+`classify(exc)` is the public function. Around `core.classify`, which is pure, it finds the rules, reads the wall clock for headers
+that name an instant, and warns once for each exception type without a rule.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ E = TypeVar("E", bound=BaseException)
 logger = logging.getLogger("redrive.classify")
 
 Answer = str | Code | Verdict | None
-"""What a user's rule may answer: the name of a canonical code, a code of its own, a whole verdict, or None for "not mine"."""
+"""What a user's rule may return: the name of a canonical code, a `Code`, a `Verdict`, or None to let the next rule try."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[E]):
-    """A user's rule: exceptions of this class (or of the class with this dotted name) mean this.
+    """A user's rule: what exceptions of a class, or of the class with a dotted name, mean.
 
     `means` is a code, the name of one, or a function of the exception that returns either, a `Verdict`, or None to pass.
     A dotted name spares the import: `Rule("stripe.error.CardError", "REJECTED_POLICY")`.
@@ -65,27 +65,29 @@ class Rule(Generic[E]):
             )
 
     def applies_to(self, kind: type[BaseException]) -> bool:
-        """Say whether exceptions of this type are this rule's."""
+        """Return whether this rule is for exceptions of this type."""
         if isinstance(self.match, str):
             return any(core.class_name(cls) == self.match for cls in kind.__mro__)
         return issubclass(kind, self.match)
 
     def read(self, exc: BaseException, _now: float) -> Verdict | Code | None:
-        """Answer for one exception; a rule that raises or answers nonsense is reported as what it is: wrong configuration."""
-        answer = self._ask(exc)
+        """Apply the rule to an exception; a rule that raises or returns something invalid is a ConfigurationError."""
+        answer = self._answer(exc)
         if answer is None or isinstance(answer, Code):
             return answer
         verdict = answer if isinstance(answer, Verdict) else Verdict(code=cast("Code", answer))
-        return replace(verdict, code=self._code(verdict.code), retry_after=self._told(verdict.retry_after))
+        return replace(
+            verdict, code=self._code(verdict.code), retry_after=self._retry_after(verdict.retry_after)
+        )
 
     @property
     def label(self) -> str:
-        """How this rule is named in explanations and errors."""
+        """The name of this rule in explanations and errors."""
         own = self.name or getattr(self.means, "__qualname__", "")
         target = self.match if isinstance(self.match, str) else core.class_name(self.match)
         return f"rule {own} for {target}" if own else f"rule for {target}"
 
-    def _ask(self, exc: BaseException) -> Answer:
+    def _answer(self, exc: BaseException) -> Answer:
         if isinstance(self.means, str | Code):
             return self.means
         try:
@@ -95,7 +97,7 @@ class Rule(Generic[E]):
                 field=self.label,
                 value=raised,
                 rule="must not raise",
-                fix=f"Return None for what the rule does not know; it was reading {type(exc).__name__}.",
+                fix=f"Return None if the rule does not apply; it was called with {type(exc).__name__}.",
             ) from raised
 
     def _code(self, answer: object) -> Code:
@@ -106,28 +108,28 @@ class Rule(Generic[E]):
         raise ConfigurationError(
             field=self.label,
             value=answer,
-            rule="must answer with a code, the name of one, a Verdict or None",
+            rule="must return a code, the name of one, a Verdict or None",
             fix=f"Known codes: {', '.join(CODES)}.",
         )
 
-    def _told(self, answer: object) -> float | None:
+    def _retry_after(self, answer: object) -> float | None:
         if answer is None:
             return None
-        told = number(answer)
-        if told is None:
+        delay = number(answer)
+        if delay is None:
             raise ConfigurationError(
                 field=self.label,
                 value=answer,
-                rule="must give retry_after in seconds",
-                fix="Verdict(..., retry_after=12).",
+                rule="must return retry_after in seconds",
+                fix="Write Verdict(..., retry_after=12).",
             )
-        return told
+        return delay
 
 
 class Classifier:
-    """User rules over the built-in ones, with what was found for each exception type so far.
+    """User rules over the built-in ones, with a cache of the rules for each exception type.
 
-    Safe to use from many threads: adding a rule replaces the cache, looking one up only fills it.
+    Thread-safe: adding a rule replaces the cache, looking one up only fills it.
     """
 
     CACHE_MAX: Final = 10_000
@@ -153,7 +155,7 @@ class Classifier:
                 field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...))."
             )
         with self._lock:
-            # Rules and what was found by them change together, so that nothing found by the old ones survives.
+            # Rules and cache change together, so that no entry of the old rules survives.
             self._found = ((rule, *self._found[0]), {})
 
     def classify(
@@ -164,7 +166,7 @@ class Classifier:
         codes: CodeSet | None = None,
         stage: str | None = None,
     ) -> Failure:
-        """Return what this exception is; see `redrive.classify`."""
+        """Classify this exception; see `redrive.classify`."""
         if not isinstance(exc, BaseException):
             raise ConfigurationError(
                 field="exc",
@@ -188,13 +190,13 @@ class Classifier:
         return known
 
     def _warn(self, failure: Failure) -> None:
-        # The first of the lineage is the member that nobody knows, where the exception itself is a group.
+        # If the exception is a group, the first class of the lineage is that of the member without a rule.
         kind = failure.lineage[0]
         if kind in self._warned or len(self._warned) >= self.CACHE_MAX:
             return
         self._warned.add(kind)
         logger.warning(
-            "no rule knows %s: it counts as a bug and is not retried; if it can heal, add redrive.Rule(%s, ...)",
+            "no rule for %s: it counts as a bug and is not retried; if a retry can help, add redrive.Rule(%s, ...)",
             kind,
             kind.rpartition(".")[2],
         )
@@ -206,15 +208,15 @@ DEFAULT: Final = Classifier()
 def classify(
     exc: BaseException, *, idempotent: bool = False, codes: CodeSet | None = None, stage: str | None = None
 ) -> Failure:
-    """Say what an exception is: code, category, whether it can heal, and what the dependency told us.
+    """Classify an exception: code, category, whether a retry can help, and the facts from the dependency.
 
-    User rules (`add_rule`) come first, then the built-in ones, then a safe default: what nobody knows is a bug and is not retried.
-    `idempotent` says that running the failed operation twice does no harm, which makes conflicts retryable. `codes` translates
-    the answer into an application's own codes, for `stage` where that matters.
+    User rules (`add_rule`) come first, then the built-in ones, then a safe default: an unknown exception is a bug and is not
+    retried. With `idempotent` the failed operation may run twice, which makes conflicts retryable. `codes` translates the result
+    to an application's own codes, which may depend on `stage`.
     """
     return DEFAULT.classify(exc, idempotent=idempotent, codes=codes, stage=stage)
 
 
 def add_rule(rule: Rule[Any]) -> None:
-    """Teach `classify`, and every guard and stage without a classifier of its own, a rule; it goes before all others."""
+    """Add a rule before all others, for `classify` and for every guard and stage without a classifier of its own."""
     DEFAULT.add(rule)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each client library's errors mean: one small file per library.
+"""Rules for the errors of each client library: one small file per library.
 
-No file here imports the library it speaks of. A file is loaded the first time an exception whose class lives in that library is
-classified, so a program pays only for the libraries it uses. Each file holds a table `RULES`: class name -> code, or a function
-that reads the exception's own attributes.
+No file imports its library. A file is loaded when an exception of its library is classified for the first time, so a program
+pays only for the libraries it uses. Each file has a table `RULES`: class name -> code, or a function that reads the exception's
+attributes.
 """
 
 from __future__ import annotations
@@ -60,24 +60,23 @@ LIBRARIES: Final[dict[str, str]] = {
     "urllib": "http_client",
     "urllib3": "urllib3",
 }
-"""Where an exception class lives (the start of its module's name) -> the file here that knows it."""
+"""The start of an exception class's module name -> the file with its rules."""
 
 
 def find(kind: type[BaseException]) -> tuple[FoundRule, ...]:
     """Return the built-in rules for an exception type, the most specific class first."""
-    found = (_entry(cls) for cls in kind.__mro__)
-    return tuple(entry for entry in found if entry is not None)
+    return tuple(rule for rule in map(_rule_for, kind.__mro__) if rule is not None)
 
 
-def _entry(cls: type) -> FoundRule | None:
+def _rule_for(cls: type) -> FoundRule | None:
     library = _library_of(cls.__module__)
-    reading = _table(library).get(cls.__name__) if library else None
-    return None if reading is None else FoundRule(f"{library}: {cls.__name__}", as_function(reading))
+    entry = _table(library).get(cls.__name__) if library else None
+    return None if entry is None else FoundRule(f"{library}: {cls.__name__}", as_function(entry))
 
 
-def as_function(reading: RuleEntry) -> RuleFunction:
+def as_function(entry: RuleEntry) -> RuleFunction:
     """Return a table entry as a function."""
-    return _always(reading) if isinstance(reading, Code) else reading
+    return _always(entry) if isinstance(entry, Code) else entry
 
 
 def _always(code: Code) -> Callable[[BaseException, float], Verdict]:
@@ -86,9 +85,9 @@ def _always(code: Code) -> Callable[[BaseException, float], Verdict]:
 
 
 def _library_of(module: object) -> str | None:
-    """Return the file that knows classes of this module; a user's own class may share a name with anything, so it has none."""
+    """Return the file with the rules for this module; None for a user's own module, whose class names may equal any library's."""
     if not isinstance(module, str):
-        return None  # as of a class made by hand, by type() or by a C extension
+        return None  # A class made by type() or by a C extension may have no module name.
     first, _, rest = module.partition(".")
     known = LIBRARIES.get(first) or LIBRARIES.get(f"{first}.{rest.partition('.')[0]}")
     return known or ("stdlib" if first in sys.stdlib_module_names else None)

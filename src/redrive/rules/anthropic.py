@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Anthropic SDK: `error.type` names the failure, and an error event in a stream comes with the stream's status 200."""
+"""The Anthropic SDK: `error.type` names the failure; an error event in a stream has the stream's status 200."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import exactly, read_carried, unless_caused
+from redrive.rules.shared.inspection import exactly, unless_caused, verdict_from_sdk_error
 
 
 def _answer(exc: BaseException, now: float) -> Verdict:
-    return read_carried(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
+    return verdict_from_sdk_error(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
 RULES: Final[RuleTable] = {
     "APIStatusError": _answer,
     "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
-    # The SDK wraps whatever its transport raises, a mistake in a middleware included; the cause tells them apart.
+    # The SDK wraps whatever its transport raises, even a bug in a middleware; the cause shows which it is.
     "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
     "APIResponseValidationError": taxonomy.SCHEMA_INVALID,
     "APIWebhookValidationError": taxonomy.AUTH_INVALID,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """botocore, boto3 and s3transfer: the error code decides, because AWS sends throttling and timeouts as a 400.
 
-boto3's transfer errors are raised while a ClientError is handled and keep it only as their context, so they pass.
+boto3's transfer errors have the ClientError only as their context, so `core.classify` reads that.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or
-from redrive.rules.shared.reading import attribute, consult, entry, read_event, text_of, unless_beneath
+from redrive.rules.shared.inspection import (
+    apply_table,
+    attribute,
+    entry,
+    text_of,
+    unless_context,
+    verdict_from_event,
+)
+from redrive.rules.shared.network import network_code_in, network_or, proxy_code
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code:
@@ -22,18 +29,22 @@ def _answer(exc: BaseException, now: float) -> Verdict | Code:
 
 def _response(response: object, now: float) -> Verdict | None:
     word, metadata = entry(response, "Error", "Code"), entry(response, "ResponseMetadata")
-    # Some codes carry their service's name ("AWS.SimpleQueueService.NonExistentQueue"); the last part alone is a word, too.
+    # Some codes include the service ("AWS.SimpleQueueService.NonExistentQueue"); the last part alone is a name, too.
     words = {"code": word, "type": word.rsplit(".", 1)[-1]} if isinstance(word, str) else {}
     body = {"error": words, "RequestId": entry(metadata, "RequestId")}
     status, headers = entry(metadata, "HTTPStatusCode"), entry(metadata, "HTTPHeaders")
     if not isinstance(status, int) or not 400 <= status <= 599:
         # An exception event of a stream, or S3 answering 200 and then failing.
-        return read_event(body, now, headers=headers, otherwise=taxonomy.UPSTREAM_ERROR) if words else None
+        return (
+            verdict_from_event(body, now, headers=headers, otherwise=taxonomy.UPSTREAM_ERROR)
+            if words
+            else None
+        )
     return classify_response(status, now, headers=headers, body=body)
 
 
 def _waiter(exc: BaseException, now: float) -> Verdict | Code:
-    # A waiter that ran out of attempts saw only answers that mean "not yet", such as the 404 of an object to come.
+    # A waiter that ran out of attempts got only answers that mean "not yet", such as a 404 for an object that is still missing.
     if "Max attempts exceeded" in text_of(entry(attribute(exc, "kwargs"), "reason")):
         return taxonomy.UPSTREAM_NOT_READY
     return _response(attribute(exc, "last_response"), now) or taxonomy.REQUEST_INVALID
@@ -41,10 +52,10 @@ def _waiter(exc: BaseException, now: float) -> Verdict | Code:
 
 def _last_of_many(exc: BaseException, now: float) -> Verdict | Code:
     last = attribute(exc, "last_exception")
-    # Another one of the same kind is not asked, because two of them could hold each other.
+    # Do not follow another one of the same class: two of them could refer to each other.
     is_same = type(last).__name__ == "RetriesExceededError"
-    answer = consult(RULES, last, now) if isinstance(last, BaseException) and not is_same else None
-    return answer or trouble_in(exc) or taxonomy.NETWORK_ERROR
+    answer = apply_table(RULES, last, now) if isinstance(last, BaseException) and not is_same else None
+    return answer or network_code_in(exc) or taxonomy.NETWORK_ERROR
 
 
 _FIXED: Final[dict[Code, str]] = {
@@ -82,20 +93,20 @@ RULES: Final[RuleTable] = {
     "ClientError": _answer,
     "WaiterError": _waiter,
     "RetriesExceededError": _last_of_many,
-    "EndpointConnectionError": trouble_or(taxonomy.NETWORK_ERROR),
-    "ProxyConnectionError": proxy_trouble,
-    "SSLError": trouble_or(taxonomy.NETWORK_TLS),
-    "ConnectionClosedError": trouble_or(taxonomy.NETWORK_PROTOCOL),
-    "ResponseStreamingError": trouble_or(taxonomy.NETWORK_PROTOCOL),
-    "ConnectionError": trouble_or(taxonomy.NETWORK_ERROR),
-    "HTTPClientError": trouble_or(taxonomy.NETWORK_ERROR),
-    "MetadataRetrievalError": trouble_or(taxonomy.NETWORK_ERROR),
-    "CredentialRetrievalError": trouble_or(taxonomy.AUTH_INVALID),
-    "TokenRetrievalError": trouble_or(taxonomy.AUTH_INVALID),
+    "EndpointConnectionError": network_or(taxonomy.NETWORK_ERROR),
+    "ProxyConnectionError": proxy_code,
+    "SSLError": network_or(taxonomy.NETWORK_TLS),
+    "ConnectionClosedError": network_or(taxonomy.NETWORK_PROTOCOL),
+    "ResponseStreamingError": network_or(taxonomy.NETWORK_PROTOCOL),
+    "ConnectionError": network_or(taxonomy.NETWORK_ERROR),
+    "HTTPClientError": network_or(taxonomy.NETWORK_ERROR),
+    "MetadataRetrievalError": network_or(taxonomy.NETWORK_ERROR),
+    "CredentialRetrievalError": network_or(taxonomy.AUTH_INVALID),
+    "TokenRetrievalError": network_or(taxonomy.AUTH_INVALID),
     "PaginationError": taxonomy.NETWORK_PROTOCOL,
-    "S3TransferFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
-    "S3UploadFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
-    "S3DownloadFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
-    "S3CopyFailedError": unless_beneath(taxonomy.NETWORK_ERROR),
+    "S3TransferFailedError": unless_context(taxonomy.NETWORK_ERROR),
+    "S3UploadFailedError": unless_context(taxonomy.NETWORK_ERROR),
+    "S3DownloadFailedError": unless_context(taxonomy.NETWORK_ERROR),
+    "S3CopyFailedError": unless_context(taxonomy.NETWORK_ERROR),
     **{name: code for code, names in _FIXED.items() for name in names.split()},
 }

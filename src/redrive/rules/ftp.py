@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard library's ftplib: the server's reply is all an error holds, and its number (RFC 959) says whether it heals."""
+"""The standard library's ftplib: an error has only the server's reply, whose number (RFC 959) decides."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
-from redrive.rules.shared.replies import read_reply, reply_number
+from redrive.rules.shared.replies import reply_number, verdict_from_reply
 
 _REPLIES: Final[dict[int, Code]] = {
     421: taxonomy.NETWORK_UNAVAILABLE,
     425: taxonomy.NETWORK_REFUSED,  # no data connection
     426: taxonomy.NETWORK_RESET,  # the data connection broke off
-    452: taxonomy.UPSTREAM_OVERLOADED,  # no space on the server for the moment
+    452: taxonomy.UPSTREAM_OVERLOADED,  # no space on the server now
     502: taxonomy.UPSTREAM_UNSUPPORTED,
     504: taxonomy.UPSTREAM_UNSUPPORTED,
     530: taxonomy.AUTH_INVALID,
     532: taxonomy.AUTH_DENIED,
-    550: taxonomy.NOT_FOUND,  # "unavailable": mostly not there, sometimes not ours; neither heals
+    550: taxonomy.NOT_FOUND,  # "unavailable": mostly missing, sometimes not permitted; both are permanent
     552: taxonomy.QUOTA_EXHAUSTED,
 }
 
@@ -27,7 +27,7 @@ _REPLIES: Final[dict[int, Code]] = {
 def _reply_or(fallback: Code) -> RuleFunction:
     def read(exc: BaseException, _now: float) -> Verdict | Code:
         number = reply_number(exc)
-        return fallback if number is None else read_reply(number, _REPLIES)
+        return fallback if number is None else verdict_from_reply(number, _REPLIES)
 
     return read
 

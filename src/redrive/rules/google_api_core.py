@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""google-api-core: one exception tree over REST and gRPC; the answer beneath it is read where it is kept."""
+"""google-api-core: one exception tree over REST and gRPC; the original response or gRPC error decides."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules import grpc
-from redrive.rules.shared.reading import attribute, consult, read_response, status_in, text_of, unless_caused
+from redrive.rules.shared.inspection import (
+    apply_table,
+    attribute,
+    status_in,
+    text_of,
+    unless_caused,
+    verdict_from_response,
+)
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code | None:
     response, status = attribute(exc, "response"), status_in(exc, "code")
     if isinstance(response, BaseException) and response is not exc:
-        answer = consult(grpc.RULES, response, now)
+        answer = apply_table(grpc.RULES, response, now)
         return (
             replace(answer, http_status=answer.http_status or status)
             if isinstance(answer, Verdict)
@@ -31,12 +38,12 @@ def _answer(exc: BaseException, now: float) -> Verdict | Code | None:
         return by_name or taxonomy.UPSTREAM_ERROR
     read = attribute(response, "_content")
     if isinstance(read, bytes):
-        return read_response(response, now, status=status)
+        return verdict_from_response(response, now, status=status)
     return classify_response(status, now, headers=attribute(response, "headers"), body=_body(exc))
 
 
 def _by_grpc_status(exc: BaseException, status: int | None) -> Verdict | None:
-    """Read a gRPC status that has no HTTP status of its own, or (a 499) one that says less, as gRPC itself reads it."""
+    """Use the gRPC status if it has no HTTP status of its own, or a less specific one (499)."""
     name = attribute(exc, "grpc_status_code", "name")
     code = grpc.STATUSES.get(name) if isinstance(name, str) else None
     if code is None or (status is not None and code is not taxonomy.CANCELLED):
@@ -45,7 +52,7 @@ def _by_grpc_status(exc: BaseException, status: int | None) -> Verdict | None:
 
 
 def _body(exc: BaseException) -> object:
-    """Rebuild the JSON error from the parts that the exception keeps when its response is gone."""
+    """Rebuild the JSON error from the exception's attributes when the response is missing."""
     error = {
         "details": attribute(exc, "details"),
         "errors": attribute(exc, "errors"),
@@ -57,7 +64,7 @@ def _body(exc: BaseException) -> object:
 
 RULES: Final[RuleTable] = {
     "GoogleAPICallError": _answer,
-    # The library's own retries ran out of time; what they ran into is the cause.
+    # The library's own retries ran out of time; the cause is the last error.
     "RetryError": unless_caused(taxonomy.NETWORK_TIMEOUT),
     "TransferStalledError": taxonomy.NETWORK_TIMEOUT,
     "UploadCancelledError": taxonomy.CANCELLED,

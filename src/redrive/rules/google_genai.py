@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Google GenAI SDK (Gemini): `details` holds the whole JSON error, RetryInfo and quota included.
+"""The Google GenAI SDK (Gemini): `details` is the whole JSON error, with RetryInfo and quota.
 
-Its newer parts (interactions) raise classes of their own, shaped like those of other generated SDKs. A live session ends with a
-WebSocket close code where an answer has a status.
+Its newer parts (interactions) raise other classes, shaped like those of other generated SDKs. A live session ends with a
+WebSocket close code instead of a status.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import (
+from redrive.rules.shared.inspection import (
     attribute,
     exactly,
-    read_carried,
-    read_event,
-    read_response,
     status_in,
     unless_caused,
+    verdict_from_event,
+    verdict_from_response,
+    verdict_from_sdk_error,
 )
 
 _GENERATED_ROOT: Final = "GeminiNextGenAPIClientError"
@@ -36,7 +36,7 @@ _CLOSE_CODES: Final[dict[int, Code]] = {
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | None:
-    # The generated parts have a class of this name, too; there it is the parent of connection errors and answers.
+    # The generated parts also have a class of this name; there it is the parent of connection errors and status errors.
     if any(cls.__name__ == _GENERATED_ROOT for cls in type(exc).__mro__):
         return _event(exc, now) if type(exc).__name__ == "APIError" else None
     code, details = attribute(exc, "code"), attribute(exc, "details")
@@ -47,22 +47,22 @@ def _answer(exc: BaseException, now: float) -> Verdict | None:
             if isinstance(code, int)
             else taxonomy.UPSTREAM_ERROR
         )
-        return read_event(details, now, otherwise=closed)
-    return read_response(attribute(exc, "response"), now, body=details, status=status)
+        return verdict_from_event(details, now, otherwise=closed)
+    return verdict_from_response(attribute(exc, "response"), now, body=details, status=status)
 
 
 def _event(exc: BaseException, now: float) -> Verdict:
-    return read_event(attribute(exc, "body"), now, otherwise=taxonomy.UPSTREAM_ERROR)
+    return verdict_from_event(attribute(exc, "body"), now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
 def _generated(exc: BaseException, now: float) -> Verdict:
-    return read_carried(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
+    return verdict_from_sdk_error(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
 def _raw(exc: BaseException, now: float) -> Verdict | Code:
     body, status = attribute(exc, "body"), status_in(exc, "status_code")
     return (
-        read_response(attribute(exc, "raw_response"), now, body=body, status=status)
+        verdict_from_response(attribute(exc, "raw_response"), now, body=body, status=status)
         or taxonomy.UPSTREAM_ERROR
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""google-api-python-client and the httplib2 beneath it, which lets most socket errors through as they are."""
+"""google-api-python-client and its transport httplib2, which does not wrap most socket errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.network import trouble_or_cause
-from redrive.rules.shared.reading import attribute, status_in
+from redrive.rules.shared.inspection import attribute, status_in
+from redrive.rules.shared.network import network_or_cause
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code:
@@ -43,5 +43,5 @@ RULES: Final[RuleTable] = {
     "FailedToDecompressContent": taxonomy.SCHEMA_INVALID,
     "UnimplementedDigestAuthOptionError": taxonomy.AUTH_INVALID,
     "UnimplementedHmacDigestAuthOptionError": taxonomy.AUTH_INVALID,
-    "HttpLib2Error": trouble_or_cause(taxonomy.NETWORK_ERROR),
+    "HttpLib2Error": network_or_cause(taxonomy.NETWORK_ERROR),
 }

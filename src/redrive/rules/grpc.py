@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gRPC, sync and asyncio: status by name, details of google.rpc.Status, and the server's retry pushback.
+"""gRPC, sync and asyncio: the name of the status, the details of google.rpc.Status, and the server's retry pushback.
 
-UNAVAILABLE is also what the client itself says when it cannot connect. Only the text tells refused from unresolved there, so it is
-read for a finer code and never for anything that changes whether to try again, except for a certificate that is not trusted.
+The client itself raises UNAVAILABLE when it cannot connect. Only the text then shows the reason. It is parsed for a more specific
+code, but never changes whether the failure is retryable, except for a certificate that is not trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from redrive.core.http import code_for_status, request_id_in
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_milliseconds
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, called, listed, never_again, text_of
+from redrive.rules.shared.inspection import as_permanent, attribute, called, listed, text_of
 from redrive.rules.shared.rpc_status import read_status
 
 STATUSES: Final[dict[str, Code]] = {
@@ -37,7 +37,7 @@ STATUSES: Final[dict[str, Code]] = {
     "UNIMPLEMENTED": taxonomy.UPSTREAM_UNSUPPORTED,
     "INTERNAL": taxonomy.UPSTREAM_ERROR,
     "UNAVAILABLE": taxonomy.NETWORK_UNAVAILABLE,
-    # "Unrecoverable data loss or corruption": reading it again gives the same bytes, as from a broken file.
+    # "Unrecoverable data loss or corruption": reading again gives the same bytes.
     "DATA_LOSS": taxonomy.SCHEMA_INVALID,
     "UNAUTHENTICATED": taxonomy.AUTH_INVALID,
 }
@@ -59,11 +59,11 @@ _UNAVAILABLE_BECAUSE: Final = tuple(
         ("timed? ?out|Timeout occurred", taxonomy.NETWORK_TIMEOUT),
     )
 )
-# The client's and the server's own wording; the official libraries for C++, Go and Java all say "larger than max".
+# The wording of clients and servers; the official libraries for C++, Go and Java all use "larger than max".
 _TOO_LARGE: Final = re.compile(r"larger than max|message (is )?too large|exceeds maximum", re.IGNORECASE)
 _BAD_TARGET: Final = "the target uri is not valid"
 _HTTP_STATUS: Final = re.compile(r"(?:http2 header with status|HTTP status(?: code)?):? (\d{3})")
-_HELD_BACK: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
+_GENERAL_CODES: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
 
 
 def _answer(exc: BaseException, _now: float) -> Verdict | Code | None:
@@ -87,7 +87,7 @@ def _answer(exc: BaseException, _now: float) -> Verdict | Code | None:
 def _code(by_status: Code, provider: ProviderError, details: str) -> Code:
     if by_status is taxonomy.RATE_LIMITED and _TOO_LARGE.search(details):
         return taxonomy.REQUEST_TOO_LARGE
-    if provider.code is not None and provider.code not in _HELD_BACK:
+    if provider.code is not None and provider.code not in _GENERAL_CODES:
         return provider.code
     if by_status is taxonomy.UPSTREAM_ERROR and _BAD_TARGET in details:
         return taxonomy.CONFIG_INVALID
@@ -107,17 +107,17 @@ def _why_unavailable(details: str) -> Code:
 
 
 def _http_status(exc: BaseException) -> int | None:
-    """A gateway that speaks no gRPC answers with a plain HTTP status, which the client quotes."""
+    """Return the HTTP status of a gateway without gRPC support, which the client quotes in its text."""
     found = _HTTP_STATUS.search(text_of(called(exc, "details")))
     return int(found[1]) if found else None
 
 
 def _pushed_back(verdict: Verdict, pushback: str | None) -> Verdict:
-    """Obey gRFC A6: a pushback that is negative or no number means that the server wants no retry at all."""
+    """Apply gRFC A6: a pushback that is negative or not a number means that the server wants no retry at all."""
     if pushback is None:
         return verdict
-    told = from_milliseconds(pushback)
-    return never_again(verdict) if told is None else replace(verdict, retry_after=told)
+    delay = from_milliseconds(pushback)
+    return as_permanent(verdict) if delay is None else replace(verdict, retry_after=delay)
 
 
 def _details(metadata: list[tuple[object, object]]) -> ProviderError:
@@ -131,7 +131,7 @@ def _metadata(exc: BaseException) -> list[tuple[object, object]]:
     raw = called(exc, "trailing_metadata")
     try:
         pairs = [listed(pair) for pair in cast("Iterable[object]", raw)] if isinstance(raw, Iterable) else []
-    except Exception:  # noqa: BLE001 - metadata of a foreign class; unreadable, it tells us nothing.
+    except Exception:  # noqa: BLE001 - metadata of a foreign class may raise anything; then there is none.
         return []
     return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
 
@@ -142,6 +142,6 @@ RULES: Final[RuleTable] = {
     "FutureCancelledError": taxonomy.CANCELLED,
     "UsageError": taxonomy.BUG_CODE,
     "InternalError": taxonomy.NETWORK_ERROR,
-    # Only a server's own handler sees it: it ended the call on purpose.
+    # Raised only inside a server's handler, which ended the call on purpose.
     "AbortError": taxonomy.STAGE_FAILED,
 }

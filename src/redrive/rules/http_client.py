@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library's http.client and urllib.
 
-An HTTPError is also the answer's body as an open file. It is never read here: reading could wait for a slow server, and would take
-away what the user may still want to read. Status and headers must do.
+An HTTPError is also the response body as an open file. It is never read here: reading could wait for a slow server, and the user
+could not read it again. Only status and headers are used.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, hidden_in, status_in
-from redrive.rules.shared.wrapped import ask
+from redrive.rules.shared.inspection import attribute, nested_exceptions, status_in
+from redrive.rules.shared.wrapped import verdict_of
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code:
@@ -25,8 +25,8 @@ def _answer(exc: BaseException, now: float) -> Verdict | Code:
 
 
 def _reason(exc: BaseException, now: float) -> Verdict | Code | None:
-    """Read what urllib met: `reason` is the socket's exception, or a text about a URL that nobody can open."""
-    answers = (ask(inner, now) for inner in hidden_in(exc))
+    """Read `reason`: the socket's exception, or a text about an invalid URL."""
+    answers = (verdict_of(inner, now) for inner in nested_exceptions(exc))
     known = next((answer for answer in answers if answer is not None), None)
     is_text = isinstance(attribute(exc, "reason"), str)
     return known or (taxonomy.REQUEST_INVALID if is_text else taxonomy.NETWORK_ERROR)

@@ -7,22 +7,22 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.network import proxy_trouble, trouble_or, trouble_or_cause
-from redrive.rules.shared.reading import attribute, read_response
+from redrive.rules.shared.inspection import attribute, verdict_from_response
+from redrive.rules.shared.network import network_or, network_or_cause, proxy_code
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | None:
-    return read_response(attribute(exc, "response"), now)
+    return verdict_from_response(attribute(exc, "response"), now)
 
 
 RULES: Final[RuleTable] = {
     "HTTPStatusError": _answer,
-    # All connections of our own pool are in use: nothing was sent, and the dependency is not to blame.
+    # All connections of the client's pool are in use: nothing was sent, so the dependency did not fail.
     "PoolTimeout": taxonomy.RESOURCE_EXHAUSTED,
     "TimeoutException": taxonomy.NETWORK_TIMEOUT,
-    "ConnectError": trouble_or(taxonomy.NETWORK_ERROR),
-    "NetworkError": trouble_or(taxonomy.NETWORK_RESET),
-    "ProxyError": proxy_trouble,
+    "ConnectError": network_or(taxonomy.NETWORK_ERROR),
+    "NetworkError": network_or(taxonomy.NETWORK_RESET),
+    "ProxyError": proxy_code,
     "RemoteProtocolError": taxonomy.NETWORK_PROTOCOL,
     "SSEError": taxonomy.NETWORK_PROTOCOL,
     "LocalProtocolError": taxonomy.REQUEST_INVALID,
@@ -33,6 +33,6 @@ RULES: Final[RuleTable] = {
     "CookieConflict": taxonomy.BUG_CODE,
     "StreamError": taxonomy.BUG_CODE,
     "ConnectionNotAvailable": taxonomy.NETWORK_ERROR,
-    "HTTPError": trouble_or_cause(taxonomy.NETWORK_ERROR),
+    "HTTPError": network_or_cause(taxonomy.NETWORK_ERROR),
     "ProtocolError": taxonomy.NETWORK_PROTOCOL,
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library's imaplib and poplib.
 
-Their classes say only whether the connection survived. What a refusal means stands in the response code that RFC 5530 (IMAP) and
-RFC 3206 (POP) put in brackets; without one it is a refusal that another try does not change.
+Their classes show only whether the connection still works. The reason of a refusal is the response code in brackets of RFC 5530
+(IMAP) and RFC 3206 (POP); a refusal without one is permanent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import text_of
+from redrive.rules.shared.inspection import text_of
 
 _RESPONSES: Final[dict[str, Code]] = {
     "ALREADYEXISTS": taxonomy.CONFLICT,
@@ -41,7 +41,7 @@ _BRACKETS: Final = re.compile(r"\[([A-Z/-]{2,30})[\] ]")
 
 def _refused(exc: BaseException, _now: float) -> Verdict | Code:
     text = text_of(exc)
-    if text == "-ERR EOF":  # poplib's own words for a connection that closed
+    if text == "-ERR EOF":  # poplib's text for a closed connection
         return taxonomy.NETWORK_RESET
     found = _BRACKETS.search(text)
     if found is None:
@@ -51,7 +51,7 @@ def _refused(exc: BaseException, _now: float) -> Verdict | Code:
 
 RULES: Final[RuleTable] = {
     "abort": taxonomy.NETWORK_RESET,
-    # Another client took over the mailbox; opening it again gets it back.
+    # Another client took over the mailbox; opening it again takes it back.
     "readonly": taxonomy.CONFLICT,
     "error": _refused,
     "error_proto": _refused,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jsonschema, and the library `referencing` beneath it: a document that breaks its schema, as opposed to a broken schema."""
+"""jsonschema and its library `referencing`: distinguishes a document that does not fit its schema from an invalid schema."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import RuleTable
-from redrive.rules.shared.network import trouble_or
+from redrive.rules.shared.network import network_or
 
-_REFERENCE: Final = trouble_or(taxonomy.CONFIG_INVALID)
-"""A reference that leads nowhere is wrong for good, unless it was the network that kept it from being fetched."""
+_REFERENCE: Final = network_or(taxonomy.CONFIG_INVALID)
+"""A reference that cannot be resolved is permanent, unless the network prevented fetching it."""
 
 RULES: Final[RuleTable] = {
     "ValidationError": taxonomy.SCHEMA_INVALID,

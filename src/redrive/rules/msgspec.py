@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""msgspec: what was read does not fit, or what we built cannot be written; the second is the program's doing."""
+"""msgspec: decoding fails because of the data, encoding because of a bug in the program."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nats-py: by class, and for JetStream by the server's own error number, which says far more than the HTTP-like code beside it.
+"""nats-py: by class, and for JetStream by the server's error number, which is more specific than the HTTP-like code beside it.
 
-What the server refuses with a bare `-ERR` arrives as the root class `Error`, wrong credentials among it; its text is fixed by the
-protocol.
+A refusal by `-ERR`, such as wrong credentials, is raised as the base class `Error`; the protocol defines its text.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import code_for_status
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, status_in, text_of
+from redrive.rules.shared.inspection import attribute, status_in, text_of
 
 _NUMBERS: Final[dict[int, Code]] = {
     10002: taxonomy.QUOTA_EXHAUSTED,  # the account's limits
@@ -26,7 +25,7 @@ _NUMBERS: Final[dict[int, Code]] = {
     10023: taxonomy.UPSTREAM_OVERLOADED,
     10028: taxonomy.UPSTREAM_OVERLOADED,
     10037: taxonomy.NOT_FOUND,
-    # A 503 by its code, but no waiting gives an account JetStream.
+    # Sent with code 503, but permanent: JetStream is not enabled for the account.
     10039: taxonomy.CONFIG_INVALID,
     10047: taxonomy.UPSTREAM_OVERLOADED,
     10054: taxonomy.REQUEST_TOO_LARGE,
@@ -36,10 +35,10 @@ _NUMBERS: Final[dict[int, Code]] = {
     10065: taxonomy.CONFIG_INVALID,
     10070: taxonomy.CONFLICT,
     10071: taxonomy.CONFLICT,
-    # A 500 by its code: more replicas than there are servers.
+    # Sent with code 500, but permanent: more replicas than servers.
     10074: taxonomy.CONFIG_INVALID,
     10076: taxonomy.CONFIG_INVALID,
-    # The stream is full and drops new messages, until a consumer makes room.
+    # The stream is full and rejects new messages until a consumer makes room.
     10077: taxonomy.QUEUE_FULL,
     10164: taxonomy.CONFLICT,
 }
@@ -91,14 +90,14 @@ RULES: Final[RuleTable] = {
     "JsonParseError": taxonomy.NETWORK_PROTOCOL,
     "AuthorizationError": taxonomy.AUTH_INVALID,
     "InvalidUserCredentialsError": taxonomy.AUTH_INVALID,
-    # Nobody serves the subject at the moment.
+    # No responder serves the subject now.
     "NoRespondersError": taxonomy.NETWORK_UNAVAILABLE,
     "NoStreamResponseError": taxonomy.NETWORK_UNAVAILABLE,
     "SlowConsumerError": taxonomy.QUEUE_FULL,
     "OutboundBufferLimitError": taxonomy.QUEUE_FULL,
     "TooManyStalledMsgsError": taxonomy.UPSTREAM_OVERLOADED,
     "MaxPayloadError": taxonomy.REQUEST_TOO_LARGE,
-    # What the program did.
+    # Bugs and invalid arguments.
     "BadSubjectError": taxonomy.REQUEST_INVALID,
     "BadHeaderError": taxonomy.REQUEST_INVALID,
     "BadSubscriptionError": taxonomy.BUG_CODE,
@@ -106,7 +105,7 @@ RULES: Final[RuleTable] = {
     "InvalidCallbackTypeError": taxonomy.BUG_CODE,
     "NotJSMessageError": taxonomy.BUG_CODE,
     "MsgAlreadyAckdError": taxonomy.BUG_CODE,
-    # JetStream. The classes of the key-value and object stores carry no number, so they are read by name.
+    # JetStream. The classes of the key-value and object stores have no number, so the class decides.
     "KeyWrongLastSequenceError": taxonomy.CONFLICT,
     "ObjectAlreadyExists": taxonomy.CONFLICT,
     "NoKeysError": taxonomy.NOT_FOUND,
@@ -117,7 +116,7 @@ RULES: Final[RuleTable] = {
     "InvalidObjectNameError": taxonomy.REQUEST_INVALID,
     "BadObjectMetaError": taxonomy.REQUEST_INVALID,
     "LinkIsABucketError": taxonomy.REQUEST_INVALID,
-    "DigestMismatchError": taxonomy.NETWORK_PROTOCOL,  # a chunk was lost on the way
+    "DigestMismatchError": taxonomy.NETWORK_PROTOCOL,  # a chunk was lost in transit
     "ConsumerSequenceMismatchError": taxonomy.UPSTREAM_ERROR,
     "KeyValueLimitMarkerTTLNotSupportedError": taxonomy.UPSTREAM_UNSUPPORTED,
     "NotFoundError": _jetstream_or(taxonomy.NOT_FOUND),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Notion SDK: `code` is Notion's own word, `body` the raw text; connection errors reach the caller as httpx raised them."""
+"""The Notion SDK: `body` is the raw text with Notion's error name; connection errors are httpx's, not wrapped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, status_in
+from redrive.rules.shared.inspection import attribute, status_in
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code:

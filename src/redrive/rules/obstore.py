@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""obstore: by class, and for what has none by the text, since the exception holds nothing else.
+"""obstore: by class; exceptions without a class of their own have only a text.
 
-The text ends with the Rust error written out field by field: the HTTP status with the store's XML, the operating system's number,
-or the HTTP client's kind of trouble. Those fields are read, never the prose. A Retry-After header is lost on the way.
+The text ends with the fields of the Rust error: the HTTP status with the store's XML, the number of the operating system, or the
+HTTP client's kind of error. Only these fields are parsed. The text has no Retry-After header.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
+from redrive.rules.shared.inspection import attribute, text_of
 from redrive.rules.shared.oserrors import code_for_errno
-from redrive.rules.shared.reading import attribute, text_of
 
 _TEXT_MAX: Final = 65_536
 _DEBUG: Final = "\n\nDebug source:\n"
@@ -31,7 +31,7 @@ _KINDS: Final[dict[str, Code]] = {
     "Decode": taxonomy.NETWORK_PROTOCOL,
     "Unknown": taxonomy.NETWORK_PROTOCOL,
 }
-_MARKS: Final[tuple[tuple[str, Code], ...]] = (
+_FIELD_TEXTS: Final[tuple[tuple[str, Code], ...]] = (
     ("BadScheme", taxonomy.CONFIG_INVALID),
     ("MissingBucketName", taxonomy.CONFIG_INVALID),
     ('"dns error"', taxonomy.NETWORK_DNS),
@@ -40,31 +40,31 @@ _MARKS: Final[tuple[tuple[str, Code], ...]] = (
 )
 
 
-def _written_out(exc: BaseException, now: float) -> Verdict | Code | None:
+def _from_fields(exc: BaseException, now: float) -> Verdict | Code | None:
     prose, _, fields = text_of(exc)[:_TEXT_MAX].partition(_DEBUG)
     status = _STATUS.search(fields)
     if status:
-        # Of two fields with one name the last counts; S3 writes each once.
+        # If a field occurs twice, the last one counts; S3 writes each once.
         body = dict(_XML_FIELD.findall(prose))
         return classify_response(int(status[1]), now, body=body)
-    mark = next((code for words, code in _MARKS if words in fields), None)
+    by_text = next((code for text, code in _FIELD_TEXTS if text in fields), None)
     number = _OS_NUMBER.search(fields)
-    if mark is not None or number:
-        return mark or code_for_errno(int(number[1]) if number else None)
+    if by_text is not None or number:
+        return by_text or code_for_errno(int(number[1]) if number else None)
     kind = _HTTP_KIND.search(fields)
     return _KINDS.get(kind[1]) if kind else None
 
 
 def _or(fallback: Code) -> RuleFunction:
-    return lambda exc, now: _written_out(exc, now) or fallback
+    return lambda exc, now: _from_fields(exc, now) or fallback
 
 
 def missing_object(exc: BaseException, now: float) -> Verdict | Code | None:
-    """Recognise what obstore raises for an object that is not there: the built-in FileNotFoundError, without a number."""
+    """Classify what obstore raises for a missing object: the built-in FileNotFoundError, without a number."""
     text = text_of(exc)
     if attribute(exc, "errno") is not None or f"{_DEBUG}NotFound {{" not in text:
         return None
-    return _written_out(exc, now) or taxonomy.NOT_FOUND
+    return _from_fields(exc, now) or taxonomy.NOT_FOUND
 
 
 RULES: Final[RuleTable] = {
@@ -73,11 +73,11 @@ RULES: Final[RuleTable] = {
     "UnauthenticatedError": _or(taxonomy.AUTH_INVALID),
     "AlreadyExistsError": _or(taxonomy.CONFLICT),
     "PreconditionError": _or(taxonomy.CONFLICT),
-    # The answer to a conditional read that found nothing new. Whoever asks so must expect it; a retry gets it again.
+    # The answer to a conditional read of an unchanged object. The caller must expect it; a retry gets it again.
     "NotModifiedError": taxonomy.BUG_CODE,
     "InvalidPathError": taxonomy.SCHEMA_INVALID,
     "NotSupportedError": taxonomy.UPSTREAM_UNSUPPORTED,
     "UnknownConfigurationKeyError": taxonomy.CONFIG_INVALID,
     "JoinError": taxonomy.BUG_CODE,
-    "BaseError": _written_out,
+    "BaseError": _from_fields,
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""psycopg, psycopg2 and psycopg_pool: by SQLSTATE where there is one, else by class.
+"""psycopg, psycopg2 and psycopg_pool: by SQLSTATE if there is one, else by class.
 
-While a connection is being made there is neither: libpq hands over a text and keeps the server's SQLSTATE to itself, so a wrong
-password, a missing database and a closed port are all one OperationalError. Only for those are words looked for, the ones libpq
-and an English server use; what they do not tell is a connection that failed and may heal.
+While connecting there is neither: libpq returns only a text, so a wrong password, a missing database and a closed port are all an
+OperationalError. Only these are classified by the texts of libpq and of an English server; an unknown text is a failed
+connection, which is retryable.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, text_of
+from redrive.rules.shared.inspection import attribute, text_of
 from redrive.rules.shared.sqlstate import verdict_in
 
 _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
-    # With several hosts (localhost is two) the text holds every host's answer. One that answered says more than one that is
-    # down, so what a server says comes first.
+    # With several hosts (localhost is two) the text has the error of every host. The answer of a server is more specific than
+    # an unreachable host, so it comes first.
     ("password authentication failed", taxonomy.AUTH_INVALID),
     ("no password supplied", taxonomy.AUTH_INVALID),
     ("pg_hba.conf", taxonomy.AUTH_INVALID),
@@ -55,7 +55,7 @@ def _connection(exc: BaseException, _now: float) -> Verdict | Code:
     by_state = verdict_in(exc)
     if by_state is not None:
         return by_state
-    # libpq's own flag, and so better than words: the server asked for a password and there was none to give.
+    # A flag of libpq, more reliable than the text: the server asked for a password and there was none.
     if attribute(exc, "pgconn", "needs_password") is True:
         return taxonomy.AUTH_INVALID
     text = text_of(exc)
@@ -67,7 +67,7 @@ def _or(fallback: Code) -> RuleFunction:
 
 
 def _interface(exc: BaseException, _now: float) -> Verdict | Code:
-    """Wrong use of the driver, except that psycopg2 calls a connection that was lost earlier by this name."""
+    """Classify wrong use of the driver; psycopg2 also raises it for a connection that was lost earlier."""
     was_lost = "connection already closed" in text_of(exc)
     return verdict_in(exc) or (taxonomy.NETWORK_RESET if was_lost else taxonomy.BUG_CODE)
 

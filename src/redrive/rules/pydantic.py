@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pydantic and pydantic_core: a value that does not fit its model, as opposed to a model that makes no sense."""
+"""pydantic and pydantic_core: distinguishes a value that does not fit its model from an invalid model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RULES: Final[RuleTable] = {
     "ValidationError": taxonomy.SCHEMA_INVALID,
     "PydanticCustomError": taxonomy.SCHEMA_INVALID,
     "PydanticKnownError": taxonomy.SCHEMA_INVALID,
-    # What we built cannot be written out, and what defines the model is wrong: both are the program's doing.
+    # A value that cannot be serialized and an invalid model are both bugs in the program.
     "PydanticSerializationError": taxonomy.BUG_CODE,
     "PydanticSerializationUnexpectedValue": taxonomy.BUG_CODE,
     "SchemaError": taxonomy.BUG_CODE,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redis-py: by class; where the server's answer has no class of its own, by the word the answer starts with.
+"""redis-py: by class; an answer of the server without a class of its own, by its first word.
 
-That word (WRONGTYPE, BUSY, ...) is part of the protocol, not prose. A connection error keeps the socket's exception only as its
-context, which is trusted no further than to say what kind of trouble with the network it was.
+The protocol defines that word (WRONGTYPE, BUSY, ...). A connection error has the socket's exception only as its context, which is
+used only for the kind of network failure.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, text_of
-from redrive.rules.shared.wrapped import network_trouble
+from redrive.rules.shared.inspection import attribute, text_of
+from redrive.rules.shared.wrapped import network_code_in_context
 
 _WORDS: Final[dict[str, Code]] = {
-    "BUSY": taxonomy.UPSTREAM_OVERLOADED,  # a script holds the server
+    "BUSY": taxonomy.UPSTREAM_OVERLOADED,  # a script blocks the server
     "BUSYGROUP": taxonomy.CONFLICT,
     "BUSYKEY": taxonomy.CONFLICT,
     "INPROG": taxonomy.UPSTREAM_NOT_READY,
     "LOADING": taxonomy.NETWORK_UNAVAILABLE,
     "MASTERDOWN": taxonomy.NETWORK_UNAVAILABLE,
-    "MISCONF": taxonomy.UPSTREAM_ERROR,  # the server cannot save and so refuses to write
+    "MISCONF": taxonomy.UPSTREAM_ERROR,  # the server cannot save to disk, so it refuses writes
     "NOAUTH": taxonomy.AUTH_INVALID,
     "NOGOODSLAVE": taxonomy.NETWORK_UNAVAILABLE,
     "NOGROUP": taxonomy.NOT_FOUND,
@@ -49,13 +49,13 @@ def _answered(exc: BaseException, _now: float) -> Verdict | Code:
 
 
 def _connection(exc: BaseException, now: float) -> Verdict | Code:
-    # Of all answers that redis-py turns into a connection error, only "max number of clients reached" starts with ERR.
+    # Among the answers that redis-py raises as a connection error, only "max number of clients reached" starts with ERR.
     if attribute(exc, "status_code") == "ERR":
         return taxonomy.RESOURCE_EXHAUSTED
-    beneath = exc.__cause__ or exc.__context__
-    if type(beneath).__name__ == "Empty":  # the blocking pool's queue of free connections
+    inner = exc.__cause__ or exc.__context__
+    if type(inner).__name__ == "Empty":  # the blocking pool's queue of free connections
         return taxonomy.RESOURCE_EXHAUSTED
-    return network_trouble(exc, now) or taxonomy.NETWORK_RESET
+    return network_code_in_context(exc, now) or taxonomy.NETWORK_RESET
 
 
 RULES: Final[RuleTable] = {
@@ -69,7 +69,7 @@ RULES: Final[RuleTable] = {
     "TimeoutError": taxonomy.NETWORK_TIMEOUT,
     "ConnectionError": _connection,
     "InvalidResponse": taxonomy.NETWORK_PROTOCOL,
-    # A failover leaves clients at a replica for a moment; the next connection finds the new primary.
+    # After a failover a client may still use a replica; the next connection finds the new primary.
     "ReadOnlyError": taxonomy.NETWORK_UNAVAILABLE,
     "ClusterDownError": taxonomy.NETWORK_UNAVAILABLE,
     "ClusterError": taxonomy.NETWORK_UNAVAILABLE,
@@ -80,9 +80,9 @@ RULES: Final[RuleTable] = {
     "ClusterCrossSlotError": taxonomy.BUG_CODE,
     "CrossSlotTransactionError": taxonomy.BUG_CODE,
     "InvalidPipelineStack": taxonomy.BUG_CODE,
-    # "Redis Cluster cannot be connected" is raised as the bare root of the cluster's errors.
+    # "Redis Cluster cannot be connected" is raised as the base class of the cluster's errors.
     "RedisClusterException": taxonomy.NETWORK_UNAVAILABLE,
-    # The server's memory, not ours, and it heals as keys expire.
+    # The server's memory, not ours; it recovers as keys expire.
     "OutOfMemoryError": taxonomy.UPSTREAM_OVERLOADED,
     "NoScriptError": taxonomy.NOT_FOUND,
     "ModuleError": taxonomy.CONFIG_INVALID,

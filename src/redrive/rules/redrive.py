@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""redrive's own errors, as a stage meets them when it calls something guarded."""
+"""redrive's own errors, when a stage raises them from a guarded call."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import attribute
+from redrive.rules.shared.inspection import attribute
 
 
 def _breaker(exc: BaseException, now: float) -> Verdict:
-    """The dependency is down, as the breaker knows; it also knows from when on a call may be let through."""
+    """Classify a refused call; the breaker also has the time from which a call may be admitted."""
     retry_at = attribute(exc, "retry_at")
     is_known = isinstance(retry_at, datetime) and retry_at.tzinfo is not None
     wait = max(0.0, retry_at.timestamp() - now) if isinstance(retry_at, datetime) and is_known else None
@@ -20,7 +20,7 @@ def _breaker(exc: BaseException, now: float) -> Verdict:
 
 
 def _injected(exc: BaseException, _now: float) -> Verdict | None:
-    """What a test injects says itself what it stands for."""
+    """Return the verdict that an injected error carries."""
     verdict = attribute(exc, "verdict")
     return verdict if isinstance(verdict, Verdict) else None
 
@@ -30,9 +30,9 @@ RULES: Final[RuleTable] = {
     "BreakerOpenError": _breaker,
     "AttemptTimeoutError": taxonomy.TIMEOUT,
     "DeadlineExceededError": taxonomy.TIMEOUT,
-    # A guard around a guard must not multiply the runs that the inner one was allowed.
+    # A guard around a guard must not multiply the attempts of the inner one.
     "AttemptsSpentError": taxonomy.STAGE_FAILED,
-    # Our own store is down, which heals and is no evidence against what the stage was calling.
+    # redrive's own store is unavailable: retryable, and no evidence against the dependency of the stage.
     "StoreUnavailableError": taxonomy.UPSTREAM_NOT_READY,
     "SchemaMismatchError": taxonomy.CONFIG_INVALID,
     "StoreDamagedError": taxonomy.CONFIG_INVALID,

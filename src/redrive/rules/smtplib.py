@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The standard library's smtplib: the server's three-digit reply says whether it heals.
+"""The standard library's smtplib: the server's three-digit reply decides.
 
-Recipients are refused each for a reason of their own. The error is raised only when all are, so nobody got the message yet, and
-as soon as one of them is refused for the moment only, it is worth sending again.
+Each recipient is refused for its own reason. The error is raised only when all of them are refused, so nobody got the message yet;
+if one refusal is temporary, the message is worth sending again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final, cast
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, listed
-from redrive.rules.shared.replies import read_reply
-from redrive.rules.shared.wrapped import network_trouble
+from redrive.rules.shared.inspection import attribute, listed
+from redrive.rules.shared.replies import verdict_from_reply
+from redrive.rules.shared.wrapped import network_code_in_context
 
 _RECIPIENTS_MAX: Final = 1000
 _REPLIES: Final[dict[int, Code]] = {
     421: taxonomy.NETWORK_UNAVAILABLE,
-    452: taxonomy.UPSTREAM_OVERLOADED,  # no space for the moment, or too many recipients at once
+    452: taxonomy.UPSTREAM_OVERLOADED,  # no space now, or too many recipients at once
     502: taxonomy.UPSTREAM_UNSUPPORTED,
     504: taxonomy.UPSTREAM_UNSUPPORTED,
     521: taxonomy.NOT_FOUND,  # the host takes no mail at all
@@ -46,8 +46,8 @@ _SECURITY_OR_POLICY: Final = re.compile(rb"\s*5\.7\.\d")
 def _read(number: object, text: object, table: Mapping[int, Code]) -> Verdict | None:
     if not isinstance(number, int) or not 200 <= number < 600:
         return None
-    verdict = read_reply(number, table)
-    # RFC 3463: x.7.x is security or policy, whatever the three digits say. A 550 5.7.1 is no unknown mailbox.
+    verdict = verdict_from_reply(number, table)
+    # RFC 3463: x.7.x means security or policy, whatever the three digits. A 550 5.7.1 is not an unknown mailbox.
     if verdict.code is taxonomy.NOT_FOUND and isinstance(text, bytes) and _SECURITY_OR_POLICY.match(text):
         return Verdict(code=taxonomy.REJECTED_POLICY, provider_code=verdict.provider_code)
     return verdict
@@ -55,7 +55,7 @@ def _read(number: object, text: object, table: Mapping[int, Code]) -> Verdict | 
 
 def _reply(exc: BaseException, _now: float) -> Verdict | Code:
     found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _REPLIES)
-    # smtplib gives -1 where what came back was no reply at all.
+    # smtplib uses -1 when the server's answer was not a reply.
     return found or taxonomy.NETWORK_PROTOCOL
 
 
@@ -65,14 +65,14 @@ def _content(exc: BaseException, _now: float) -> Verdict | Code:
 
 
 def _disconnected(exc: BaseException, now: float) -> Code:
-    """Tell a server that was silent for too long from one that hung up: smtplib calls both a disconnection."""
-    return network_trouble(exc, now) or taxonomy.NETWORK_RESET
+    """Distinguish a timeout from a closed connection: smtplib raises the same class for both."""
+    return network_code_in_context(exc, now) or taxonomy.NETWORK_RESET
 
 
 def _recipients(exc: BaseException, _now: float) -> Verdict | Code:
     verdicts = list(_refusals(attribute(exc, "recipients")))
-    healing = (verdict for verdict in verdicts if verdict.code.retryable is Retryable.YES)
-    return next(healing, verdicts[0] if verdicts else Verdict(code=taxonomy.REQUEST_INVALID))
+    retryable = (verdict for verdict in verdicts if verdict.code.retryable is Retryable.YES)
+    return next(retryable, verdicts[0] if verdicts else Verdict(code=taxonomy.REQUEST_INVALID))
 
 
 def _refusals(recipients: object) -> Iterator[Verdict]:
@@ -89,5 +89,5 @@ RULES: Final[RuleTable] = {
     "SMTPDataError": _content,
     "SMTPResponseException": _reply,
     "SMTPNotSupportedError": taxonomy.UPSTREAM_UNSUPPORTED,
-    "SMTPException": taxonomy.CONFIG_INVALID,  # raised as such where the server offers no way to log in that we know
+    "SMTPException": taxonomy.CONFIG_INVALID,  # raised when the server supports none of our login methods
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQLAlchemy: a DBAPIError holds the driver's error in `orig`, and that one's own rules know best.
+"""SQLAlchemy: a DBAPIError has the driver's error in `orig`, whose own rules decide.
 
-SQLAlchemy's asyncpg driver raises errors of its own which copy the SQLSTATE; MySQL drivers give a number. Where the driver is not
-known, what is left is SQLAlchemy's class and whether it threw the connection away.
+SQLAlchemy's asyncpg driver raises errors of its own that copy the SQLSTATE; MySQL drivers use a number. For an unknown driver,
+SQLAlchemy's class decides, and whether it invalidated the connection.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, home_of
+from redrive.rules.shared.inspection import attribute, package_of
 from redrive.rules.shared.sqlstate import verdict_in
-from redrive.rules.shared.wrapped import ask
+from redrive.rules.shared.wrapped import verdict_of
 
 _DEPTH_MAX: Final = 8
 _MYSQL_DRIVERS: Final = frozenset({"MySQLdb", "aiomysql", "asyncmy", "mariadb", "mysql", "pymysql"})
@@ -41,7 +41,7 @@ _MYSQL_NUMBERS: Final = {number: code for code, numbers in _MYSQL.items() for nu
 def _driver_or(fallback: Code) -> RuleFunction:
     def read(exc: BaseException, now: float) -> Verdict | Code:
         for inner in _inside(exc):
-            answer = verdict_in(inner) or _mysql(inner) or ask(inner, now)
+            answer = verdict_in(inner) or _mysql(inner) or verdict_of(inner, now)
             if answer is not None:
                 return answer
         return taxonomy.NETWORK_RESET if attribute(exc, "connection_invalidated") is True else fallback
@@ -50,7 +50,7 @@ def _driver_or(fallback: Code) -> RuleFunction:
 
 
 def _inside(exc: BaseException) -> Iterator[BaseException]:
-    """Yield the exception itself (an emulated driver's error has the SQLSTATE), then what it holds, ever deeper."""
+    """Yield the exception itself (an emulated driver's error has the SQLSTATE), then the exceptions nested in it."""
     current: object = exc
     for _ in range(_DEPTH_MAX):
         if not isinstance(current, BaseException):
@@ -60,7 +60,7 @@ def _inside(exc: BaseException) -> Iterator[BaseException]:
 
 
 def _mysql(exc: BaseException) -> Verdict | None:
-    if home_of(type(exc)) not in _MYSQL_DRIVERS:
+    if package_of(type(exc)) not in _MYSQL_DRIVERS:
         return None
     number = exc.args[0] if exc.args else None
     code = _MYSQL_NUMBERS.get(number) if isinstance(number, int) else None
@@ -68,7 +68,7 @@ def _mysql(exc: BaseException) -> Verdict | None:
 
 
 RULES: Final[RuleTable] = {
-    # PEP 249: not necessarily under the control of the programmer. Unless the driver says more, that is worth another try.
+    # PEP 249: not necessarily under the control of the programmer. Retryable unless the driver's error is more specific.
     "OperationalError": _driver_or(taxonomy.UPSTREAM_ERROR),
     "InternalError": _driver_or(taxonomy.UPSTREAM_ERROR),
     "IntegrityError": _driver_or(taxonomy.SCHEMA_INVALID),
@@ -78,7 +78,7 @@ RULES: Final[RuleTable] = {
     "EmulatedDBAPIException": _driver_or(taxonomy.BUG_CODE),
     "TimeoutError": taxonomy.RESOURCE_EXHAUSTED,  # of the connection pool
     "DisconnectionError": taxonomy.NETWORK_RESET,
-    # The session failed before and was used again without a rollback; what made it fail is gone by now.
+    # The session failed before and was used again without a rollback.
     "PendingRollbackError": taxonomy.BUG_CODE,
     "StaleDataError": taxonomy.CONFLICT,
     "NoResultFound": taxonomy.NOT_FOUND,

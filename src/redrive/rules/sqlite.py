@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library's sqlite3, by SQLite's own result names.
 
-A locked database is no conflict: nothing was written and nothing was lost, so trying again is safe whether or not the stage is
-idempotent. It counts as a resource that is taken for the moment.
+A locked database is not a conflict: nothing was written, so a retry is safe even if the stage is not idempotent. It counts as an
+exhausted resource.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
-from redrive.rules.shared.reading import attribute, text_of
+from redrive.rules.shared.inspection import attribute, text_of
 
 _RESULTS: Final[dict[str, Code]] = {
     "SQLITE_BUSY": taxonomy.RESOURCE_EXHAUSTED,
     "SQLITE_LOCKED": taxonomy.RESOURCE_EXHAUSTED,
-    "SQLITE_PROTOCOL": taxonomy.RESOURCE_EXHAUSTED,  # the race for the lock of the log was lost too often
+    "SQLITE_PROTOCOL": taxonomy.RESOURCE_EXHAUSTED,  # lost the race for the WAL lock too often
     "SQLITE_SCHEMA": taxonomy.CONFLICT,
     "SQLITE_ABORT": taxonomy.CONFLICT,
     "SQLITE_INTERRUPT": taxonomy.CANCELLED,
     "SQLITE_FULL": taxonomy.DISK_FULL,
     "SQLITE_IOERR": taxonomy.IO_ERROR,
     "SQLITE_NOMEM": taxonomy.OUT_OF_MEMORY,
-    # Reading a broken file again gives the same bytes. "The content does not have the expected form" is what can be said.
+    # Reading a damaged file again gives the same bytes.
     "SQLITE_CORRUPT": taxonomy.SCHEMA_INVALID,
     "SQLITE_NOTADB": taxonomy.SCHEMA_INVALID,
     "SQLITE_READONLY": taxonomy.IO_DENIED,
@@ -46,14 +46,14 @@ _TEXTS: Final[tuple[tuple[str, Code], ...]] = (
     ("database table is locked", taxonomy.RESOURCE_EXHAUSTED),
     ("UNIQUE constraint failed", taxonomy.CONFLICT),
 )
-"""The name of the result is lost when the exception is pickled, as by a process pool; these few are worth their text."""
+"""Pickling an exception, as a process pool does, loses the name of the result; these are recognised by text."""
 
 
 def _or(fallback: Code) -> RuleFunction:
     def read(exc: BaseException, _now: float) -> Verdict | Code:
         name = attribute(exc, "sqlite_errorname")
         if isinstance(name, str):
-            # An extended result such as SQLITE_BUSY_SNAPSHOT is read as such where it is listed, else by its first part.
+            # An extended result such as SQLITE_BUSY_SNAPSHOT falls back to its primary result.
             known = _RESULTS.get(name) or _RESULTS.get("_".join(name.split("_")[:2]))
             return Verdict(code=known or fallback, provider_code=name)
         text = text_of(exc)

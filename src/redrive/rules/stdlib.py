@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard library: sockets, TLS, files, child processes, queues, executors and the formats it parses.
 
-The classes of sqlite3, http.client, urllib, ftplib, imaplib, poplib and smtplib have files of their own, and so have the numbers
-and texts of OSError (`oserrors`). Exception and ValueError have no entry on purpose: they are used as wrappers, and what they wrap
-speaks for them. So are RuntimeError and a plain OSError, of which only what the standard library itself raises is read.
+sqlite3, http.client, urllib, ftplib, imaplib, poplib and smtplib have files of their own, and so have the numbers and texts of
+OSError (`oserrors`). Exception and ValueError have no entry on purpose: they serve as wrappers, and their cause decides. So do
+RuntimeError and a plain OSError, whose rules match only what the standard library itself raises.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import classify_response
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
+from redrive.rules.shared.inspection import attribute, package_of, status_in, text_of
 from redrive.rules.shared.oserrors import code_by_text, code_of
-from redrive.rules.shared.reading import attribute, home_of, status_in, text_of
 
-_PEER_DISLIKES_US: Final = (
+_CLIENT_CERTIFICATE_ALERTS: Final = (
     "ALERT_CERTIFICATE",
     "ALERT_BAD_CERTIFICATE",
     "ALERT_UNKNOWN_CA",
     "ALERT_ACCESS_DENIED",
 )
-_STOPPED_BY: Final = frozenset({signal.SIGTERM, signal.SIGINT, 1})
-"""Signals by which people and service managers end a process; 1 is SIGHUP, which Windows has no name for."""
+_STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, 1})
+"""Signals that operators and service managers send to end a process; 1 is SIGHUP, which Windows does not define."""
 
 _ERRORS: Final[dict[str, Code]] = {
     "_csv": taxonomy.SCHEMA_INVALID,
@@ -38,7 +38,7 @@ _ERRORS: Final[dict[str, Code]] = {
     "wave": taxonomy.SCHEMA_INVALID,
     "zlib": taxonomy.SCHEMA_INVALID,
 }
-"""Where a class that is only called "Error" or "error" lives -> what it means."""
+"""The module of a class named just "Error" or "error" -> its code."""
 
 
 def _by_module(exc: BaseException, _now: float) -> Code | None:
@@ -47,26 +47,26 @@ def _by_module(exc: BaseException, _now: float) -> Code | None:
 
 
 def _os_error(exc: BaseException, now: float) -> Code | None:
-    """Read the error number. Without one, a plain OSError or a foreign subclass is some library's business, not a disk's.
+    """Read the error number. Without one, a plain OSError or a foreign subclass comes from a library, not from a disk.
 
-    Libraries raise it for what they cannot read ("image file is truncated"), which no repetition heals.
+    Libraries raise it for invalid content ("image file is truncated"), which no retry heals.
     """
     known = code_of(exc)
     if known is None and type(exc) is OSError:
         return code_by_text(exc, now)
-    is_ours = home_of(type(exc)) in sys.stdlib_module_names
-    return known or (taxonomy.IO_ERROR if is_ours else None)
+    is_stdlib = package_of(type(exc)) in sys.stdlib_module_names
+    return known or (taxonomy.IO_ERROR if is_stdlib else None)
 
 
 def _numbered_or(fallback: Code) -> RuleFunction:
-    """Build a rule for a class of OSError: its number where it has one, since EPERM and a Windows lock share a class."""
+    """Build a rule for a subclass of OSError: the number decides if there is one; EPERM and a Windows lock share a class."""
     return lambda exc, _now: code_of(exc) or fallback
 
 
 def _file(fallback: Code) -> RuleFunction:
     def read(exc: BaseException, now: float) -> Verdict | Code | None:
         if _raised_in(exc, "subprocess"):
-            # The program to run is missing or may not be run: no payload is to blame, the installation is.
+            # The program to run is missing or not executable: the installation is wrong, not the payload.
             return taxonomy.CONFIG_INVALID
         if attribute(exc, "errno") is None:
             from redrive.rules.obstore import missing_object
@@ -78,7 +78,7 @@ def _file(fallback: Code) -> RuleFunction:
 
 
 def _raised_in(exc: BaseException, module: str) -> bool:
-    """Say whether the innermost frame is the module's: the exception of a missing program has no other mark."""
+    """Return whether the innermost frame is in the module; nothing else identifies the exception of a missing program."""
     last = exc.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -86,11 +86,11 @@ def _raised_in(exc: BaseException, module: str) -> bool:
 
 
 def _timeout(exc: BaseException, _now: float) -> Code:
-    """Tell the network's timeouts from our own limits.
+    """Distinguish network timeouts from local ones.
 
-    asyncio's and a future's TimeoutError say nothing. A socket's has a number, or it says "timed out" as sockets do. Any other text
-    of the plain class is somebody's own, about a lock mostly: no evidence against a dependency. multiprocessing has a class of its
-    own, for what one of its processes did not do in time.
+    The TimeoutError of asyncio and of futures has no arguments. A socket's has a number or the text "timed out". Any other text of
+    the plain class comes from the program, mostly about a lock: no evidence against a dependency. multiprocessing has a class of
+    its own, for a process that did not finish in time.
     """
     if not isinstance(exc, TimeoutError):
         return taxonomy.LOCAL_TIMEOUT
@@ -103,14 +103,14 @@ def _timeout(exc: BaseException, _now: float) -> Code:
 
 
 def _runtime(exc: BaseException, _now: float) -> Code | None:
-    """CPython's own complaint about the limit on threads, word for word; every other RuntimeError is somebody else's."""
+    """Recognise CPython's error about the limit on threads by its exact text; ignore every other RuntimeError."""
     is_limit = type(exc) is RuntimeError and exc.args == ("can't start new thread",)
     return taxonomy.RESOURCE_EXHAUSTED if is_limit else None
 
 
 def _resolver(exc: BaseException, _now: float) -> Code:
-    """Read a failed name lookup. An unknown name heals too: records appear late, and resolvers answer so while they start."""
-    import socket  # loaded already, since the exception is its own; its numbers differ between platforms.
+    """Classify a failed name lookup. An unknown name is retryable: records appear late, and a starting resolver knows none."""
+    import socket  # Already loaded, since the exception is its own; its numbers differ between platforms.
 
     number = attribute(exc, "errno")
     if number == socket.EAI_MEMORY:
@@ -124,23 +124,23 @@ def _tls(exc: BaseException, _now: float) -> Code:
     if isinstance(reason, str):
         if reason == "CERTIFICATE_VERIFY_FAILED":
             return taxonomy.TLS_CERTIFICATE
-        # These alerts come from the other side and speak of the certificate that we showed, or did not show.
-        if any(alert in reason for alert in _PEER_DISLIKES_US):
+        # The server sends these alerts about the client's certificate.
+        if any(alert in reason for alert in _CLIENT_CERTIFICATE_ALERTS):
             return taxonomy.AUTH_INVALID
     return taxonomy.NETWORK_TLS
 
 
 def _stream_ended(exc: BaseException, _now: float) -> Code:
-    """A pipe or FTP connection that closes raises a bare EOFError; gzip and pickle say that their content is cut short."""
+    """Classify EOFError: without arguments a pipe or FTP connection closed; with a text gzip or pickle got truncated content."""
     return taxonomy.SCHEMA_INVALID if exc.args else taxonomy.NETWORK_RESET
 
 
 def _child_failed(exc: BaseException, _now: float) -> Code:
-    """Read how a child process ended.
+    """Classify how a child process ended.
 
-    Only what shells and kernels define is read, and EX_TEMPFAIL, by which mailers and others ask to be run again. What any other
-    status means is known to the program alone (sysexits, curl and grep disagree), and the same input mostly fails the same way
-    again: so it is an unknown failure, not retried, for which the user may add a rule.
+    Only statuses that shells and kernels define have a code, and EX_TEMPFAIL, with which mailers and others ask for a retry. The
+    meaning of any other status depends on the program (sysexits, curl and grep disagree), and the same input mostly fails again:
+    it is an unknown failure, not retried, for which the user may add a rule.
     """
     status = attribute(exc, "returncode")
     if not isinstance(status, int):
@@ -149,11 +149,11 @@ def _child_failed(exc: BaseException, _now: float) -> Code:
         return taxonomy.UPSTREAM_NOT_READY
     if status == 124:  # the `timeout` command's own
         return taxonomy.LOCAL_TIMEOUT
-    if status in {126, 127}:  # a shell found no such program, or may not run it
+    if status in {126, 127}:  # the shell found no such program, or may not execute it
         return taxonomy.CONFIG_INVALID
     killed_by = -status if status < 0 else status - 128
     if 0 < killed_by < 65:
-        return taxonomy.CANCELLED if killed_by in _STOPPED_BY else taxonomy.WORKER_CRASH
+        return taxonomy.CANCELLED if killed_by in _STOP_SIGNALS else taxonomy.WORKER_CRASH
     return taxonomy.BUG_UNKNOWN
 
 
@@ -203,7 +203,7 @@ RULES: Final[RuleTable] = {
     "InvalidStateError": taxonomy.BUG_CODE,
     "IncompleteReadError": taxonomy.NETWORK_PROTOCOL,
     "LimitOverrunError": taxonomy.SCHEMA_INVALID,
-    "BrokenBarrierError": taxonomy.LOCAL_TIMEOUT,  # one party timed out or gave up, so all others get this
+    "BrokenBarrierError": taxonomy.LOCAL_TIMEOUT,  # one thread timed out or aborted, so all others get this
     "Full": taxonomy.QUEUE_FULL,
     "QueueFull": taxonomy.QUEUE_FULL,
     "Empty": taxonomy.UPSTREAM_NOT_READY,
@@ -212,7 +212,7 @@ RULES: Final[RuleTable] = {
     "KeyboardInterrupt": taxonomy.CANCELLED,
     "SystemExit": taxonomy.CANCELLED,
     "GeneratorExit": taxonomy.CANCELLED,
-    # Formats: what was parsed does not have its form.
+    # Formats: the content is malformed.
     "JSONDecodeError": taxonomy.SCHEMA_INVALID,
     "UnicodeError": taxonomy.SCHEMA_INVALID,
     "Incomplete": taxonomy.SCHEMA_INVALID,
@@ -234,7 +234,7 @@ RULES: Final[RuleTable] = {
     "ZoneInfoNotFoundError": taxonomy.SCHEMA_INVALID,
     "UnpicklingError": taxonomy.SCHEMA_INVALID,
     "PicklingError": taxonomy.BUG_CODE,
-    # Decimal("abc") is by far the most common InvalidOperation; the other decimal errors are mistakes in arithmetic.
+    # Decimal("abc") is by far the most common InvalidOperation; the other decimal errors are bugs in arithmetic.
     "InvalidOperation": taxonomy.SCHEMA_INVALID,
     "DecimalException": taxonomy.BUG_CODE,
     "NetrcParseError": taxonomy.CONFIG_INVALID,

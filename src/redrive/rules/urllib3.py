@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""urllib3, also beneath requests and botocore: its MaxRetryError carries what really happened in `reason`."""
+"""urllib3, also used by requests and botocore: its MaxRetryError has the real error in `reason`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.http import code_for_status
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.network import proxy_trouble, trouble_in, trouble_or, trouble_or_cause
-from redrive.rules.shared.reading import attribute, consult, text_of
+from redrive.rules.shared.inspection import apply_table, attribute, text_of
+from redrive.rules.shared.network import network_code_in, network_or, network_or_cause, proxy_code
 
 _GAVE_UP_ON: Final = re.compile(r"too many ([1-5]\d\d) error responses")
 
@@ -19,13 +19,13 @@ _GAVE_UP_ON: Final = re.compile(r"too many ([1-5]\d\d) error responses")
 def _after_retries(exc: BaseException, now: float) -> Verdict | Code | None:
     reason = attribute(exc, "reason")
     if isinstance(reason, BaseException) and reason is not exc:
-        answer = None if type(reason).__name__ == "MaxRetryError" else consult(RULES, reason, now)
-        return answer or trouble_in(reason) or taxonomy.NETWORK_ERROR
-    return trouble_in(exc) or taxonomy.NETWORK_ERROR
+        answer = None if type(reason).__name__ == "MaxRetryError" else apply_table(RULES, reason, now)
+        return answer or network_code_in(reason) or taxonomy.NETWORK_ERROR
+    return network_code_in(exc) or taxonomy.NETWORK_ERROR
 
 
 def _retries_spent(exc: BaseException, _now: float) -> Verdict | Code:
-    """Read why urllib3's own retries stopped; the text is all it keeps of the answers."""
+    """Read the status at which urllib3's own retries stopped; the exception has it only in its text."""
     found = _GAVE_UP_ON.search(text_of(exc))
     if found:
         status = int(found[1])
@@ -37,17 +37,17 @@ RULES: Final[RuleTable] = {
     "MaxRetryError": _after_retries,
     "ResponseError": _retries_spent,
     "NameResolutionError": taxonomy.NETWORK_DNS,
-    # Since 2.0 it derives from ConnectTimeoutError, although a refused connection is no timeout.
-    "NewConnectionError": trouble_or(taxonomy.NETWORK_ERROR),
+    # Since 2.0 it derives from ConnectTimeoutError, although a refused connection is not a timeout.
+    "NewConnectionError": network_or(taxonomy.NETWORK_ERROR),
     "TimeoutError": taxonomy.NETWORK_TIMEOUT,
-    "SSLError": trouble_or(taxonomy.NETWORK_TLS),
-    "ProxyError": proxy_trouble,
+    "SSLError": network_or(taxonomy.NETWORK_TLS),
+    "ProxyError": proxy_code,
     "IncompleteRead": taxonomy.NETWORK_PROTOCOL,
     "InvalidChunkLength": taxonomy.NETWORK_PROTOCOL,
     "BodyNotHttplibCompatible": taxonomy.NETWORK_PROTOCOL,
     "HeaderParsingError": taxonomy.NETWORK_PROTOCOL,
     "InvalidHeader": taxonomy.NETWORK_PROTOCOL,
-    "ProtocolError": trouble_or(taxonomy.NETWORK_PROTOCOL),
+    "ProtocolError": network_or(taxonomy.NETWORK_PROTOCOL),
     "DecodeError": taxonomy.SCHEMA_INVALID,
     "EmptyPoolError": taxonomy.RESOURCE_EXHAUSTED,
     "FullPoolError": taxonomy.RESOURCE_EXHAUSTED,
@@ -58,5 +58,5 @@ RULES: Final[RuleTable] = {
     "ProxySchemeUnknown": taxonomy.CONFIG_INVALID,
     "ProxySchemeUnsupported": taxonomy.CONFIG_INVALID,
     "LocationValueError": taxonomy.REQUEST_INVALID,
-    "HTTPError": trouble_or_cause(taxonomy.NETWORK_ERROR),
+    "HTTPError": network_or_cause(taxonomy.NETWORK_ERROR),
 }

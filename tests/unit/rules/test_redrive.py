@@ -41,14 +41,14 @@ class StandingClock(SystemClock):
         (datetime(2026, 1, 2, 3, 4, 5), None),  # noqa: DTZ001 - an instant without a zone tells nothing.
     ],
 )
-def test_an_open_breaker_heals_at_the_time_it_names(retry_at: datetime | None, told: float | None) -> None:
+def test_an_open_breaker_heals_at_the_time_it_names(retry_at: datetime | None, delay: float | None) -> None:
     exc = BreakerOpenError(breaker="gateway", retry_at=retry_at, reason="half of the calls failed")
 
     token = CURRENT.set(replace(SYSTEM, clock=StandingClock()))
     failure = classify(exc)
     CURRENT.reset(token)
 
-    assert (failure.code, failure.retryable, failure.retry_after) == ("BREAKER_OPEN", True, told)
+    assert (failure.code, failure.retryable, failure.retry_after) == ("BREAKER_OPEN", True, delay)
 
 
 @pytest.mark.parametrize(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several rule files use: how to read a foreign exception, and what numbers and statuses mean."""
+"""Shared by several rule files: reading foreign exceptions, and tables of error numbers and statuses."""

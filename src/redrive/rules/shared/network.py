@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which trouble with the network hides inside a client library's connection error.
+"""Find the network failure inside a client library's connection error.
 
-Client libraries wrap what the socket said, each in its own way, and their own class names say little more than "connection
-error". Refused, reset, not resolved and not trusted are told apart by the standard library's exception at the bottom. Classes are
-compared by name, so that reading an error does not import `ssl`.
+Client libraries wrap the socket's exception, each in its own way, in a general class. Refused, reset, not resolved and not trusted
+are distinguished by the standard library's exception inside. Classes are compared by name, so that classifying an error does not
+import `ssl`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import RuleFunction
-from redrive.rules.shared.reading import hidden_in, text_of
+from redrive.rules.shared.inspection import nested_exceptions, text_of
 
 _CLASSES: Final[dict[str, Code]] = {
     "ssl.SSLCertVerificationError": taxonomy.TLS_CERTIFICATE,
@@ -45,31 +45,31 @@ _ERRNOS: Final[dict[int, Code]] = {
 _PROXY_LOGIN: Final = re.compile(r"\b407\b")
 
 
-def trouble_in(exc: BaseException) -> Code | None:
-    """Return what the outermost standard exception inside means, or None when there is none that says anything."""
-    return next((code for code in map(_trouble, hidden_in(exc)) if code is not None), None)
+def network_code_in(exc: BaseException) -> Code | None:
+    """Return the code of the outermost standard network exception inside; None when there is none."""
+    return next((code for code in map(_network_code, nested_exceptions(exc)) if code is not None), None)
 
 
-def trouble_or(fallback: Code) -> RuleFunction:
-    """Build a rule for a connection error: what the socket said, else what the library's class says by itself."""
-    return lambda exc, _now: trouble_in(exc) or fallback
+def network_or(fallback: Code) -> RuleFunction:
+    """Build a rule for a connection error: the code of the socket's exception, else the fallback."""
+    return lambda exc, _now: network_code_in(exc) or fallback
 
 
-def trouble_or_cause(fallback: Code) -> RuleFunction:
-    """Build a rule for a root class: what the socket said, else what it was raised from, else the fallback."""
-    return lambda exc, _now: trouble_in(exc) or (fallback if exc.__cause__ is None else None)
+def network_or_cause(fallback: Code) -> RuleFunction:
+    """Build a rule for a base class: the code of the socket's exception, else that of the cause, else the fallback."""
+    return lambda exc, _now: network_code_in(exc) or (fallback if exc.__cause__ is None else None)
 
 
-def proxy_trouble(exc: BaseException, _now: float) -> Code:
-    """Tell a proxy that wants other credentials from one that fails; only the text says which, in every library."""
-    wants_login = any(_PROXY_LOGIN.search(text_of(inner)) for inner in hidden_in(exc))
+def proxy_code(exc: BaseException, _now: float) -> Code:
+    """Distinguish a proxy that requires a login from one that fails; in every library only the text shows which."""
+    wants_login = any(_PROXY_LOGIN.search(text_of(inner)) for inner in nested_exceptions(exc))
     return taxonomy.AUTH_INVALID if wants_login else taxonomy.NETWORK_PROXY
 
 
-def _trouble(exc: BaseException) -> Code | None:
+def _network_code(exc: BaseException) -> Code | None:
     for cls in type(exc).__mro__:
         known = _CLASSES.get(f"{cls.__module__}.{cls.__qualname__}")
         if known is not None:
             return known
-    # The number of an ssl.SSLError is OpenSSL's and not the system's, but those were all found by their class.
+    # The number of an ssl.SSLError is OpenSSL's, not the system's, but its class was already found above.
     return _ERRNOS.get(exc.errno) if isinstance(exc, OSError) and isinstance(exc.errno, int) else None

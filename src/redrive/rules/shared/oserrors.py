@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operating system's error numbers mean, on every platform that Python runs on, and the few texts that stand for one.
+"""Codes for the operating system's error numbers on every platform, and for the few texts that stand for a number.
 
-A number the platform lacks is left out, and a number nobody listed is an I/O error that may heal. OpenSSL's and the resolver's
-numbers are others: their classes are read in `rules.stdlib` before anything looks here.
+A number that the platform lacks is left out; an unlisted number is a retryable I/O error. OpenSSL and the resolver have numbers of
+their own: `rules.stdlib` handles their classes first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.rules.shared.network import proxy_trouble
-from redrive.rules.shared.reading import attribute, text_of
+from redrive.rules.shared.inspection import attribute, text_of
+from redrive.rules.shared.network import proxy_code
 
 _NAMES: Final[dict[Code, str]] = {
     taxonomy.NETWORK_TIMEOUT: "ETIMEDOUT",
@@ -23,18 +23,18 @@ _NAMES: Final[dict[Code, str]] = {
     taxonomy.NETWORK_UNREACHABLE: "EHOSTUNREACH ENETUNREACH ENETDOWN EHOSTDOWN ENONET",
     taxonomy.NETWORK_PROTOCOL: "EPROTO",
     taxonomy.DISK_FULL: "ENOSPC EDQUOT",
-    # Both a busy port and used-up ephemeral ports free themselves, like threads and descriptors do. EAGAIN comes from a fork
-    # that hit the process limit; from a non-blocking descriptor nobody lets it escape.
+    # A busy port and used-up ephemeral ports become free again, like threads and descriptors. EAGAIN comes from a fork that hit
+    # the process limit; callers of non-blocking descriptors handle it themselves.
     taxonomy.RESOURCE_EXHAUSTED: "EMFILE ENFILE EAGAIN ENOBUFS EADDRINUSE EADDRNOTAVAIL EUSERS ENOLCK",
     taxonomy.OUT_OF_MEMORY: "ENOMEM",
-    # A path through a file, or into a ring of links, leads nowhere: the path is wrong, or what it led to is gone.
+    # A path through a file or into a loop of links: the path is wrong, or its target is gone.
     taxonomy.IO_NOT_FOUND: "ENOENT ENOTDIR EISDIR ELOOP ENODEV ENXIO",
     taxonomy.IO_DENIED: "EACCES EPERM EROFS",
     taxonomy.IO_ERROR: "EIO ESTALE EBUSY EINTR ETXTBSY EDEADLK EREMOTEIO",
     taxonomy.CONFLICT: "EEXIST ENOTEMPTY",
     taxonomy.NOT_FOUND: "ESRCH",
     taxonomy.REQUEST_TOO_LARGE: "EFBIG E2BIG EMSGSIZE EOVERFLOW",
-    # Names come out of payloads far more often than out of code.
+    # Names come from payloads far more often than from code.
     taxonomy.SCHEMA_INVALID: "ENAMETOOLONG EILSEQ",
     taxonomy.CONFIG_INVALID: "EXDEV ENOEXEC EAFNOSUPPORT EPROTONOSUPPORT",
     taxonomy.BUG_CODE: "EINVAL EBADF EFAULT EDOM ERANGE ENOTTY ENOSYS ENOTSUP EOPNOTSUPP ENOTSOCK EISCONN ECHILD ESPIPE",
@@ -71,14 +71,14 @@ _NUMBERS: Final = _numbered()
 
 
 def code_for_errno(number: object) -> Code | None:
-    """Return what an `errno` means; None when it is no number at all."""
+    """Return the code for an `errno`; None when it is not a number."""
     if not isinstance(number, int) or isinstance(number, bool):
         return None
     return _NUMBERS.get(number, taxonomy.IO_ERROR)
 
 
 def code_of(exc: BaseException) -> Code | None:
-    """Return what the numbers of an OSError mean, Windows' own before the portable one; None when it has none."""
+    """Return the code for the numbers of an OSError, the Windows number first; None when it has none."""
     on_windows = attribute(exc, "winerror")
     known = _WINDOWS.get(on_windows) if isinstance(on_windows, int) else None
     return known or code_for_errno(attribute(exc, "errno"))
@@ -94,14 +94,14 @@ _NUMBER_IN_TEXT: Final = re.compile(r"\[Errno (\d{1,5})\]")
 
 
 def code_by_text(exc: BaseException, now: float) -> Code | None:
-    """Return what a plain OSError without a number means, if it is one that the standard library raises; else None.
+    """Return the code for a plain OSError without a number if the standard library raises it; else None.
 
-    asyncio joins the texts of several failed attempts to connect into one ("Multiple exceptions: [Errno 111] ..., ..."), and
-    http.client has only words for a proxy that refuses a tunnel.
+    asyncio joins the texts of several failed connections into one ("Multiple exceptions: [Errno 111] ..., ..."), and http.client
+    has only a text for a proxy that refuses a tunnel.
     """
     text = text_of(exc)
     if text.startswith("Tunnel connection failed: "):
-        return proxy_trouble(exc, now)
+        return proxy_code(exc, now)
     if text.startswith("Multiple exceptions: "):
         first = _NUMBER_IN_TEXT.search(text)
         return taxonomy.NETWORK_ERROR if first is None else code_for_errno(int(first[1]))

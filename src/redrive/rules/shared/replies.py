@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What three-digit replies mean, as FTP and SMTP servers give them: 4xx heals, 5xx does not.
+"""Codes for the three-digit replies of FTP and SMTP servers: 4xx is retryable, 5xx is not.
 
-The digits after the first differ in meaning between the two, so each library brings its own table of exceptions to that.
+The other two digits mean different things in the two protocols, so each library has its own table of exceptions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Verdict
-from redrive.rules.shared.reading import text_of
+from redrive.rules.shared.inspection import text_of
 
 _NUMBER: Final = re.compile(r"\s*([1-5]\d\d)\b")
 
@@ -24,8 +24,8 @@ def reply_number(text: object) -> int | None:
     return int(found[1]) if found else None
 
 
-def read_reply(number: int, table: Mapping[int, Code]) -> Verdict:
-    """Return what a reply with this number means, by the table first and by its first digit otherwise."""
+def verdict_from_reply(number: int, table: Mapping[int, Code]) -> Verdict:
+    """Return the verdict for a reply: by the table, else by the first digit."""
     if number in table:
         code = table[number]
     elif 400 <= number < 500:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error details a gRPC server sends in `grpc-status-details-bin`, read without protobuf.
+"""Decode the error details in the gRPC header `grpc-status-details-bin`, without protobuf.
 
-The bytes are a google.rpc.Status. It is turned into the shape that Google's JSON errors have, so that one reader (`core.provider`)
-serves REST and gRPC alike. The bytes come from outside: every length is checked, and what is malformed reads as nothing.
+The bytes are a google.rpc.Status. The result has the shape of Google's JSON errors, so that `core.provider` handles REST and gRPC
+alike. The bytes are not trusted: every length is checked, and malformed bytes yield an empty result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 STATUS_MAX: Final = 65_536
-"""Bytes of details we are willing to read; gRPC itself allows 8 KiB of metadata by default."""
+"""Longer details are not decoded; in bytes. gRPC itself allows 8 KiB of metadata by default."""
 
 _FIELDS_MAX: Final = 256
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -20,7 +20,7 @@ Detail = dict[str, object]
 
 
 class _MalformedError(Exception):
-    """The bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 def read_status(data: bytes) -> Detail:
@@ -100,7 +100,7 @@ def _text(data: bytes) -> str:
 
 
 def _signed(value: int) -> int:
-    """Negative numbers travel as the two's complement of 64 bits."""
+    """Convert from two's complement of 64 bits."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

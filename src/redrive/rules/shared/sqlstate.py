@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a SQLSTATE means: the five characters by which PostgreSQL names every failure, whatever the driver and the language.
+"""Codes for a SQLSTATE: the five characters that identify a PostgreSQL error, whatever the driver and the language.
 
 The whole state is looked up first, its class (the first two characters) next. Shared by psycopg, asyncpg and SQLAlchemy.
 """
@@ -11,15 +11,15 @@ from typing import Final
 from redrive.core import taxonomy
 from redrive.core.failure import Code
 from redrive.core.verdict import Verdict
-from redrive.rules.shared.reading import attribute
+from redrive.rules.shared.inspection import attribute
 
 _STATES: Final[dict[str, Code]] = {
     "08001": taxonomy.NETWORK_ERROR,
     "08004": taxonomy.NETWORK_REFUSED,
     "08P01": taxonomy.NETWORK_PROTOCOL,
     "23505": taxonomy.CONFLICT,
-    "23P01": taxonomy.CONFLICT,  # exclusion constraint: what a unique key is for ranges
-    # Right after a failover the old primary is read-only; the next connection finds the new one.
+    "23P01": taxonomy.CONFLICT,  # exclusion constraint: like a unique key, for ranges
+    # After a failover the old primary is read-only; the next connection finds the new one.
     "25006": taxonomy.NETWORK_UNAVAILABLE,
     "25P03": taxonomy.LOCAL_TIMEOUT,
     "25P04": taxonomy.LOCAL_TIMEOUT,
@@ -29,11 +29,11 @@ _STATES: Final[dict[str, Code]] = {
     "55006": taxonomy.CONFLICT,
     "55P03": taxonomy.CONFLICT,
     "55P02": taxonomy.CONFIG_INVALID,
-    # A statement timeout, or someone's pg_cancel_backend: both end a statement that took too long for somebody.
+    # A statement timeout or pg_cancel_backend: both end a statement that took too long.
     "57014": taxonomy.LOCAL_TIMEOUT,
     "57P04": taxonomy.CONFIG_INVALID,  # the database was dropped
     "57P05": taxonomy.NETWORK_RESET,  # the session was idle for too long
-    "P0001": taxonomy.REJECTED_POLICY,  # RAISE EXCEPTION: a rule that somebody wrote into the database
+    "P0001": taxonomy.REJECTED_POLICY,  # RAISE EXCEPTION: a business rule in the database
     "P0002": taxonomy.NOT_FOUND,
 }
 _CLASSES: Final[dict[str, Code]] = {
@@ -61,7 +61,7 @@ _CLASSES: Final[dict[str, Code]] = {
 
 
 def verdict_for(state: object) -> Verdict | None:
-    """Return what a SQLSTATE means; None when it is none. A state of an unlisted class is a mistake in the program."""
+    """Return the verdict for a SQLSTATE; None when it is not one. A state of an unlisted class is a bug in the program."""
     if not isinstance(state, str) or len(state) != 5 or not state.isalnum():
         return None
     code = _STATES.get(state) or _CLASSES.get(state[:2], taxonomy.BUG_CODE)
@@ -69,5 +69,5 @@ def verdict_for(state: object) -> Verdict | None:
 
 
 def verdict_in(exc: object) -> Verdict | None:
-    """Return what the SQLSTATE of a driver's exception means; psycopg2 calls it `pgcode`."""
+    """Return the verdict for the SQLSTATE of a driver's exception; psycopg2 calls it `pgcode`."""
     return verdict_for(attribute(exc, "sqlstate")) or verdict_for(attribute(exc, "pgcode"))
