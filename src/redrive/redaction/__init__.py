@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes secrets and personal facts out of texts and structures. Pure: what it does not get, it does not know.
+"""Remove secrets and personal data from texts and structures. Pure, except for `process` and `environment`.
 
-Layout, in the order of a round: `marks` (placeholders), `literals` with `forms` and `kin` (known secrets), `pem` (private
-keys), `runs` and `tokens` (provider tokens), `urls`, `commands` with `command_lines`, `assignments` with `carriers`, `plain`,
-`judgement`, `bare`, `named`, `lines`, `spans`, `names`, `values` and `vocabulary` (values next to telling names),
-`blocks` (values further down), `personal` with `phones` and `numbers`; `structure` walks mappings and sequences;
-`text` runs the rounds; `near` finds what of many literals can stand in a text, `cuts` reads a part of a long one.
-The environment and registered secrets are added by `redrive.redaction.process`.
+`text` runs rounds of `passes` until nothing changes; `structure` redacts mappings and sequences. The passes are grouped by how a
+secret is recognised: `literals` by its known value, `formats` by its own format, `named` by the name in front of it, `personal` by
+checksum and shape. `process` adds the secrets of the environment and registered ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The secrets in this process's environment: values of variables with a telling name, and passwords inside URLs.
+"""Find the secrets in this process's environment: values of variables with a secret name, and passwords in URLs.
 
-Nothing is read at import: a variable that changes between two calls is seen as it is at the call.
+Nothing is read at import; every call sees the current values.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from types import MappingProxyType
 from typing import Final, cast
 from urllib.parse import unquote
 
-from redrive.redaction.named.names import Telling, telling, words_of
+from redrive.redaction.named.names import NameMeaning, meaning_of_name, words_of
 from redrive.redaction.named.values import is_guarded, is_inert, is_random
 
 SECRET_MIN: Final = 8
-"""Shorter values of secret-looking variables, unless mixed, are not hidden: they would hide ordinary words everywhere."""
+"""Shorter values of variables with a secret name, unless mixed, are not hidden: that would hide ordinary words everywhere."""
 
 MIXED_MIN: Final = 6
-"""Values that mix letters with digits or signs are hidden from this length on."""
+"""Values that mix letters with digits or punctuation are hidden from this length on."""
 
 WORD_MIN: Final = 12
-"""A word of letters alone, in a variable whose name only hints at a secret, is hidden from this length on."""
+"""A word of letters only, in a variable whose name is uncertain, is hidden from this length on."""
 
-# An address without user information; one with it is a secret where the name says so.
+# A URL without user information; one with it is a secret if the name is.
 _PLAIN_URL: Final = re.compile(r"[A-Za-z][\w+.-]{1,30}://[^\s@;]*")
 _URL_PASSWORD: Final = re.compile(
     r"[a-z][a-z0-9+.-]{1,30}://[^\s/?#@:]{0,128}:([^\s]{1,512})@[^\s@/]", re.IGNORECASE
@@ -41,7 +41,7 @@ _CACHED_NAMES_MAX: Final = 4096
 
 
 class _Look:
-    """One look at the environment: what it held, and the secrets found in it."""
+    """One reading of the environment: its content, and the secrets found in it."""
 
     __slots__ = ("raw", "secrets")
 
@@ -54,13 +54,13 @@ _last_look = _Look({}, MappingProxyType({}))
 
 
 def secret_environment() -> Mapping[str, str]:
-    """Return the secrets in the environment, as it is now, by the name of their variable.
+    """Return the secrets in the environment now, by the name of their variable.
 
-    A secret is the value of a variable with a telling name, or the password inside a URL. Booleans, numbers, paths, common
-    words and short values are none. The same mapping is returned as long as nothing has changed.
+    A secret is the value of a variable with a secret name, or the password inside a URL; not a boolean, number, path, common
+    word or short value. Returns the same mapping as long as nothing has changed.
     """
-    global _last_look  # noqa: PLW0603 - replaced whole, so a thread sees the old look or the new one, never a mixture.
-    # The undecoded dictionary behind os.environ can be compared without decoding every variable again.
+    global _last_look  # noqa: PLW0603 - replaced as a whole, so a thread sees the old reading or the new one, never a mixture.
+    # Comparing the raw dictionary behind os.environ needs no decoding.
     raw = cast("Mapping[object, object]", getattr(os.environ, "_data", os.environ))
     look = _last_look
     if look.raw == raw:
@@ -75,26 +75,26 @@ def secret_environment() -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=_CACHED_NAMES_MAX)
-def _said_by(name: str) -> Telling | None:
-    return telling(name)
+def _said_by(name: str) -> NameMeaning | None:
+    return meaning_of_name(name)
 
 
 def _secret_in(name: str, value: str) -> str | None:
-    """Return the secret that a variable holds; None when it holds none."""
+    """Return the secret in a variable's value; None when there is none."""
     if len(value) < (MIXED_MIN if is_guarded(value) else SECRET_MIN):
         return None
     url = _URL_PASSWORD.search(value)
     if url:
         password = unquote(url[1])
         return password if len(password) >= SECRET_MIN and not _is_harmless(password) else None
-    said = _said_by(name)
-    if said is None or _PLAIN_URL.fullmatch(value) or _is_harmless(value):
+    meaning = _said_by(name)
+    if meaning is None or _PLAIN_URL.fullmatch(value) or _is_harmless(value):
         return None
-    return value if said.certain or is_random(value) or _is_key(name, value) else None
+    return value if meaning.certain or is_random(value) or _is_key(name, value) else None
 
 
 def _is_key(name: str, value: str) -> bool:
-    """Tell whether a variable whose name only hints holds a document, or, as in `MY_KEY`, one long or mixed word."""
+    """Return whether a variable with an uncertain name contains a document or, as in `MY_KEY`, one long or mixed word."""
     if value.startswith('{"'):
         return True
     is_named = words_of(name)[-1] in ("key", "keys", "auth")
@@ -103,7 +103,7 @@ def _is_key(name: str, value: str) -> bool:
 
 
 def _is_harmless(value: str) -> bool:
-    # Braces around plain text are a template, around quotes a document.
+    # Braces around plain text are a template; around quotes they are a document.
     if value.lower() in _COMMON_WORDS or (is_inert(value) and not value.startswith('{"')):
         return True
     return bool(_NUMBER.fullmatch(value) or _PATH.fullmatch(value))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The passes, in their order.
+"""The passes over a text, in their order.
 
-Blocks, tokens, URLs and command lines go first, which have shapes of their own; then values next to telling names; then personal
-facts.
+Blocks, tokens, URLs and command lines come first, because they have formats of their own; then values next to secret names; then
+personal data.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from redrive.redaction.named.assignments import redact_assignments
 from redrive.redaction.named.blocks import redact_blocks
 from redrive.redaction.named.commands import redact_commands
 from redrive.redaction.personal.search import redact_personal
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.placeholders import Sentinels
 
-_PASSES: Final[tuple[Callable[[str, Marks], str], ...]] = (
+_PASSES: Final[tuple[Callable[[str, Sentinels], str], ...]] = (
     redact_private_keys,
     redact_tokens,
     redact_urls,
@@ -30,8 +30,8 @@ _PASSES: Final[tuple[Callable[[str, Marks], str], ...]] = (
 )
 
 
-def passed(text: str, marks: Marks) -> str:
-    """Return the text after every pass, with a mark in place of whatever one of them found."""
+def apply_passes(text: str, sentinels: Sentinels) -> str:
+    """Return the text after every pass, with a sentinel in place of whatever a pass found."""
     for redact in _PASSES:
-        text = redact(text, marks)
+        text = redact(text, sentinels)
     return text

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The redactor of this process: the pure one, plus the secrets that the process itself knows.
+"""The redactor of this process: the pure redactor plus the secrets that the process knows.
 
-Those are the secret-looking environment variables, read at every call, and what `register_secret` was given. Everything
-that leaves the process in a dead letter, a log line or an export goes through here.
+Those are the secrets in the environment, read at every call, and the values passed to `register_secret`. Everything that leaves
+the process in a dead letter, a log line or an export goes through here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, Protocol
 
 from redrive.errors import ConfigurationError
 from redrive.redaction.environment import secret_environment
-from redrive.redaction.literals.prefilter import Sought
+from redrive.redaction.literals.prefilter import LiteralIndex
 from redrive.redaction.literals.search import LITERAL_MIN, Literals
 from redrive.redaction.literals.truncation import PIECE, certain, closed_from, common_start, pieces_of
 from redrive.redaction.placeholders import placeholder
-from redrive.redaction.structure import Walk
+from redrive.redaction.structure import StructureRedactor
 from redrive.redaction.text import redact_with
 
 __all__ = ["redact", "redact_end", "redact_mapping", "redact_start", "register_secret"]
@@ -30,10 +30,10 @@ _PASSED: Final = placeholder("unjudged")
 SEEN_MAX: Final = 1_000
 SEEN_LENGTH_MAX: Final = 2_048
 MARGIN: Final = 4
-"""No form of a literal, base64 included, is shorter than the literal by more than this; a longer one cannot stand in a text."""
+"""No encoding of a literal is shorter than the literal by more than this; a longer literal cannot occur in a text."""
 
 SHORTENED_MAX: Final = 64
-"""So many of the longest literals are looked for in all of a text that is too long to be read."""
+"""How many of the longest literals are searched in the whole of a text that is too long to be redacted as a whole."""
 _REPEATED: Final = re.compile(r"(<(?:payload|redacted):[^<>]*>)\1+")
 
 
@@ -47,7 +47,7 @@ class _Known:
         self.registered = registered
         self.literals = Literals(dict.fromkeys((*environment.values(), *registered), _SECRET))
         self.seen: dict[str, str] = {}
-        """Short texts and what became of them: the same failure is told again and again."""
+        """Short texts and their results: the same failure is redacted again and again."""
 
 
 _lock = Lock()
@@ -69,18 +69,18 @@ def redact(text: str, payload: Mapping[str, str] | None = None) -> str:
             rule="redact takes a str",
             fix="decode bytes first, or pass structures to redact_mapping",
         )
-    return _redacted(text, _sought(payload).near(text, len(text) + MARGIN) if payload else {})
+    return _redacted(text, _indexed(payload).candidates(text, len(text) + MARGIN) if payload else {})
 
 
-def _sought(payload: Mapping[str, str]) -> Sought:
-    return payload if isinstance(payload, Sought) else Sought(payload)
+def _indexed(payload: Mapping[str, str]) -> LiteralIndex:
+    return payload if isinstance(payload, LiteralIndex) else LiteralIndex(payload)
 
 
-def _redacted(text: str, near: Mapping[str, str]) -> str:
-    """Return a text without its secrets and without the literals that can stand in it."""
+def _redacted(text: str, candidates: Mapping[str, str]) -> str:
+    """Return a text without its secrets and without the given literals."""
     known = _now_known()
-    if near or len(text) > SEEN_LENGTH_MAX:
-        return redact_with(text, (known.literals, Literals(near)) if near else (known.literals,))
+    if candidates or len(text) > SEEN_LENGTH_MAX:
+        return redact_with(text, (known.literals, Literals(candidates)) if candidates else (known.literals,))
     if (clean := known.seen.get(text)) is None:
         clean = redact_with(text, (known.literals,))
         if len(known.seen) >= SEEN_MAX:
@@ -96,12 +96,11 @@ def redact_start(
     read: int,
     prepare: Callable[[str], str] = str,
 ) -> str:
-    """Return a text redacted, whole if it has at most `read` characters, and of a longer one what is certain of its beginning.
+    """Redact a text of at most `read` characters as a whole; of a longer one, return the redacted beginning that is certain.
 
-    A secret across the place where a text is cut is not known for one by its first half. So it is cut at two places, `read` and
-    half of that, and what both parts begin with is returned: what is across the cut of the one, the other does not reach or knows
-    whole. That goes for secrets shorter than half of `read`; longer literals are looked for in pieces. `prepare` is done to each
-    part before it is redacted.
+    Half a secret at a cut is not recognised. So the text is cut at two places, `read` and half of that, and the common beginning
+    of both redacted parts is returned: a secret across one cut is either whole in the other part or beyond its end. That works
+    for secrets shorter than half of `read`; longer literals are searched in pieces. `prepare` is applied to each part first.
     """
     if len(text) <= read:
         return redact(prepare(text), payload)
@@ -111,10 +110,10 @@ def redact_start(
 
 
 def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int) -> str:
-    """Return a text redacted, whole if it has at most `read` characters, and of a longer one what is certain of its end.
+    """Redact a text of at most `read` characters as a whole; of a longer one, return the redacted end that is certain.
 
-    See `redact_start`. Long literals are taken out before: what stands before them is then read as well. What may be the rest of
-    some other secret, one that began before both cuts, is passed over.
+    See `redact_start`. Long literals are replaced first, so that the text before them is covered as well. A possible rest of a
+    secret that began before both cuts is skipped.
     """
     if len(text) > read:
         text = _shortened(text, payload or {})
@@ -124,13 +123,13 @@ def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int
     since, cut = len(text) - read, len(text) - read // 2
     start = closed_from(text, since, cut, redact)
     longer, shorter = redacted(text[since:]), redacted(text[start:], is_shorter=start == cut)
-    told = _REPEATED.sub(r"\1", common_start(longer[::-1], shorter[::-1])[::-1])
-    return told if start == cut else f"{_PASSED}{told}"
+    result = _REPEATED.sub(r"\1", common_start(longer[::-1], shorter[::-1])[::-1])
+    return result if start == cut else f"{_PASSED}{result}"
 
 
 def _shortened(text: str, literals: Mapping[str, str]) -> str:
-    """Replace the longest literals where they stand as they are."""
-    long = _sought(literals).divided(PIECE)[1]
+    """Replace the longest literals where they occur unencoded."""
+    long = _indexed(literals).divided(PIECE)[1]
     for literal in sorted(long, key=len, reverse=True)[:SHORTENED_MAX]:
         text = text.replace(literal, long[literal])
     return text
@@ -141,36 +140,41 @@ class _Parts(Protocol):
 
 
 def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> _Parts:
-    """Return what redacts the parts of a text that is cut: in them long literals are looked for in pieces."""
-    known, sought = _now_known(), _sought(payload)
+    """Return a function that redacts a part of a text, searching long literals in pieces."""
+    known, sought = _now_known(), _indexed(payload)
     short, long = sought.divided(PIECE)
     secrets = (each for each in (*known.environment.values(), *known.registered) if len(each) > PIECE)
     cut = (*((secret, _SECRET) for secret in secrets), *long.items())
-    pieces = Sought(pieces_of(cut, read, is_start=is_start))
+    pieces = LiteralIndex(pieces_of(cut, read, is_start=is_start))
 
     def redacted(part: str, *, is_shorter: bool = False) -> str:
         longest = len(part) + MARGIN
-        near = {**pieces.near(part, longest), **short.near(part, longest), **sought.lines_near(part)}
-        told = _redacted(part, near)
-        return certain(told, is_start=is_start) if is_shorter and cut else told
+        candidates = {
+            **pieces.candidates(part, longest),
+            **short.candidates(part, longest),
+            **sought.line_candidates(part),
+        }
+        result = _redacted(part, candidates)
+        return certain(result, is_start=is_start) if is_shorter and cut else result
 
     return redacted
 
 
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
-    """Return a structure of the same shape as `value` without secrets; `value` itself is not changed."""
+    """Return a structure of the same shape as `value` without secrets; `value` is not changed."""
     if not payload:
         literals = (_now_known().literals,)
-        return Walk(lambda text: redact_with(text, literals)).value(value)
-    sought = _sought(payload)
-    return Walk(lambda text: redact(text, sought)).value(value)
+        return StructureRedactor(lambda text: redact_with(text, literals)).value(value)
+    sought = _indexed(payload)
+    return StructureRedactor(lambda text: redact(text, sought)).value(value)
 
 
 def register_secret(value: str) -> None:
-    """Hide `value` in every text from now on, also percent-encoded, JSON-escaped or in base64. Safe from any thread.
+    """Hide `value` in every text from now on, also percent-encoded, JSON-escaped or in base64. Thread-safe.
 
     Raises:
-        ConfigurationError: `value` is not a string of at least four characters, or of no use; the message does not show it.
+        ConfigurationError: `value` is not a string of at least four characters, or cannot be encoded; the message does not
+            contain it.
     """
     if not isinstance(value, str) or len(value) < LITERAL_MIN:
         size = f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
@@ -180,14 +184,14 @@ def register_secret(value: str) -> None:
             rule=f"a secret is a str of at least {LITERAL_MIN} characters",
             fix="register the whole secret; shorter ones would hide ordinary words",
         )
-    global _known  # noqa: PLW0603 - replaced whole under the lock; readers see the old set or the new one.
+    global _known  # noqa: PLW0603 - replaced as a whole under the lock; readers see the old set or the new one.
     with _lock:
         is_taken = value in _known.registered
         with suppress(UnicodeError):
             _known = _known if is_taken else _Known(_known.environment, _known.registered | {value})
             is_taken = True
     if not is_taken:
-        # Raised apart from the error that it stands for: that of a codec holds what could not be encoded.
+        # Raised outside the handler: the codec's error contains the value.
         raise ConfigurationError(
             field="value",
             value=f"{len(value)} characters",
@@ -197,7 +201,7 @@ def register_secret(value: str) -> None:
 
 
 def _now_known() -> _Known:
-    """Return the compiled secrets of this moment."""
+    """Return the compiled secrets as of now."""
     global _known  # noqa: PLW0603 - see register_secret.
     environment = secret_environment()
     known = _known

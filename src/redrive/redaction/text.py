@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the passes over a text, repeated until nothing changes.
+"""Redact a text in rounds until nothing changes.
 
-Known literals go first, because nothing is known better; then blocks, tokens, URLs and command lines, which have shapes of
-their own; then values next to telling names; then personal facts. A round that changes nothing is the proof that
-redacting again would change nothing either: the result is a fixed point by construction, for any text.
+Each round replaces the known literals first, because they are certain, then applies the passes. The last round changes nothing,
+so redacting the result again changes nothing either: it is a fixed point by construction, for any text.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from redrive.redaction.literals.search import Literals
-from redrive.redaction.placeholders import Marks, placeholder
-from redrive.redaction.structure import Walk
-from redrive.redaction.tracebacks import passed_over_frames
+from redrive.redaction.placeholders import Sentinels, placeholder
+from redrive.redaction.structure import StructureRedactor
+from redrive.redaction.tracebacks import apply_passes_around_frames
 
 ROUNDS_MAX: Final = 8
-"""A text that still changes after this many rounds was made to do so; it is replaced whole."""
+"""A text that still changes after this many rounds was built to do so; it is replaced as a whole."""
 
 
 def redact_text(text: str, literals: Mapping[str, str] | Literals | None = None) -> str:
@@ -32,7 +31,7 @@ def redact_text(text: str, literals: Mapping[str, str] | Literals | None = None)
 def redact_value(value: object, literals: Mapping[str, str] | Literals | None = None) -> object:
     """Return a structure of the same shape as `value` with every secret in it replaced; `value` is not changed."""
     known = () if literals is None else (compiled(literals),)
-    return Walk(lambda text: redact_with(text, known)).value(value)
+    return StructureRedactor(lambda text: redact_with(text, known)).value(value)
 
 
 def compiled(literals: Mapping[str, str] | Literals) -> Literals:
@@ -51,8 +50,8 @@ def redact_with(text: str, known: tuple[Literals, ...]) -> str:
 
 
 def _round(text: str, known: tuple[Literals, ...]) -> str:
-    marks = Marks(text)
-    work = marks.hide(text)
+    sentinels = Sentinels(text)
+    work = sentinels.hide(text)
     for literals in known:
-        work = literals.replace(work, marks)
-    return passed_over_frames(work, marks)
+        work = literals.replace(work, sentinels)
+    return apply_passes_around_frames(work, sentinels)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames of a Python traceback, read once for all the letters that they come with.
+"""Redact the frames of a Python traceback once for all the letters that contain them.
 
-The frames of a stack are the same in every letter of a group; what differs is the message, and it stands behind them. Frames in
-which the passes find nothing are kept, and when they come again only the text around them is read, together with the frames next to
-it. That is the same as reading it all, because no search gets past a line that names a file:
+The frames of a stack are the same in every letter of a group; only the message after them differs. Frames without any secret are
+cached; when they occur again, only the text around them is redacted, together with the adjacent frames. The result is the same as
+for the whole text, because no search crosses a line that names a file:
 
-- A search looks back at most two lines, or `MARGIN` characters, and that much of the frames is read again.
-- A search looks ahead to the end of its line, or over white space to the next one. The few that go on from line to line, or that a
-  word far away sets off, need one of `_FAR`; with one of those anywhere the whole text is read.
-- Whatever a cheap test looks for before a search is part of what that search finds, so a test that passes elsewhere in the text
-  finds nothing more here.
+- A search looks back at most two lines, or `MARGIN` characters; that much of the frames is included.
+- A search looks ahead to the end of its line, or over white space to the next one. The few that span more lines, or depend on a
+  word elsewhere, need one of `_FAR`; if the text contains one, all of it is redacted.
+- What a cheap test looks for before a search is part of what that search finds, so a match elsewhere in the text adds nothing
+  here.
 
-Where a mark was put into the frames next to it, the whole text is read as well. Texts of other forms are always read whole.
+If a pass replaced something in the adjacent frames, all of the text is redacted, too. Texts of other forms are always redacted as
+a whole.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from redrive.redaction.passes import passed
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.passes import apply_passes
+from redrive.redaction.placeholders import Sentinels
 
 TEXT_MAX: Final = 16_384
-"""Longer texts are read whole; one of this size cannot hold so many names that the rest of it would be hidden."""
+"""Longer texts are redacted as a whole; one of this size cannot reach the limit on names (`JUDGED_MAX`)."""
 
 FRAMES_MIN: Final = 512
-"""Fewer frames than this many characters cost no more to read than to look up."""
+"""Frames with fewer characters cost no more to redact than to look up."""
 
 MARGIN: Final = 200
-"""So much of the frames is read again with what stands next to them: more than a search looks back beyond its line."""
+"""How much of the frames is redacted with the text next to them: more than a search looks back beyond its line."""
 
 PART_MAX: Final = 2_048
-"""What stands next to the frames is kept up to this length."""
+"""The text next to the frames is cached up to this length."""
 
 KEPT_MAX: Final = 256
-"""So many stacks are kept, and so many parts next to them; then they are forgotten, and judged anew."""
+"""Size of the caches of stacks and of texts next to them; when one is full, it is cleared."""
 
 _TITLE: Final = "Traceback (most recent call last):\n"
 _NEXT_FRAME: Final = '\n  File "'
@@ -43,62 +44,62 @@ _FRAMES: Final = re.compile(
     re.escape(_TITLE) + r'(?>(?:  File "[^"\n]*+", line [0-9]++, in [^\n]++\n'
     r"(?:  (?:\[Previous line|  [ ]*+[^\s])[^\n]*+\n)*)+)"
 )
-_HOLDERS: Final = tuple(
+_BLOCK_NAMES: Final = tuple(
     holder + end for holder in ("ecrets", "redentials", "asswords") for end in (":", "'", '"')
 )
 _FAR: Final = (
-    *("PRIVATE KEY", "Private-Lines: ", "<<", "\\\n", *_HOLDERS),
+    *("PRIVATE KEY", "Private-Lines: ", "<<", "\\\n", *_BLOCK_NAMES),
     *(".pgpass", ":5432:", ":*:", "%40", "%3A%2F%2F", "%3a%2f%2f", "elegram", "sudo -S", "-U"),
     *("2A", "2B", " 2a ", " 2b "),
 )
-"""Without one of these nothing spans several lines, and nothing is looked for only because of a word elsewhere."""
+"""Without one of these, no match spans several lines, and no search depends on a word elsewhere."""
 
 
 class _Frames(NamedTuple):
-    """Where known frames stand, and the parts at both ends that are read again."""
+    """The position of known frames, and of the parts at both ends that are redacted again."""
 
     start: int
     end: int
     head: int
-    """Where the part ends that is read again with what stands before the frames."""
+    """The end of the part that is redacted with the text before the frames."""
     tail: int
-    """Where the part starts that is read again with what stands behind them."""
+    """The start of the part that is redacted with the text after the frames."""
 
 
-# Frames are found by their hash, and kept as text only where that is clean: of frames with a secret nothing else is known.
+# Frames by their hash; the text is kept only if it is clean, never for frames with a secret.
 _frames: dict[int, str | None] = {}
-# What stands next to frames and is clean as well: messages that are always the same, and those in which a secret was hidden before.
+# Clean texts next to frames: constant messages, and messages that were redacted before.
 _parts: set[str] = set()
 
 
-def passed_over_frames(text: str, marks: Marks) -> str:
-    """Return the text after every pass, with its placeholders shown, without reading known frames again."""
+def apply_passes_around_frames(text: str, sentinels: Sentinels) -> str:
+    """Return the text after every pass, with placeholders restored, without redacting known frames again."""
     known = _known(text) if FRAMES_MIN < len(text) <= TEXT_MAX else ()
     if not known:
-        return marks.show(passed(text, marks))
+        return sentinels.show(apply_passes(text, sentinels))
     pieces: list[str] = []
     done = tail = 0
     for frames in (*known, _Frames(len(text), len(text), len(text), len(text))):
         if frames.head > done:
             part = text[tail : frames.head]
-            clean = _passed(part, marks)
+            clean = _apply_passes(part, sentinels)
             before, after = text[tail:done], text[frames.start : frames.head]
             if clean is None or not (clean.startswith(before) and clean.endswith(after)):
-                return marks.show(passed(text, marks))
-            # Frames hold no marks, so that only what stands between them has any to show.
-            pieces.append(marks.show(clean[len(before) : len(clean) - len(after)]))
+                return sentinels.show(apply_passes(text, sentinels))
+            # Frames contain no sentinels, so only the text between them has any to restore.
+            pieces.append(sentinels.show(clean[len(before) : len(clean) - len(after)]))
         pieces.append(text[frames.start : frames.end])
         done, tail = frames.end, frames.tail
     return "".join(pieces)
 
 
-def _passed(part: str, marks: Marks) -> str | None:
-    """Return a part of a text after every pass; None when it cannot be read apart."""
+def _apply_passes(part: str, sentinels: Sentinels) -> str | None:
+    """Return a part of a text after every pass; None when it cannot be redacted on its own."""
     if part in _parts:
         return part
     if _is_far(part):
         return None
-    clean = passed(part, marks)
+    clean = apply_passes(part, sentinels)
     if clean == part and len(part) <= PART_MAX:
         if len(_parts) >= KEPT_MAX:
             _parts.clear()
@@ -107,9 +108,9 @@ def _passed(part: str, marks: Marks) -> str | None:
 
 
 def _known(text: str) -> list[_Frames]:
-    """Return the frames of every traceback in the text that are known to be clean, without the innermost one of each.
+    """Return the known clean frames of every traceback in the text, without the innermost frame of each.
 
-    That one often shows the line which put the message together.
+    The innermost frame often shows the line that builds the message.
     """
     known: list[_Frames] = []
     start = text.find(_TITLE)
@@ -118,7 +119,7 @@ def _known(text: str) -> list[_Frames]:
         end = text.rfind(_NEXT_FRAME, start, None if following < 0 else following) + 1
         is_line = start == 0 or text[start - 1] == "\n"
         if is_line and end - start >= FRAMES_MIN and _is_clean(text[start:end]):
-            # Frames that a text starts with have nothing before them to be read with.
+            # Frames at the start of a text have nothing before them.
             head = text.find(_NEXT_FRAME, start + MARGIN, end) + 1 or end
             tail = text.rfind(_NEXT_FRAME, start, end - MARGIN) + 1 or start
             known.append(_Frames(start, end, head if start else 0, tail))
@@ -137,7 +138,7 @@ def _is_clean(frames: str) -> bool:
         frames.isascii()
         and _FRAMES.fullmatch(frames) is not None
         and not _is_far(frames)
-        and passed(frames, Marks(frames)) == frames
+        and apply_passes(frames, Sentinels(frames)) == frames
     )
     if len(_frames) >= KEPT_MAX:
         _frames.clear()

@@ -9,9 +9,9 @@ import pytest
 
 from redrive.redaction import Literals, redact_text
 from redrive.redaction.named import values
-from redrive.redaction.named.names import telling, words_of
+from redrive.redaction.named.names import meaning_of_name, words_of
 from redrive.redaction.personal import numbers
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.placeholders import Sentinels
 
 SHOWN = "<redacted:secret>"
 
@@ -25,13 +25,13 @@ def test_words_of_a_name_in_every_case_style() -> None:
         == ["db", "password"]
     )
     assert words_of("APIKey") == ["api", "key"]
-    assert telling("") is None
-    assert telling("123") is None
+    assert meaning_of_name("") is None
+    assert meaning_of_name("123") is None
 
 
 @pytest.mark.parametrize("name", ["token_github", "session_id", "signature", "my_key", "first_pass"])
 def test_an_uncertain_name_is_told_as_such(name: str) -> None:
-    said = telling(name)
+    said = meaning_of_name(name)
 
     assert said is not None
     assert not said.certain
@@ -48,7 +48,7 @@ def test_checksums_refuse_what_is_malformed() -> None:
 
 
 def test_marks_run_out_without_harm() -> None:
-    marks = Marks("\U000f0000")
+    marks = Sentinels("\U000f0000")
     marks._next = 0xFFFFD
 
     first, second = marks.put("<a>"), marks.put("<b>")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from redrive.redaction import redact_text
-from redrive.redaction.literals.encodings import forms_of
+from redrive.redaction.literals.encodings import encodings_of
 
 SHOWN = "<redacted:secret>"
 NAME = "Zoë Müller, ward seven"
@@ -135,5 +135,5 @@ def test_a_value_that_holds_a_stack_does_not_take_the_titles_of_ours() -> None:
 
 
 def test_a_plain_word_has_no_other_forms() -> None:
-    assert list(forms_of("plain_word-1.0~")) == []
-    assert set(forms_of("two words")) == {"two%20words", "two+words"}
+    assert list(encodings_of("plain_word-1.0~")) == []
+    assert set(encodings_of("two words")) == {"two%20words", "two+words"}

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from redrive.redaction import redact_text, tracebacks
-from redrive.redaction.passes import passed
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.passes import apply_passes
+from redrive.redaction.placeholders import Sentinels
 from tests.unit.redaction.keep import KEPT
 from tests.unit.redaction.stranger import cases
 from tests.unit.redaction.stranger_keep import KEEP
@@ -45,11 +45,11 @@ def what_is_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list of whatever goes through the passes from now on."""
     read: list[str] = []
 
-    def reading(text: str, marks: Marks) -> str:
+    def reading(text: str, marks: Sentinels) -> str:
         read.append(text)
-        return passed(text, marks)
+        return apply_passes(text, marks)
 
-    monkeypatch.setattr(tracebacks, "passed", reading)
+    monkeypatch.setattr(tracebacks, "apply_passes", reading)
     return read
 
 
@@ -111,7 +111,7 @@ def test_a_secret_in_the_message_is_hidden_when_the_frames_are_known(monkeypatch
 def test_what_stood_there_before_is_not_read_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     text = stack("ValueError: refused")
     redact_text(text)
-    monkeypatch.setattr(tracebacks, "passed", None)
+    monkeypatch.setattr(tracebacks, "apply_passes", None)
 
     assert redact_text(text) == text
 

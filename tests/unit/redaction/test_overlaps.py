@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from redrive.redaction import Literals, redact_text
 from redrive.redaction.literals.search import ONE_BY_ONE_MAX, SAMPLED_MAX
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.placeholders import Sentinels
 
 SHOWN = "<payload:$>"
 MANY = {f"{number:04d} is not there": SHOWN for number in range(ONE_BY_ONE_MAX + 1)}
@@ -34,7 +34,7 @@ def covered(text: str, values: list[str]) -> str:
 
 
 def left_of(text: str, literals: dict[str, str]) -> str:
-    marks = Marks(text)
+    marks = Sentinels(text)
     return marks.show(Literals(literals).replace(text, marks)).replace(SHOWN, "")
 
 
@@ -117,7 +117,7 @@ def test_literals_that_look_alike_cost_no_more_than_others(values: list[str], te
     literals = Literals(dict.fromkeys(values, SHOWN))
 
     start = time.process_time()
-    literals.replace(text, Marks(text))
+    literals.replace(text, Sentinels(text))
     seconds = time.process_time() - start
 
     # A few hundredths on an idle machine; one slice for each length, or one step for each place, takes many seconds.

@@ -84,7 +84,7 @@ def _named() -> set[str]:
         for call in calls
         if isinstance(call.func, ast.Attribute | ast.Name)
         and (call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id)
-        in ("redacted", "placeholder", "Telling")
+        in ("redacted", "placeholder", "NameMeaning")
     }
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.redaction.literals import prefilter
-from redrive.redaction.literals.prefilter import ALL_MAX, Sought
+from redrive.redaction.literals.prefilter import ALL_MAX, LiteralIndex
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 
 MANY = {f'Zoë "Zo" Müller/<{number:05}>\nward 🙂 seven': "<payload:*>" for number in range(ALL_MAX + 500)}
@@ -68,8 +68,10 @@ def test_many_long_literals_do_not_keep_the_forms_of_a_short_one_from_being_look
 def test_of_very_many_literals_only_those_that_stand_there_are_near() -> None:
     lines = (f"{line}\n" for line in LAST.split("\n"))
 
-    assert Sought(MANY).near(f"refused {LAST}", 10_000) == dict.fromkeys([LAST, *lines], "<payload:*>")
-    assert Sought(MANY).near("refused", 10_000) == {}
+    assert LiteralIndex(MANY).candidates(f"refused {LAST}", 10_000) == dict.fromkeys(
+        [LAST, *lines], "<payload:*>"
+    )
+    assert LiteralIndex(MANY).candidates("refused", 10_000) == {}
 
 
 def test_literals_that_begin_alike_are_told_apart_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +80,9 @@ def test_literals_that_begin_alike_are_told_apart_at_one_place(monkeypatch: pyte
     text = "abbaabababbbaaaabbabbbabaab" * 40
     there = [text[at : at + 20] for at in range(27)] + [text[at : at + 300] for at in range(27)]
     others = [f"{one[:17]}{one[7:10][::-1]}" for one in there[:27]] + [f"{one}a" for one in there[27:]]
-    found = Sought(dict.fromkeys([*there, *others, "abba", "nowhere"], "<payload:*>")).near(text, len(text))
+    found = LiteralIndex(dict.fromkeys([*there, *others, "abba", "nowhere"], "<payload:*>")).candidates(
+        text, len(text)
+    )
 
     assert set(found) == {each for each in (*there, *others, "abba") if each in text}
     assert len(found) < len({*there, *others})

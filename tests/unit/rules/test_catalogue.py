@@ -99,7 +99,7 @@ def test_every_exception_of_a_library_has_a_rule(library: str) -> None:
                 or name in UNRULED.get(library, set())
             ):
                 continue
-            assert find(cls), f"no rule knows {cls}"
+            assert find(cls), f"no rule for {cls}"
 
 
 def test_wrappers_have_no_rule_of_their_own() -> None:

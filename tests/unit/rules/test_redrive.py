@@ -33,7 +33,7 @@ class StandingClock(SystemClock):
 
 
 @pytest.mark.parametrize(
-    ("retry_at", "told"),
+    ("retry_at", "delay"),
     [
         (NOW + timedelta(seconds=90), 90.0),
         (NOW - timedelta(seconds=5), 0.0),

@@ -25,7 +25,7 @@ from redrive.core.normalise import short_values, without_values
 from redrive.engine.error_text import traceback_text
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
-from redrive.redaction.literals.prefilter import Sought
+from redrive.redaction.literals.prefilter import LiteralIndex
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 from redrive.store.protocol import Claimed, Letter
 
@@ -190,10 +190,10 @@ def _context_of(
     }
 
 
-def literals_of(job: Claimed) -> Sought:
+def literals_of(job: Claimed) -> LiteralIndex:
     """Map every longer string of a job's payload and of its stage's input to a placeholder with its path."""
     found = literals_in(job.input)
-    return Sought(found if job.payload is None else {**literals_in(job.payload), **found})
+    return LiteralIndex(found if job.payload is None else {**literals_in(job.payload), **found})
 
 
 def literals_in(encoded: bytes) -> dict[str, str]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets known by their format: provider tokens, key blocks, credentials in URLs."""
+"""Secrets recognised by their format: provider tokens, key blocks, credentials in URLs."""

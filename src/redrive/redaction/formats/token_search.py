@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds provider tokens without trying every pattern at every character.
+"""Find provider tokens without trying every pattern at every character.
 
-A token is long and unbroken, ordinary words are short. The text is turned into a shape in which every token character
-is the same byte, so that one search of the C library finds the next long run; only inside such a run is the table of
-`tokens.py` tried. Text without long runs costs two passes in C.
+A token is long and unbroken, ordinary words are short. The text is translated so that every token character is the same byte;
+one search in C then finds the next long run. Only inside such a run is the table of `tokens.py` tried. Text without long runs
+costs two passes in C.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import re
 from typing import Final
 
 from redrive.redaction.formats.tokens import LOOSE, ROWS
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.placeholders import Sentinels
 
 RUN_MIN: Final = 16
-"""The shortest run that can hold a token."""
+"""The shortest run that can contain a token."""
 
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
 _LONG_RUN: Final = b"x" * RUN_MIN
 _DIGIT: Final = re.compile("[0-9]")
-# `self.client.send`: no token without a digit is all lower case and points, but those of Vault and Doppler.
+# `self.client.send`: no token without a digit is all lower case and dots, except those of Vault and Doppler.
 _NAMES_IN_CODE: Final = re.compile(r"(?!hv[sbr]\.|dp\.)[a-z.]++\Z")
 
-# The alternatives stand side by side, without groups, so that the engine can skip each by its first character.
+# The alternatives have no groups, so that the engine can skip each by its first character.
 _ANY: Final = "(?:" + "|".join(alternative for _, row in ROWS for alternative in row) + ")"
 _BOUNDARY: Final = "(?<![A-Za-z0-9])"
-# In escaped text a token also starts after an escaped line end or a percent-encoded sign.
+# In escaped text a token may also start after an escaped line end or a percent-encoded character.
 _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?<=\\x[0-9a-f]{2})"
 _TOKENS: Final = re.compile(_BOUNDARY + _ANY)
 _ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES}){_ANY}")
@@ -38,12 +38,12 @@ _LOOSE: Final = tuple(
 )
 
 
-def redact_tokens(text: str, marks: Marks) -> str:
-    """Put a mark in place of every provider token."""
+def redact_tokens(text: str, sentinels: Sentinels) -> str:
+    """Replace every provider token."""
     for needle, rows in _LOOSE:
         if needle in text:
             for kind, pattern in rows:
-                text = pattern.sub(marks.redacted(kind), text)
+                text = pattern.sub(sentinels.redacted(kind), text)
     tokens = _ESCAPED_TOKENS if "\\" in text or "%" in text else _TOKENS
     shape = text.encode("latin-1", "replace").translate(_SHAPE)
     pieces: list[str] = []
@@ -52,13 +52,13 @@ def redact_tokens(text: str, marks: Marks) -> str:
     while run >= 0:
         end = shape.find(b" ", run)
         end = len(text) if end < 0 else end
-        # Without a digit only a token at the very start is worth a look: most such runs are names in code.
+        # A run without a digit is tried only at its start: most such runs are names in code.
         if _NAMES_IN_CODE.match(text, run, end):
             found = None
         else:
             found = (tokens.search if _DIGIT.search(text, run, end) else tokens.match)(text, run, end)
         while found:
-            pieces += (text[done : found.start()], marks.redacted(_kind_of(text, found.start(), end)))
+            pieces += (text[done : found.start()], sentinels.redacted(_kind_of(text, found.start(), end)))
             done = found.end()
             found = tokens.search(text, done, end)
         run = shape.find(_LONG_RUN, end)
@@ -69,8 +69,8 @@ def redact_tokens(text: str, marks: Marks) -> str:
 
 
 def _kind_of(text: str, start: int, end: int) -> str:
-    """Return the kind of the token at `start`: that of the first row which matches there.
+    """Return the kind of the token at `start`: that of the first row that matches there.
 
-    `end` is that of the run, not of the token: a row may look ahead for a digit further on.
+    `end` is the end of the run, not of the token: a row may look ahead for a digit.
     """
     return next(kind for kind, row in _KINDS if row.match(text, start, end))

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys and tokens that providers issue, each by its documented prefix and shape, as rows of a table.
+"""A table of the keys and tokens that providers issue, by their documented prefix and shape.
 
-Only the table: `runs.py` finds them. A row matches inside one run of letters, digits, `_`, `-` and `.`; lengths are
-the shortest that the provider has issued, or a little less. Rows of `LOOSE` hold other characters as well and are
-searched only when their needle is in the text.
-Every quantifier inside a lookahead is bounded, so that a row costs the same wherever it is tried.
+Only the table: `token_search.py` finds them. A row matches inside one run of letters, digits, `_`, `-` and `.`; lengths are the
+shortest that the provider has issued, or a little less. Rows of `LOOSE` allow other characters as well and are searched only when
+their needle is in the text. Every quantifier inside a lookahead is bounded, so that a row costs the same everywhere.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 _DIGIT: Final = r"(?=[A-Za-z_.-]{0,64}[0-9])"
 _MIXED: Final = r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Za-z_-]{0,40}[0-9])"
 _SEVERAL_DIGITS: Final = r"(?=(?:[A-Za-z_-]{0,20}[0-9]){3})"
-# Written after the first character: nothing but a space, quote or separator of another kind may stand before it.
+# Placed after the first character: only a space, quote or another separator may precede it.
 _APART_BY_ONE: Final = r"(?:(?<![\w.-].)|(?<=\\[nrt].))"
 _BASE64: Final = r"[A-Za-z0-9+/_-]"
 _ENVIRONMENT: Final = "(?:sandbox|development|production)"
@@ -22,9 +21,9 @@ _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def _free(prefix: str) -> str:
-    """Return the pattern of a prefix before which no word may go on.
+    """Return the pattern of a prefix that starts a word.
 
-    The letters stand first and what is before them is checked last, so that the search for them runs in C.
+    The letters come first and the lookbehind last, so that the search for them runs in C.
     """
     return rf"{prefix}(?:(?<!\w{prefix})|(?<=\\[nrt]{prefix})|(?<=%[0-9A-F]{{2}}{prefix}))"
 
@@ -178,7 +177,7 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             rf"amzn\.mws\.{_UUID}",
             rf"AQVN{_DIGIT}[\w-]{{35,38}}(?![\w-])",
             r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
-            # The older tokens of Azure DevOps are nothing but 32 bytes in base32.
+            # The older tokens of Azure DevOps are just 32 bytes in base32.
             r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])",
             r"dnkey-[\w-]{60,}+",
             rf"2{_APART_BY_ONE}{_MIXED}[A-Za-z0-9]{{26}}_[A-Za-z0-9]{{21}}(?![\w-])",
@@ -206,7 +205,7 @@ ROWS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         ),
     ),
     ("okta", (rf"00(?:(?<![\w.-]00)|(?<=\\[nrt]00)){_MIXED}[\w-]{{40}}(?![\w-])",)),
-    # Every other issuer of this common form: a short name, a word that says what it is, a long body.
+    # Any other issuer of this common form: a short name, a word for the kind, a long body.
     (
         "token",
         (rf"[a-z]{{2,10}}_(?:live|test|prod|secret|pat|sk|token|apikey)_{_DIGIT}[A-Za-z0-9_]{{20,}}+",),
@@ -227,7 +226,7 @@ LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
     ("fm2_", "fly", rf"{_free('fm2_')}{_BASE64}{{30,}}+=*+(?:,fm2_{_BASE64}{{30,}}+=*+)*"),
     ("fm1", "fly", rf"{_free('fm1')}[ar]_{_BASE64}{{30,}}+=*+"),
     ("Q~", "azure-secret", r"(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
-    # The address of a MySQL server as Go writes it: `user:password@tcp(host)/name`.
+    # The address of a MySQL server in Go: `user:password@tcp(host)/name`.
     ("@tcp(", "url-credentials", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
     (":AA", "telegram", r"(?<![0-9])[0-9]{6,12}:AA[\w-]{28,}+"),
     ("/bot", "telegram", r"(?<=/bot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
@@ -256,7 +255,7 @@ LOOSE: Final[tuple[tuple[str, str, str], ...]] = (
         "authorization",
         r"(?<=\b[Bb]earer )(?:(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{10,}+=*+|[\w-]{3,}+\.[\w-]{3,}+\.[\w-]{3,}+)",
     ),
-    # The credentials of basic authentication are base64: both cases, and a digit or the padding.
+    # The credentials of basic authentication are base64: both cases, and a digit or padding.
     (
         "asic ",
         "authorization",

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials inside URLs: `scheme://user:password@host`, `scheme://:password@host` and `scheme://token@host`.
+"""Find credentials inside URLs: `scheme://user:password@host`, `scheme://:password@host` and `scheme://token@host`.
 
-Scheme, user name, host and path stay readable. Secret query parameters belong to `assignments.py`, webhook addresses to
-`tokens.py`.
+Scheme, user name, host and path stay. `assignments.py` handles secret query parameters, `tokens.py` webhook addresses.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import re
 from typing import Final
 
 from redrive.redaction.named.values import RANDOM_MIN, is_guarded, is_inert, is_random
-from redrive.redaction.placeholders import FIRST_MARK, Marks
+from redrive.redaction.placeholders import FIRST_SENTINEL, Sentinels
 
 USERINFO_MAX: Final = 1024
-"""User name and password of a URL are looked for in this many characters."""
+"""The longest user information of a URL, in characters."""
 
 BARE_MAX: Final = 128
-"""User name and password of an address without a scheme are looked for in this many characters."""
+"""The longest user information of an address without a scheme, in characters."""
 
 LONE_USER_MIN: Final = 20
-"""A user name without a password is taken for a token from this length on."""
+"""A user name without a password counts as a token from this length on."""
 
 _USERINFO: Final = re.compile(rf"[^\s/?#\"'<>`\\]{{1,{USERINFO_MAX}}}@")
-# A password of a database URL may hold an unescaped slash, question mark or hash; a port before a path may not be taken for one.
+# A password of a database URL may contain an unescaped slash, question mark or hash; a port before a path is not a password.
 _LOOSE_USERINFO: Final = re.compile(
     r"[^\s/?#\"'<>`\\@:]{0,128}:(?![0-9]{1,5}[/?#])[^\s\"'<>`\\@]{1,256}@(?=[\w\[.-])"
 )
@@ -38,13 +37,13 @@ _ENCODED: Final = re.compile(
 )
 
 
-def redact_urls(text: str, marks: Marks) -> str:
-    """Put a mark in place of the password, or of the lone token, of every URL."""
+def redact_urls(text: str, sentinels: Sentinels) -> str:
+    """Replace the password, or the token without a user name, of every URL."""
     if "%3A%2F%2F" in text or "%3a%2f%2f" in text:
-        text = _ENCODED.sub(lambda found: _encoded(found, marks), text)
+        text = _ENCODED.sub(lambda found: _encoded(found, sentinels), text)
     if "@" not in text:
         return text
-    text = _redact_bare(text, marks)
+    text = _redact_schemeless(text, sentinels)
     if "://" not in text:
         return text
     pieces: list[str] = []
@@ -60,22 +59,22 @@ def redact_urls(text: str, marks: Marks) -> str:
                 seen[userinfo] = _secret_in(userinfo)
             secret = seen[userinfo]
             if secret is not None:
-                pieces += (text[done : start + secret], marks.redacted("url-credentials"))
+                pieces += (text[done : start + secret], sentinels.redacted("url-credentials"))
                 start = done = end
         at = text.find("://", start)
     pieces.append(text[done:])
     return "".join(pieces)
 
 
-def _redact_bare(text: str, marks: Marks) -> str:
-    """Put marks in place of passwords in addresses without a scheme: `user:password@host:5432/name`."""
+def _redact_schemeless(text: str, sentinels: Sentinels) -> str:
+    """Replace passwords in addresses without a scheme: `user:password@host:5432/name`."""
     pieces: list[str] = []
     seen: dict[str, bool] = {}
     done = 0
     for found in _HOST_AND_PORT.finditer(text):
         at = found.start()
-        if text[at - 1 : at] >= FIRST_MARK:
-            continue  # Hidden before.
+        if text[at - 1 : at] >= FIRST_SENTINEL:
+            continue  # Replaced before.
         word = _LAST_WORD.search(text[max(done, at - BARE_MAX) : at][::-1])
         user, colon, password = word[0][::-1].partition(":") if word else ("", "", "")
         if not user or not colon:
@@ -83,7 +82,7 @@ def _redact_bare(text: str, marks: Marks) -> str:
         if password not in seen:
             seen[password] = is_guarded(password) and not _VERSION.match(password)
         if seen[password]:
-            pieces += (text[done : at - len(password)], marks.redacted("url-credentials"))
+            pieces += (text[done : at - len(password)], sentinels.redacted("url-credentials"))
             done = at
     if not pieces:
         return text
@@ -91,13 +90,13 @@ def _redact_bare(text: str, marks: Marks) -> str:
     return "".join(pieces)
 
 
-def _encoded(found: re.Match[str], marks: Marks) -> str:
+def _encoded(found: re.Match[str], sentinels: Sentinels) -> str:
     start, end = found.start(2) - found.start(), found.end(2) - found.start()
-    return found[0][:start] + marks.redacted("url-credentials") + found[0][end:]
+    return found[0][:start] + sentinels.redacted("url-credentials") + found[0][end:]
 
 
 def _userinfo_end(text: str, start: int) -> int | None:
-    """Return where the user information ends that would start at `start`; None when there is none worth a look."""
+    """Return the end of the user information at `start`; None when there is none."""
     limit = start + USERINFO_MAX
     at = text.find("@", start, limit)
     if at < 0 or (text.find(";", start, at) >= 0 and _PROPERTIES.match(text, start, limit)):
@@ -109,16 +108,16 @@ def _userinfo_end(text: str, start: int) -> int | None:
     if found is None:
         return None
     end = found.end() - 1
-    if text[end - 1] >= FIRST_MARK and text[end - 2] == ":":
-        return None  # Hidden in an earlier round, as most passwords of a second one are.
+    if text[end - 1] >= FIRST_SENTINEL and text[end - 2] == ":":
+        return None  # Replaced in an earlier round.
     return end
 
 
 def _secret_in(userinfo: str) -> int | None:
-    """Return where the secret starts that ends user information; None when there is none."""
+    """Return the start of the secret in user information; None when there is none."""
     user, colon, password = userinfo.partition(":")
     if colon:
-        # A random user name, as in older Sentry addresses, is half of the secret.
+        # A random user name, as in older Sentry addresses, is part of the secret.
         secret = 0 if len(user) >= RANDOM_MIN and is_random(user) else len(user) + 1
         return None if is_inert(password) else secret
     is_token = len(user) >= LONE_USER_MIN or is_random(user)

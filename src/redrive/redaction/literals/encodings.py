@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a known secret looks after others have written it: percent, JSON, Python, HTML and base64 encoding, and line by line.
+"""Compute the encodings of a known secret: percent, JSON, Python, HTML and base64, and its single lines.
 
-Every string has forms, those too that are no Unicode: a file name or a variable of the environment may hold half of a pair, which
-stands for a byte. Such a string is also looked for as its bytes, and as the stores spell it.
+This includes strings that are not valid Unicode: a file name or environment variable may contain a lone surrogate, which
+represents a byte. Such a string is also searched as its bytes, and as the stores write it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from urllib.parse import quote
 
 LINE_MIN: Final = 8
-"""A line of a literal is looked for by itself if so many of its characters are not blank."""
+"""A line of a literal is searched by itself if it has at least this many characters that are not blank."""
 
 SIGNS_MIN: Final = 4
-"""And if so many of them differ: rows of dashes and lone brackets stand in every text, and tell nothing."""
+"""And at least this many different ones: rows of dashes and single brackets occur in every text."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _UNQUOTED: Final = re.compile(r"""[ !#-%(-;=?-\[\]-~]*""")
-"""What JSON, Python and HTML write as it is."""
+"""Text that JSON, Python and HTML do not escape."""
 _ESCAPED_BYTE: Final = re.compile("%(?:[A-F][0-9A-Fa-f]|[0-9a-f][A-F])")
 _ESCAPED_SIGN: Final = re.compile(r"\\u(?=[0-9a-f]{0,3}[A-F])[0-9A-Fa-f]{4}")
 _MARKUP: Final = re.compile("[&<>\"']")
@@ -34,12 +34,12 @@ _TITLES: Final = frozenset(
         "The above exception was the direct cause of the following exception:",
     }
 )
-"""Lines that Python writes into every stack; a payload that holds a stack does not own them."""
+"""Lines that Python writes in every stack; they are not secret even if a payload contains a stack."""
 _json_as_it_is: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def forms_of(literal: str) -> Iterator[str]:
-    """Yield the forms of a literal other than base64, some of them more than once; the literal itself may be among them."""
+def encodings_of(literal: str) -> Iterator[str]:
+    """Yield the encodings of a literal other than base64, possibly with duplicates and the literal itself."""
     if _PLAIN.fullmatch(literal):
         return
     raws = _raws(literal)
@@ -63,7 +63,7 @@ def forms_of(literal: str) -> Iterator[str]:
         yield from lines_of(literal)
 
 
-def cores_of(literal: str) -> Iterator[str]:
+def base64_cores(literal: str) -> Iterator[str]:
     """Yield the characters of base64 that depend on the literal alone, for each of the three alignments."""
     for raw in _raws(literal):
         for shift in range(3):
@@ -74,8 +74,8 @@ def cores_of(literal: str) -> Iterator[str]:
                 yield core.replace("+", "-").replace("/", "_")
 
 
-def lowered(text: str) -> str:
-    """Return a text with small letters in its percent and JSON escapes, as long as before: not all write them alike."""
+def lower_escapes(text: str) -> str:
+    """Return a text with the hexadecimal digits of its percent and JSON escapes in lower case, of the same length."""
     if "%" in text:
         text = _ESCAPED_BYTE.sub(_in_small_letters, text)
     if "\\u" in text:
@@ -84,11 +84,11 @@ def lowered(text: str) -> str:
 
 
 def lines_of(literal: str) -> Iterator[str]:
-    """Yield those lines of a literal of several that are looked for by themselves.
+    """Yield the lines of a multi-line literal that are searched by themselves.
 
-    Written again with a margin, as Python does with the members of a group, or quoted line by line, only the lines are the same. A
-    line is held to be part of the value from the length on from which a whole value is: the import that stands in another text by
-    chance is the price, and a small one next to a value that shows. Blanks do not count, since a bracket far to the right is short.
+    With a margin, as Python prints the members of a group, or quoted line by line, only the single lines match. A line counts from
+    the same length as a whole value. The price is small: a line such as an import may be hidden where it is not secret. Blanks do
+    not count, so that an indented bracket is short.
     """
     for line in map(str.strip, literal.splitlines()):
         if len(line) >= LINE_MIN and line not in _TITLES:
@@ -98,7 +98,7 @@ def lines_of(literal: str) -> Iterator[str]:
 
 
 def _raws(literal: str) -> tuple[bytes, ...]:
-    """Return the bytes of a literal; of one that is no Unicode all that may be meant."""
+    """Return the bytes of a literal; all possible ones if it is not valid Unicode."""
     try:
         return (literal.encode(),)
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def _in_percent(raw: bytes) -> Iterator[str]:
     quoted = quote(raw, safe="")
     forms = {quoted, quoted.replace("%2F", "/"), quoted.replace("%20", "+")}
     yield from forms
-    yield from map(lowered, forms)
+    yield from map(lower_escapes, forms)
 
 
 def _in_json(literal: str) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _in_json(literal: str) -> Iterator[str]:
 
 
 def _repaired(literal: str, raws: Iterable[bytes]) -> Iterator[str]:
-    """Yield what becomes of a literal that is no Unicode where only Unicode is taken."""
+    """Yield a literal that is not valid Unicode as writers that need Unicode change it."""
     yield literal.encode("utf-8", "backslashreplace").decode()
     yield literal.encode("utf-8", "replace").decode()
     for raw in raws:

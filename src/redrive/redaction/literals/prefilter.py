@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of very many literals can stand in a text, found without looking at each of them.
+"""Find which of very many literals can occur in a text, without searching for each of them.
 
-A few literals are simply looked for in all their forms. Of very many that takes too long, so the text is undone instead: read as
-it is, and with percent signs, backslashes, HTML entities and base64 taken back. Only literals that stand in one of these readings
-are then looked for. The literals are kept by their first characters, so that a short text costs little beside any number of them.
+A few literals are simply searched in all their encodings. For very many that takes too long, so the text is decoded instead: as it
+is, and without percent encoding, backslashes, HTML entities and base64. Only literals that occur in one of these decodings are
+then searched. The literals are indexed by their first characters, so that a short text is cheap for any number of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from urllib.parse import unquote, unquote_plus
 from redrive.redaction.literals.encodings import lines_of
 
 ALL_MAX: Final = 2_000
-"""Up to so many literals are all taken to be near."""
+"""Up to this many literals, all of them are candidates."""
 
 _HEAD: Final = 8
 _WINDOW: Final = 256
 _FEW: Final = 64
-"""Up to so many candidates are looked for one by one."""
+"""Up to this many candidates are searched one by one."""
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _SIGNS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _LAST_CHARACTER: Final = 0x10FFFF
@@ -33,33 +33,33 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 _QUANTUM: Final = 4
 
 
-class Sought(dict[str, str]):
-    """Literals with what stands for each; not changed once they were looked for."""
+class LiteralIndex(dict[str, str]):
+    """Literals and their placeholders; must not change after the first search."""
 
     __slots__ = ("_divided", "_heads", "_lines", "_more", "_short")
 
     def __init__(self, literals: Mapping[str, str]) -> None:
-        """Take literals. They are put in order only when there are many, and one is looked for."""
+        """Take the literals; the index is built at the first search among many."""
         super().__init__(literals)
         self._heads: dict[str, str] = {}
         self._more: dict[str, list[str]] = {}
-        """Further literals of a head. Most heads have one, and a list for each would take as much room as all of them."""
+        """Further literals with the same head. Most heads have one literal, so a list for each would double the memory."""
         self._short: list[str] = []
         self._lines: dict[str, str] | None = None
-        self._divided: tuple[int, Sought, dict[str, str]] | None = None
+        self._divided: tuple[int, LiteralIndex, dict[str, str]] | None = None
 
-    def near(self, text: str, longest: int) -> dict[str, str]:
-        """Return the literals that can stand in a text: none longer than `longest`, and of very many those that do."""
+    def candidates(self, text: str, longest: int) -> dict[str, str]:
+        """Return the literals that can occur in a text: none longer than `longest`; of very many, only those that do occur."""
         if len(self) > ALL_MAX:
-            near = {
-                literal: self[literal] for reading in _readings(text) for literal in self.standing_in(reading)
+            found = {
+                literal: self[literal] for reading in _readings(text) for literal in self.found_in(reading)
             }
-            return near | self.lines_near(text)
-        near = {literal: shown for literal, shown in self.items() if len(literal) <= longest}
-        return near if len(near) == len(self) else near | self.lines_near(text)
+            return found | self.line_candidates(text)
+        found = {literal: shown for literal, shown in self.items() if len(literal) <= longest}
+        return found if len(found) == len(self) else found | self.line_candidates(text)
 
-    def lines_near(self, text: str) -> dict[str, str]:
-        """Return the lines of literals that stand in a text: of a literal that is longer than the text, one may."""
+    def line_candidates(self, text: str) -> dict[str, str]:
+        """Return the lines of literals that occur in a text: a line may, even if its literal is longer than the text."""
         if self._lines is None:
             self._lines = {
                 line: shown
@@ -69,17 +69,17 @@ class Sought(dict[str, str]):
             }
         if not self._lines:
             return {}
-        if not isinstance(self._lines, Sought):
-            self._lines = Sought(self._lines)
-        # With its end, so that it is taken for a line of a value, and not for a value.
-        return {f"{line}\n": self._lines[line] for line in self._lines.standing_in(text)}
+        if not isinstance(self._lines, LiteralIndex):
+            self._lines = LiteralIndex(self._lines)
+        # With a line end, so that it counts as a line of a value, not as a value.
+        return {f"{line}\n": self._lines[line] for line in self._lines.found_in(text)}
 
-    def divided(self, longest: int) -> tuple[Sought, dict[str, str]]:
-        """Return the literals up to a length, and the longer ones."""
+    def divided(self, longest: int) -> tuple[LiteralIndex, dict[str, str]]:
+        """Split into the literals up to a length, and the longer ones."""
         if self._divided is None or self._divided[0] != longest:
             long = {literal: shown for literal, shown in self.items() if len(literal) > longest}
             short = (
-                Sought({literal: shown for literal, shown in self.items() if literal not in long})
+                LiteralIndex({literal: shown for literal, shown in self.items() if literal not in long})
                 if long
                 else self
             )
@@ -94,33 +94,33 @@ class Sought(dict[str, str]):
             elif self._heads.setdefault(head, literal) is not literal:
                 self._more.setdefault(head, []).append(literal)
 
-    def standing_in(self, reading: str) -> Iterator[str]:
-        """Yield the literals that stand in a text as they are."""
+    def found_in(self, reading: str) -> Iterator[str]:
+        """Yield the literals that occur in a text unencoded."""
         if not self._heads and not self._short:
             self._order()
         yield from (literal for literal in self._short if _joined(literal) in reading)
         grams = {reading[at : at + _HEAD] for at in range(len(reading) - _HEAD + 1)}
         candidates = [
-            (literal, sought)
+            (literal, joined)
             for head in self._heads.keys() & grams
             for literal in (self._heads[head], *self._more.get(head, ()))
-            if _is_made_of(grams, sought := _joined(literal))
+            if _is_made_of(grams, joined := _joined(literal))
         ]
         if len(candidates) <= _FEW:
-            yield from (literal for literal, sought in candidates if sought in reading)
+            yield from (literal for literal, joined in candidates if joined in reading)
             return
-        # In order, whether one stands anywhere is seen at one place, however many begin alike.
+        # Binary search in sorted windows finds an occurrence, however many literals share a beginning.
         windows = sorted({reading[at : at + _WINDOW] for at in range(len(reading))})
-        for literal, sought in candidates:
-            start = sought[:_WINDOW]
+        for literal, joined in candidates:
+            start = joined[:_WINDOW]
             at = bisect_left(windows, start)
             is_there = at < len(windows) and windows[at].startswith(start)
-            if is_there and (len(sought) <= _WINDOW or sought in reading):
+            if is_there and (len(joined) <= _WINDOW or joined in reading):
                 yield literal
 
 
 def _joined(text: str) -> str:
-    """Return a text with plain line ends: which ones were written depends on who wrote it."""
+    """Return a text with normalised line ends, which depend on the writer."""
     return text.replace("\r\n", "\n") if "\r" in text else text
 
 
@@ -131,7 +131,7 @@ def _is_made_of(grams: set[str], literal: str) -> bool:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """Yield a text as it is, and as what it may have been made from."""
+    """Yield a text as it is, and decoded in each common way."""
     yield _joined(text)
     if "%" in text:
         yield _joined(unquote(text))
@@ -145,14 +145,14 @@ def _readings(text: str) -> Iterator[str]:
         if "\\" in once:
             yield _joined(_unescaped(once))
     if runs := _BASE64.findall(text.translate(_URL_SAFE)):
-        # A run may start anywhere within four characters that belong together.
+        # A run may start at any of the four positions of a base64 group.
         yield from ("\n".join(_decoded(run[shift:]) for run in runs) for shift in range(_QUANTUM))
 
 
 def _unescaped(text: str) -> str:
     """Undo the escapes of JSON and of Python."""
     plain = _ESCAPE.sub(_meant, text)
-    # JSON writes what is beyond the first 65,536 characters as two.
+    # JSON writes characters above U+FFFF as surrogate pairs.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -164,6 +164,6 @@ def _meant(found: re.Match[str]) -> str:
 
 
 def _decoded(run: str) -> str:
-    """Return what a run of base64 says; what is too much for whole bytes is left out."""
+    """Decode a run of base64; drop an incomplete last byte."""
     whole = run[: len(run) - (len(run) % _QUANTUM == 1)]
     return a2b_base64(whole + "=" * (-len(whole) % _QUANTUM)).decode("utf-8", "replace")

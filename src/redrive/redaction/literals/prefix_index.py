@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many literals found at once, in a time that hardly depends on how many they are or how much they look alike.
+"""Find many literals at once, in a time that hardly depends on their number or similarity.
 
-Any occurrence of eight characters covers one of every fifth places of a text, so only those places are looked up in a table of
-four-character pieces. Literals that begin with the same eight characters are kin: they stand in order, and one search in that order
-finds the longest that stands at a place.
+An occurrence of eight characters contains one of every fifth four-character piece of a text, so only those pieces are looked up in
+a table. Literals with the same first eight characters form a sorted group; one binary search finds the longest one at a position.
 """
 
 from __future__ import annotations
@@ -13,24 +12,23 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 HEAD: Final = 8
-"""Shorter literals cannot be found by samples."""
+"""Shorter literals cannot be found by sampling."""
 
 _PIECE: Final = 4
 _STRIDE: Final = HEAD - _PIECE + 1
 
 
-class Kin:
-    """Literals that begin alike, in order.
+class PrefixGroup:
+    """Literals with the same beginning, sorted.
 
-    What stands next before a text in their order, or else one of those that it begins with itself, is the longest literal that the
-    text begins with. Of a literal that begins with hundreds of others, each knows the next shorter one and one much shorter, so
-    that a few steps lead to any of them.
+    The longest literal that a text starts with is its predecessor in this order, or one of the literals that the predecessor starts
+    with. Each literal has a link to the next shorter one and to a much shorter one, so that a few steps reach any of them.
     """
 
     __slots__ = ("_far", "_forms", "_longest", "_shorter")
 
     def __init__(self, forms: Iterable[str]) -> None:
-        """Put the forms in order; the empty one, with which everything begins, is the first."""
+        """Sort the forms; the empty one, with which everything starts, is the first."""
         self._forms = ["", *sorted(forms)]
         self._longest = max(map(len, self._forms))
         self._shorter = [0]
@@ -49,7 +47,7 @@ class Kin:
             inside.append(place)
 
     def at(self, text: str, start: int) -> str:
-        """Return the longest of the forms that stands in `text` at `start`; an empty one if none does."""
+        """Return the longest form in `text` at `start`; an empty string if there is none."""
         forms = self._forms
         place = bisect_right(forms, text[start : start + self._longest]) - 1
         while not text.startswith(forms[place], start):
@@ -58,13 +56,13 @@ class Kin:
         return forms[place]
 
 
-class Samples:
-    """A table of literals of at least `HEAD` characters, to be looked up by samples of a text."""
+class SampleIndex:
+    """An index of literals of at least `HEAD` characters, looked up by samples of a text."""
 
     __slots__ = ("_heads", "_pieces")
 
     def __init__(self, forms: Iterable[str]) -> None:
-        """Compile the forms, no two of which are the same."""
+        """Compile the forms, which must be distinct."""
         heads: dict[str, list[str]] = {}
         for form in forms:
             heads.setdefault(form[:HEAD], []).append(form)
@@ -72,19 +70,19 @@ class Samples:
         for head in heads:
             for offset in range(_STRIDE):
                 self._pieces.setdefault(head[offset : offset + _PIECE], set()).add(offset)
-        # Most heads have one form only, which needs no order.
-        self._heads: dict[str, str | Kin] = {
-            head: forms[0] if len(forms) == 1 else Kin(forms) for head, forms in heads.items()
+        # Most heads have only one form, which needs no sorting.
+        self._heads: dict[str, str | PrefixGroup] = {
+            head: forms[0] if len(forms) == 1 else PrefixGroup(forms) for head, forms in heads.items()
         }
 
     def found_in(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield every place where a form begins, with the longest that begins there."""
+        """Yield every position where a form starts, with the longest form there."""
         pieces, heads = self._pieces, self._heads
         for place in range(0, len(text), _STRIDE):
             for offset in pieces.get(text[place : place + _PIECE], ()):
                 start = max(place - offset, 0)
                 kin = heads.get(text[start : start + HEAD])
                 if kin is not None:
-                    form = kin.at(text, start) if isinstance(kin, Kin) else kin
+                    form = kin.at(text, start) if isinstance(kin, PrefixGroup) else kin
                     if form and text.startswith(form, start):
                         yield start, form

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known secrets, found as they are and in every form of `forms`, and replaced by their placeholders.
+"""Find known secrets, unencoded and in every encoding of `encodings`, and replace them by their placeholders.
 
-Compile once, search many texts. A few literals are looked for one by one with the C library's search, which is also the fastest for
-very long ones; many are found by the samples of `kin`. All occurrences count, those too that begin inside another one: what they
-cover together is replaced, so that nothing of the later one is left behind the first.
+Compile once, search many texts. A few literals are searched one by one in C, which is also the fastest way for very long ones;
+many are found by `prefix_index`. Overlapping occurrences are replaced together, so that no rest of the later one remains.
 """
 
 from __future__ import annotations
@@ -12,50 +11,50 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from redrive.redaction.literals.encodings import cores_of, forms_of, lowered
-from redrive.redaction.literals.prefix_index import HEAD, Samples
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.literals.encodings import base64_cores, encodings_of, lower_escapes
+from redrive.redaction.literals.prefix_index import HEAD, SampleIndex
+from redrive.redaction.placeholders import Sentinels
 
 LITERAL_MIN: Final = 4
-"""Shorter literals are ignored: they would hide half of every text."""
+"""Shorter literals are ignored: they would match everywhere."""
 
 ENCODED_MIN: Final = 8
-"""A shorter encoded form is not looked for: it would turn up by accident."""
+"""Shorter encoded forms are not searched: they would match by accident."""
 
 ONE_BY_ONE_MAX: Final = 64
 """Up to this many forms are searched one by one."""
 
 SAMPLED_MAX: Final = 4_096
-"""Longer forms are always searched one by one: a payload holds few of them, and the cost of samples grows with the length."""
+"""Longer forms are always searched one by one: a payload has few of them, and the cost of the index grows with the length."""
 
 _BASE64: Final = "[A-Za-z0-9+/_-]"
 _BASE64_SIGNS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=_-"
 _AROUND_MAX: Final = 512
 _ROW: Final = 60
-"""Base64 is wrapped at 64 or 76 columns; what is left of a first row after other text may be shorter."""
+"""Base64 is wrapped at 64 or 76 columns; a first row after other text may be shorter."""
 _ROW_ENDS: Final = (
     ("\n", re.compile(rf"\n(?<={_BASE64}{{{_ROW - 1}}}[A-Za-z0-9+/_\r-]\n)")),
     ("\\n", re.compile(rf"\\n(?<={_BASE64}{{{_ROW}}}\\n)")),
 )
-"""Line ends, real and escaped, each with what must match before base64 in rows is looked for."""
+"""Line ends, real and escaped, each with the test that must match before wrapped base64 is searched."""
 _ROWS: Final = re.compile(rf"{_BASE64}{{{_ROW},76}}+(?:(?:\r?\n[ \t|]*+|\\n){_BASE64}{{1,76}}+)+={{0,2}}")
 _ROW_END: Final = re.compile(r"\r?\n[ \t|]*|\\n")
 
 
 class Literals:
-    """A compiled set of literals, each with the placeholder that stands for it."""
+    """A compiled set of literals and their placeholders."""
 
     __slots__ = ("_few", "_samples", "_shown", "_wide")
 
     def __init__(self, literals: Mapping[str, str]) -> None:
-        """Compile every literal of at least `LITERAL_MIN` characters in all its forms."""
+        """Compile every literal of at least `LITERAL_MIN` characters in all its encodings."""
         self._shown = {literal: shown for literal, shown in literals.items() if len(literal) >= LITERAL_MIN}
         self._wide: set[str] = set()
         for literal, shown in tuple(self._shown.items()):
-            for form in forms_of(literal):
+            for form in encodings_of(literal):
                 if len(form) >= ENCODED_MIN:
                     self._shown.setdefault(form, shown)
-            for form in cores_of(literal):
+            for form in base64_cores(literal):
                 if len(form) >= ENCODED_MIN:
                     self._shown.setdefault(form, shown)
                     self._wide.add(form)
@@ -64,33 +63,33 @@ class Literals:
             self._samples = None
         else:
             self._few = tuple(form for form in self._shown if not HEAD <= len(form) <= SAMPLED_MAX)
-            self._samples = Samples(form for form in self._shown if HEAD <= len(form) <= SAMPLED_MAX)
+            self._samples = SampleIndex(form for form in self._shown if HEAD <= len(form) <= SAMPLED_MAX)
 
-    def replace(self, text: str, marks: Marks) -> str:
-        """Put the marks of the placeholders in place of every literal in `text`."""
+    def replace(self, text: str, sentinels: Sentinels) -> str:
+        """Replace every literal in `text` by the sentinel of its placeholder."""
         if not self._shown:
             return text
         spans = [*self._spans(text)]
-        if (small := lowered(text)) != text:
-            # As well, and not instead: what follows a percent sign need not be an escape.
+        if (small := lower_escapes(text)) != text:
+            # In addition to the plain text: a percent sign need not start an escape.
             spans += self._spans(small)
         if any(end in text and row_end.search(text) for end, row_end in _ROW_ENDS):
             spans += self._wrapped(text)
         if not spans:
             return text
-        # Of those that begin at the same place the longest comes first and gives its name.
+        # Of the matches at one position the longest comes first and determines the placeholder.
         spans.sort(key=lambda span: (span[0], -span[1]))
         pieces: list[str] = []
         done = 0
         for start, end, form in spans:
             if start >= done:
-                pieces += (text[done:start], marks.put(self._shown[form]))
+                pieces += (text[done:start], sentinels.put(self._shown[form]))
             done = max(done, end)
         pieces.append(text[done:])
         return "".join(pieces)
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Yield where each form stands, base64 with the rest of the base64 text around it."""
+        """Yield the span of each form; of base64, including the base64 characters around it."""
         around = (0, 0)
         for start, end, form in self._occurrences(text):
             if form in self._wide:
@@ -107,14 +106,14 @@ class Literals:
             yield from ((start, start + len(form), form) for start, form in self._samples.found_in(text))
 
     def _wrapped(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """Yield where base64 in rows holds a form, all the rows of it."""
+        """Yield the span of all the rows of wrapped base64 that contains a form."""
         for block in _ROWS.finditer(text):
             rows = _ROW_END.sub("", block[0])
             yield from ((*block.span(), form) for _, _, form in self._spans(rows) if form in self._wide)
 
 
 def _runs(text: str, form: str) -> Iterator[tuple[int, int]]:
-    """Yield where a form stands, occurrences that overlap as one."""
+    """Yield the spans of a form, overlapping occurrences joined."""
     size = len(form)
     start = text.find(form)
     while start >= 0:
@@ -126,10 +125,10 @@ def _runs(text: str, form: str) -> Iterator[tuple[int, int]]:
 
 
 def _last_end(text: str, form: str, start: int) -> int:
-    """Return where the last of the occurrences ends that follow the one at `start`, each beginning inside the one before.
+    """Return the end of the chain of overlapping occurrences that begins at `start`.
 
-    Of those that begin inside one the last is looked for, in the text turned around: two steps then go ahead by the form's length,
-    where steps from one to the next take forever in `aaaa`.
+    Each step takes the last occurrence that begins inside the current one, by a search in the reversed text, so that two steps
+    advance by the length of the form; stepping from each occurrence to the next would be quadratic in `aaaa`.
     """
     size, length = len(form), len(text)
     text, form = text[::-1], form[::-1]
@@ -140,7 +139,7 @@ def _last_end(text: str, form: str, start: int) -> int:
 
 
 def _widened(text: str, start: int, end: int, around: tuple[int, int]) -> tuple[int, int]:
-    """Return a span with the signs of base64 on both sides of it; those `around` another one are not read again."""
+    """Extend a span by the base64 characters on both sides, except those already covered by `around`."""
     done = end
     if around[0] <= start < around[1]:
         start, done = around[0], max(around[1], end)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that are cut before they are redacted: literals in pieces, and secrets that began before a cut.
+"""Redact texts that were cut: literals in pieces, and secrets that began before a cut.
 
-Nobody knows half a secret for one. A literal is looked for in pieces where its rest may be beyond the cut. A secret that is known
-by its shape or its name is known by how it begins; so where a text is cut at its beginning, what may be the rest of one is passed.
+Half a secret is not recognised. A literal is searched in pieces, since its rest may be beyond the cut. A secret with a format or a
+name is recognised by its beginning; so where the beginning of a text is cut off, the possible rest of a secret is skipped.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 PIECE: Final = 256
-"""In a text that is cut, literals longer than this are looked for in pieces."""
+"""In a cut text, literals longer than this are searched in pieces."""
 
 REST_MAX: Final = 9 * PIECE
-"""A piece of a literal that is cut off leaves less than this, in any form."""
+"""The rest of a piece at a cut is shorter than this, in any encoding."""
 HEAD_MAX: Final = 1_024
-"""So much of a quoted value is read to see whether its name makes it a secret."""
+"""How much of a quoted value is read to decide whether its name makes it a secret."""
 SHOWN_MIN: Final = 32
 NAME_MAX: Final = 200
 QUOTES_MAX: Final = 64
-"""So many quotes before a cut are looked at for the one that opens what was cut."""
+"""How many quotes before a cut are tried as the opening quote."""
 
 _SPACE: Final = re.compile(r"\s")
 _MARK: Final = re.compile(r"<(?:payload|redacted):[^<>]*>")
@@ -31,23 +31,23 @@ _PREFIXES: Final = "bBuUrRfF"
 
 
 def pieces_of(literals: Iterable[tuple[str, str]], read: int, *, is_start: bool) -> dict[str, str]:
-    """Return long literals in pieces of the part that can stand in a text of which so much is read."""
+    """Return pieces of long literals, as far as they can occur in a text of which `read` characters are redacted."""
     pieces: dict[str, str] = {}
-    for literal, mark in literals:
-        # Python escapes a quote only in a text that holds both kinds; a piece of it need not hold them.
+    for literal, sentinel in literals:
+        # Python escapes a quote only in a text with both kinds; a piece may lack one of them.
         is_escaped = "'" in literal and '"' in literal
         for piece in _cut(literal[:read] if is_start else literal[-read:], is_start=is_start):
-            pieces.setdefault(piece, mark)
+            pieces.setdefault(piece, sentinel)
             if is_escaped:
-                pieces.setdefault(repr(f"{piece}'\"")[1:-4], mark)
+                pieces.setdefault(repr(f"{piece}'\"")[1:-4], sentinel)
     return pieces
 
 
 def _cut(text: str, *, is_start: bool) -> Iterator[str]:
-    """Yield a long text in pieces, counted from the end that is read for certain.
+    """Yield a long text in pieces, counted from the end that is certainly in the text.
 
-    What is left for the last two is halved. None is longer than the others: of two values that begin alike, a longer piece of the
-    one would be found first, and the rest of the other's piece not at all.
+    The last two pieces share the rest evenly. None is longer than the others: of two values with the same beginning, a longer
+    piece of one would match first and leave the rest of the other's piece.
     """
     places = list(range(0, len(text), PIECE))
     places[-1] = (places[-2] + len(text)) // 2
@@ -56,33 +56,33 @@ def _cut(text: str, *, is_start: bool) -> Iterator[str]:
 
 
 def certain(part: str, *, is_start: bool) -> str:
-    """Return a redacted part of a text without what stands between the cut and the mark next to it, unless that is long.
+    """Return a redacted part of a text without the text between the cut and the next placeholder, unless that is long.
 
-    It may be some of a piece that the cut goes through. Two cuts tell that apart, but not in a literal that repeats itself: there
-    the same may stand before both.
+    It may be a fragment of a piece that the cut splits. Two cuts usually reveal that, but not in a literal that repeats itself,
+    where the same text may precede both.
     """
-    marks = [(mark.start(), mark.end()) for mark in _MARK.finditer(part)]
-    if not marks:
+    sentinels = [(sentinel.start(), sentinel.end()) for sentinel in _MARK.finditer(part)]
+    if not sentinels:
         return part
     if is_start:
-        end = marks[-1][1]
+        end = sentinels[-1][1]
         return part[:end] if len(part) - end < REST_MAX else part
-    start = marks[0][0]
+    start = sentinels[0][0]
     return part[start:] if start < REST_MAX else part
 
 
 def common_start(one: str, other: str) -> str:
-    """Return what two texts have in common at their beginnings."""
+    """Return the common beginning of two texts."""
     pairs = zip(one, other, strict=False)
     differs = next((place for place, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
     return min(one, other, key=len) if differs is None else one[:differs]
 
 
 def closed_from(text: str, since: int, cut: int, redact: Callable[[str], str]) -> int:
-    """Return from where on, at `cut` or later, a text holds no rest of a secret that began before `since`.
+    """Return the position, at `cut` or later, from which a text contains no rest of a secret that began before `since`.
 
-    That is behind an unbroken run of characters, a private key, a line of cookies, or a quoted value that `redact` hides by how
-    it begins.
+    That is after an unbroken run of characters, a private key, a line of cookies, or a quoted value that `redact` hides because
+    of its beginning.
     """
     ends = [cut]
     if _SPACE.search(text, since, cut) is None:
@@ -102,7 +102,7 @@ def closed_from(text: str, since: int, cut: int, redact: Callable[[str], str]) -
 
 
 def _opening(text: str, quote: str, since: int) -> re.Match[str] | None:
-    """Return the last quote before a place that opens something: what opens follows a sign or white space."""
+    """Return the last opening quote before a position; an opening quote follows punctuation or white space."""
     at = since
     for _ in range(QUOTES_MAX):
         at = text.rfind(quote, 0, at)
@@ -117,7 +117,7 @@ def _opening(text: str, quote: str, since: int) -> re.Match[str] | None:
 
 
 def _quoted_until(text: str, opening: re.Match[str], cut: int, redact: Callable[[str], str]) -> int:
-    """Return where a quoted secret ends that is open at a cut; the cut when none is."""
+    """Return the end of a quoted secret that is open at a cut; the cut itself when there is none."""
     closing = re.compile(rf"(?<!\\){re.escape(opening[0])}").search(text, opening.end())
     if closing is not None and closing.end() <= cut:
         return cut

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values next to telling names, in whatever syntax: JSON, repr, YAML, shell, query string, XML, header, prose.
+"""Find values next to secret names, in any syntax: JSON, repr, YAML, shell, query string, XML, header, prose.
 
-The text is searched for a few stems (`pass`, `token`, `key`, ...) with the C library's search; only around such a hit
-is a pattern tried, and only forward. What follows a name is judged in `judgement.py`; names and punctuation are never
-touched.
+The text is searched in C for a few stems (`pass`, `token`, `key`, ...); only at such a hit is a pattern tried, and only forward.
+`judgement.py` decides about the value; names and punctuation are never changed.
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ import re
 from functools import partial
 from typing import Final
 
-from redrive.redaction.named.fast_path import NOTHING_PLAIN, PLAIN, judged_plainly
+from redrive.redaction.named.fast_path import NOTHING_PLAIN, PLAIN, judge_fast
 from redrive.redaction.named.judgement import secret_of
-from redrive.redaction.named.names import NAME_CHARACTERS, Telling, telling
-from redrive.redaction.named.occurrence import Named
+from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
+from redrive.redaction.named.occurrence import NamedValue
 from redrive.redaction.named.repeats import REPEATS_FROM, Judged, Repeats
-from redrive.redaction.named.spans import Span, bare_span, whole_span
-from redrive.redaction.named.syntax import AFTER_NAME, Carrier, carrier_of
+from redrive.redaction.named.spans import Span, unquoted_span, whole_span
+from redrive.redaction.named.syntax import AFTER_NAME, Syntax, syntax_of
 from redrive.redaction.named.values import is_guarded
 from redrive.redaction.named.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
-from redrive.redaction.placeholders import MARK, Marks
+from redrive.redaction.placeholders import SENTINEL, Sentinels
 
 NAME_MAX: Final = 64
-"""A name is read this far to the left of its stem."""
+"""How far a name may extend to the left of its stem."""
 
 TAIL_MAX: Final = 48
-"""And this far to the right of where its stem starts."""
+"""How far a name may extend to the right of the start of its stem."""
 
 QUERY_VALUE_MIN: Final = 8
 """A query parameter such as `key` or `code` is a secret from this length on."""
 
 JUDGED_MAX: Final = 8_192
-"""After so many different names in one text nobody wrote it for reading; the rest is hidden as a whole."""
+"""A text with more different names was not written for people; its rest is hidden as a whole."""
 
 _STEMS: Final = tuple(
     (
@@ -42,32 +41,32 @@ _STEMS: Final = tuple(
         b" sid= pin= pin: pin\" pin'"
     ).split()
 )
-# Names of other scripts, in lower case; most texts hold none of their letters.
+# Names in other scripts, in lower case; most texts have none of their letters.
 _FOREIGN: Final = re.compile("|".join(sorted(FOREIGN_PASSWORDS | FOREIGN_SECRETS, key=len, reverse=True)))
 _QUERY_SIGNS: Final = ("?", "&")
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
-# Most uncertain names are followed by something short; this look costs less than a judgement.
+# Most uncertain names are followed by something short; this test costs less than a full decision.
 _LONG_AHEAD: Final = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:-]{16}"
 )
-# What only stands next to a name must look random, which takes such a run.
+# A value that is only adjacent to a name must look random, which needs such a run.
 _RUN_AHEAD: Final = re.compile(r"(?:[bBuUrRfF]{1,2}(?=\W))?(?:&#0?39;|&quot;|\W){0,20}[\w+/=.~:-]{16}")
-_HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)")
-# The same from the stem on, for the common carriers: most names of a second round are passed over by this.
+_HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\]|\Z)")
+# The same from the stem on, for the common syntaxes: skips most names in a second round.
 _HIDDEN_NEXT: Final = re.compile(
-    rf"[\w-]{{0,48}}+(?:[\"'`]?[ ]?[=:][ ]?|[\"'],[ ]?|[ ](?:(?:is|was|set to)[ ])?)\\?[\"']?[{MARK}](?=[\s\"'`,;&)\]}}\\]|\Z)"
-    rf"|[\w-]{{0,48}}+(?:>[{MARK}]<|:[ ]?[|>][+-]?\n[ \t]{{1,40}}[{MARK}](?=\Z|\n(?![ \t])))"
+    rf"[\w-]{{0,48}}+(?:[\"'`]?[ ]?[=:][ ]?|[\"'],[ ]?|[ ](?:(?:is|was|set to)[ ])?)\\?[\"']?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\]|\Z)"
+    rf"|[\w-]{{0,48}}+(?:>[{SENTINEL}]<|:[ ]?[|>][+-]?\n[ \t]{{1,40}}[{SENTINEL}](?=\Z|\n(?![ \t])))"
 )
 _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
-# Words that only the word before them, or their place in a query string, makes telling.
+# Words that are secret names only after another word, or in a query string.
 _SHORT_NAMES: Final = frozenset({"key", "keys", "code", "pass"})
 _SHORT: Final = 4
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 
-def redact_assignments(text: str, marks: Marks) -> str:
-    """Put a mark in place of every literal value whose name announces a secret."""
-    hits = _hits(text, is_foreign=not marks.is_ascii)
+def redact_assignments(text: str, sentinels: Sentinels) -> str:
+    """Replace every literal value that has a secret name."""
+    hits = _hits(text, is_foreign=not sentinels.is_ascii)
     if not hits:
         return text
     hidden = None if text.isascii() else _HIDDEN_NEXT.match
@@ -79,18 +78,18 @@ def redact_assignments(text: str, marks: Marks) -> str:
     for hit in hits:
         if hit < looked_at:
             continue
-        if hidden and (passed := hidden(text, hit)):
-            looked_at = passed.end()
+        if hidden and (apply_passes := hidden(text, hit)):
+            looked_at = apply_passes.end()
             continue
         if repeats is not None and repeats.judged >= JUDGED_MAX:
             cut = max(done, text.rfind("\n", 0, hit) + 1)
-            return "".join((*pieces, text[done:cut], marks.redacted("unjudged")))
+            return "".join((*pieces, text[done:cut], sentinels.redacted("unjudged")))
         judged = judge(max(done, hit - NAME_MAX), hit)
         looked_at = judged.looked_at
         if judged.found is None:
             continue
         span = whole_span(text, judged.found[0])
-        pieces += (text[done : span.start], marks.redacted(judged.found[1]))
+        pieces += (text[done : span.start], sentinels.redacted(judged.found[1]))
         looked_at = done = span.end
     if not pieces:
         return text
@@ -99,17 +98,17 @@ def redact_assignments(text: str, marks: Marks) -> str:
 
 
 def _judge(text: str, floor: int, hit: int) -> Judged:
-    """Say what stands around a stem."""
+    """Return the name around a stem, and the secret after it."""
     plain = PLAIN.match(text, hit)
     if plain is None:
         tail = _TAIL.match(text, hit)
         end = tail.end() if tail else hit
         if end - hit > TAIL_MAX:
-            # No stem is looked at until the end of this run is near enough to be the end of a name.
+            # Skip to where the end of this run is close enough to be the end of a name.
             return Judged(end - TAIL_MAX, hit, None)
     else:
         end = plain.end(1)
-        if plain.lastindex != NOTHING_PLAIN and (judged := judged_plainly(text, floor, hit, plain)):
+        if plain.lastindex != NOTHING_PLAIN and (judged := judge_fast(text, floor, hit, plain)):
             return judged
     after = AFTER_NAME.match(text, hit)
     if after is None:
@@ -123,36 +122,36 @@ def _judge(text: str, floor: int, hit: int) -> Judged:
         # The end of an element.
         return Judged(end, end, None)
     name = text[start:end]
-    said = _said(text, floor, start, name, before)
-    if said is None and before not in _QUERY_SIGNS:
+    meaning = _meaning(text, floor, start, name, before)
+    if meaning is None and before not in _QUERY_SIGNS:
         return Judged(end, end, None)
-    # A value that is a mark as a whole was hidden before.
+    # A value that is a single sentinel was replaced before.
     is_hidden = _HIDDEN.match(text, after.end()) is not None
-    found = None if is_hidden else _secret_at(text, start, name, said, after)
+    found = None if is_hidden else _secret_at(text, start, name, meaning, after)
     return Judged(end, after.end(), found)
 
 
-def _said(text: str, floor: int, start: int, name: str, before: str) -> Telling | None:
-    """Return what the name that starts at `start` says about its value."""
+def _meaning(text: str, floor: int, start: int, name: str, before: str) -> NameMeaning | None:
+    """Return the meaning of the name that starts at `start`."""
     if before == " " and len(name) <= _SHORT and name.lower() in _SHORT_NAMES:
-        # In running text the words of a name are set apart: `API key: ...`.
+        # In prose the words of a name are separated: `API key: ...`.
         word = text[floor : start - 1].rpartition(" ")[2]
-        return telling(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
-    return telling(name.strip("-."))
+        return meaning_of_name(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
+    return meaning_of_name(name.strip("-."))
 
 
 def _hits(text: str, *, is_foreign: bool) -> list[int]:
-    """Return where a stem occurs, in order; names of other scripts are looked for where such letters may be."""
-    # One byte for each character, so that indexes are those of the text; the search in bytes is the fastest one.
-    lowered = text.encode("latin-1", "replace").lower()
+    """Return the positions of stems, in order; names in other scripts only if the text may have such letters."""
+    # One byte per character, so that indexes are those of the text; searching bytes is fastest.
+    lower_escapes = text.encode("latin-1", "replace").lower()
     hits: list[int] = []
     for stem in _STEMS:
-        at = lowered.find(stem)
+        at = lower_escapes.find(stem)
         while at >= 0:
             hits.append(at)
-            at = lowered.find(stem, at + len(stem))
+            at = lower_escapes.find(stem, at + len(stem))
     if is_foreign:
-        # The dotted capital I is the one letter whose lower case is longer.
+        # The dotted capital I is the only letter whose lower case is longer.
         foreign = _FOREIGN.finditer(text.replace("\u0130", "I").lower())
         hits += [found.start() + found[0].rfind(" ") + 1 for found in foreign]
     hits.sort()
@@ -160,41 +159,41 @@ def _hits(text: str, *, is_foreign: bool) -> list[int]:
 
 
 def _secret_at(
-    text: str, start: int, name: str, said: Telling | None, after: re.Match[str]
+    text: str, start: int, name: str, meaning: NameMeaning | None, after: re.Match[str]
 ) -> tuple[Span, str] | None:
     """Return the secret that follows the name at `start`, with its kind."""
     before = text[start - 1 : start]
-    carrier = carrier_of(after, before, name)
-    if carrier is None:
+    syntax = syntax_of(after, before, name)
+    if syntax is None:
         return None
-    if before in _QUERY_SIGNS and name in _QUERY_NAMES and carrier is Carrier.ASSIGNED:
+    if before in _QUERY_SIGNS and name in _QUERY_NAMES and syntax is Syntax.ASSIGNED:
         return _query_value(text, after.end())
-    if said is None or _is_reference(text, start, before, after.end()):
+    if meaning is None or _is_reference(text, start, before, after.end()):
         return None
-    if not said.certain and carrier is Carrier.NEXT_TO and name.lower().endswith("key"):
-        # `for key 9f8e...` looks something up; `API key 9f8e...` shows one.
+    if not meaning.certain and syntax is Syntax.NEXT_TO and name.lower().endswith("key"):
+        # `for key 9f8e...` is a lookup; `API key 9f8e...` is a secret.
         return None
-    if _is_too_short(text, after.end(), carrier, said):
+    if _is_too_short(text, after.end(), syntax, meaning):
         return None
-    return secret_of(Named(text, start, name, after, carrier, said))
+    return secret_of(NamedValue(text, start, name, after, syntax, meaning))
 
 
 def _is_reference(text: str, start: int, before: str, value: int) -> bool:
-    """Tell whether the name is the last part of a resource, or `${PASSWORD:?must be set}` of a shell."""
+    """Return whether the name is the last part of a resource, or a shell's `${PASSWORD:?must be set}`."""
     if before == "{":
         return text.startswith(("?", "+"), value)
     return before == ":" and _RESOURCE.search(text, max(0, start - 100), start) is not None
 
 
-def _is_too_short(text: str, start: int, carrier: Carrier, said: Telling) -> bool:
-    """Tell at a glance that no random value starts here, where only such a one would be a secret."""
-    if not said.certain:
+def _is_too_short(text: str, start: int, syntax: Syntax, meaning: NameMeaning) -> bool:
+    """Return whether only a random value would be a secret here, and none can start here."""
+    if not meaning.certain:
         return _LONG_AHEAD.match(text, start) is None
-    return carrier is Carrier.NEXT_TO and said.kind == "secret" and _RUN_AHEAD.match(text, start) is None
+    return syntax is Syntax.NEXT_TO and meaning.kind == "secret" and _RUN_AHEAD.match(text, start) is None
 
 
 def _query_value(text: str, start: int) -> tuple[Span, str] | None:
-    """Return the value of a query parameter that is a secret when it is long and mixed."""
-    span = bare_span(text, start)
+    """Return the value of a query parameter if it is long and mixed, and so a secret."""
+    span = unquoted_span(text, start)
     is_secret = span.end - span.start >= QUERY_VALUE_MIN and is_guarded(text[span.start : span.end])
     return (span, "secret") if is_secret else None

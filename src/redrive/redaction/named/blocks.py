@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets whose name stands elsewhere: the children of a `secrets:` block, lines of `.pgpass` and of a file of cookies.
+"""Find secrets whose name is elsewhere: the children of a `secrets:` block, lines of `.pgpass` and of a cookie file.
 
-What the children are called says nothing, so their values must look like passwords, and names, hosts and files stay.
+The names of the children mean nothing, so only values that look like passwords are hidden; names, hosts and files stay.
 """
 
 from __future__ import annotations
@@ -14,62 +14,66 @@ from typing import Final
 from redrive.redaction.named.names import words_of
 from redrive.redaction.named.values import is_expression, is_guarded, is_inert, is_random
 from redrive.redaction.named.vocabulary import BLOCK_FACTS, HARMLESS_TAILS
-from redrive.redaction.placeholders import Marks
+from redrive.redaction.placeholders import Sentinels
 
-_HOLDERS: Final = r"(?:[Ss]ecrets|[Cc]redentials|[Pp]asswords)"
+_BLOCK_NAMES: Final = r"(?:[Ss]ecrets|[Cc]redentials|[Pp]asswords)"
 _YAML: Final = re.compile(
-    rf"^([ \t]{{0,40}})[\"']?[\w.-]{{0,40}}{_HOLDERS}[\"']?:[ \t]{{0,8}}\r?\n((?>(?:\1[ \t]{{1,40}}\S[^\n]*+(?:\n|\Z))+))",
+    rf"^([ \t]{{0,40}})[\"']?[\w.-]{{0,40}}{_BLOCK_NAMES}[\"']?:[ \t]{{0,8}}\r?\n((?>(?:\1[ \t]{{1,40}}\S[^\n]*+(?:\n|\Z))+))",
     re.MULTILINE,
 )
 _YAML_CHILD: Final = re.compile(
     r"^[ \t-]+[\"']?([\w.-]{1,64})[\"']?:[ \t]+[\"']?([^\s\"']{6,256})[\"']?[ \t]*$", re.MULTILINE
 )
-_JSON: Final = re.compile(rf"[\"'][\w.-]{{0,40}}{_HOLDERS}[\"']\s{{0,8}}:\s{{0,8}}\{{([^{{}}]{{1,4096}}+)\}}")
+_JSON: Final = re.compile(
+    rf"[\"'][\w.-]{{0,40}}{_BLOCK_NAMES}[\"']\s{{0,8}}:\s{{0,8}}\{{([^{{}}]{{1,4096}}+)\}}"
+)
 _JSON_CHILD: Final = re.compile(r"[\"']([\w.-]{1,64})[\"']\s{0,8}:\s{0,8}[\"']([^\s\"']{6,256})[\"']")
-# Names of hosts, zones and objects are words and numbers in lower case, joined by one sign after another.
+# Names of hosts, zones and objects are words and numbers in lower case, joined by single separators.
 _JOINED: Final = re.compile(r"[a-z0-9]+(?:[-./:@][a-z0-9]+)+|/.*|\W*")
 
-# Host, port, database, user and password, with an asterisk for any.
+# Host, port, database, user and password; an asterisk means any.
 _PGPASS: Final = re.compile(
     r"(?:^|(?<=[\"']))(?=[^\s:]{1,128}:(?:[0-9]{2,5}|\*):)[\w.*-]{1,128}:(?:[0-9]{2,5}|\*):[\w.*-]{1,64}:[\w.*@-]{1,64}:"
     r"((?:[^\s:\"'\\]|\\.){1,128})(?=[ \t]*$|[\"'])",
     re.MULTILINE,
 )
 
-# What browsers and curl keep: domain, subdomains, path, secure, expiry, name and value, set apart by tabs.
+# The cookie file of browsers and curl: domain, subdomains, path, secure, expiry, name and value, separated by tabs.
 _COOKIES: Final = re.compile(
     r"\t(?:TRUE|FALSE)\t/[^\t\n]{0,256}\t(?:TRUE|FALSE)\t[0-9]{1,20}\t[^\t\n]{1,128}\t([^\t\n]{1,4096}+)"
 )
 
 
-def redact_blocks(text: str, marks: Marks) -> str:
-    """Put a mark in place of the secrets that a block or a file of secrets holds."""
+def redact_blocks(text: str, sentinels: Sentinels) -> str:
+    """Replace the secrets in a block or file of secrets."""
     if "ecrets" in text or "redentials" in text or "asswords" in text:
-        text = _YAML.sub(partial(_without_children, _YAML_CHILD, marks, {}), text)
-        text = _JSON.sub(partial(_without_children, _JSON_CHILD, marks, {}), text)
+        text = _YAML.sub(partial(_without_children, _YAML_CHILD, sentinels, {}), text)
+        text = _JSON.sub(partial(_without_children, _JSON_CHILD, sentinels, {}), text)
     if "\tTRUE\t" in text or "\tFALSE\t" in text:
-        text = _COOKIES.sub(partial(_without_cookie, marks), text)
-    is_told = ".pgpass" in text
-    if is_told or ":5432:" in text or ":*:" in text:
-        is_secret = partial(_is_password, is_told=is_told)
-        text = _PGPASS.sub(partial(_without_password, marks, {}, is_secret), text)
+        text = _COOKIES.sub(partial(_without_cookie, sentinels), text)
+    is_pgpass = ".pgpass" in text
+    if is_pgpass or ":5432:" in text or ":*:" in text:
+        is_secret = partial(_is_password, is_pgpass=is_pgpass)
+        text = _PGPASS.sub(partial(_without_password, sentinels, {}, is_secret), text)
     return text
 
 
 def _without_children(
-    child: re.Pattern[str], marks: Marks, seen: dict[str, str], block: re.Match[str]
+    child: re.Pattern[str], sentinels: Sentinels, seen: dict[str, str], block: re.Match[str]
 ) -> str:
-    """Return a block without its secrets; the same block is read once."""
+    """Return a block without its secrets; an identical block is processed once."""
     whole = block[0]
     if whole not in seen:
-        seen[whole] = child.sub(partial(_without_child, marks), whole)
+        seen[whole] = child.sub(partial(_without_child, sentinels), whole)
     return seen[whole]
 
 
-def _without_child(marks: Marks, child: re.Match[str]) -> str:
+def _without_child(sentinels: Sentinels, child: re.Match[str]) -> str:
     parts = words_of(child[1])
     is_fact = bool(parts) and (parts[-1] in HARMLESS_TAILS or parts[-1] in BLOCK_FACTS)
-    return child[0] if is_fact or not _is_secret(child[2]) else _marked(marks.redacted("secret"), child, 2)
+    return (
+        child[0] if is_fact or not _is_secret(child[2]) else _marked(sentinels.redacted("secret"), child, 2)
+    )
 
 
 def _is_secret(value: str) -> bool:
@@ -78,24 +82,24 @@ def _is_secret(value: str) -> bool:
     return is_random(value) or is_guarded(value)
 
 
-def _is_password(password: str, *, is_told: bool) -> bool:
-    return not is_inert(password) if is_told else is_guarded(password)
+def _is_password(password: str, *, is_pgpass: bool) -> bool:
+    return not is_inert(password) if is_pgpass else is_guarded(password)
 
 
 def _without_password(
-    marks: Marks, seen: dict[str, bool], is_secret: Callable[[str], bool], line: re.Match[str]
+    sentinels: Sentinels, seen: dict[str, bool], is_secret: Callable[[str], bool], line: re.Match[str]
 ) -> str:
     password = line[1]
     if password not in seen:
         seen[password] = is_secret(password)
-    return _marked(marks.redacted("password"), line, 1) if seen[password] else line[0]
+    return _marked(sentinels.redacted("password"), line, 1) if seen[password] else line[0]
 
 
-def _without_cookie(marks: Marks, line: re.Match[str]) -> str:
-    return line[0] if is_inert(line[1]) else _marked(marks.redacted("cookie"), line, 1)
+def _without_cookie(sentinels: Sentinels, line: re.Match[str]) -> str:
+    return line[0] if is_inert(line[1]) else _marked(sentinels.redacted("cookie"), line, 1)
 
 
-def _marked(mark: str, found: re.Match[str], group: int) -> str:
-    """Return the match with the mark in place of a group."""
+def _marked(sentinel: str, found: re.Match[str], group: int) -> str:
+    """Return the match with the sentinel in place of a group."""
     start, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return found[0][:start] + mark + found[0][end:]
+    return found[0][:start] + sentinel + found[0][end:]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which well-known commands take a password where, as rows of a table.
+"""A table of well-known commands and where they take a password.
 
-Only the table: `commands.py` looks for them. In every pattern the first group is the password. All quantifiers are bounded.
-Commands are given as a shell reads them and as a list of arguments shows them: `-p x`, `-px`, `-p=x`, `'-p', 'x'`.
+Only the table: `commands.py` searches for them. In every pattern the first group is the password. All quantifiers are bounded.
+The patterns match shell syntax and lists of arguments: `-p x`, `-px`, `-p=x`, `'-p', 'x'`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 _WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
 _PART: Final = r"""[^\s'"]{1,256}+"""
-# What stands between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
+# Between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
 _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
 _LETTERS: Final = "[A-Za-z]{0,7}"
 _ANY_LETTER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -29,18 +29,18 @@ _COMMANDS_WITH_P: Final = (
 
 
 def _flag(letters: str) -> str:
-    """Return the pattern of a flag whose value is apart or follows at once."""
+    """Return the pattern of a flag whose value is a separate argument or follows directly."""
     return rf"{_BEFORE}-{letters}(?!(?:assword|ass|assphrase|ort)\b){_GAP}?({_WORD})"
 
 
-def _apart(letters: str) -> str:
-    """Return the pattern of a flag whose value is always apart."""
+def _separate_value(letters: str) -> str:
+    """Return the pattern of a flag whose value is always a separate argument."""
     return rf"{_BEFORE}-{letters}{_GAP}({_WORD})"
 
 
 FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
-    # The letters a flag may start with, a piece of every command that knows it, those commands, and where the password stands.
-    # Every flag of a row starts with one of its letters, so that no flag elsewhere in a text decides whether this one is found.
+    # The letters a flag may start with, a part of every command that has it, those commands, and where the password is.
+    # Every flag of a row starts with one of its letters, so that no flag elsewhere in a text affects whether this one is found.
     (
         "uUpa",
         "curl wget etcdctl jenkins-cli http xh hey",
@@ -62,7 +62,7 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
         f"{_COMMANDS_WITH_LOGIN}|{_COMMANDS_WITH_P}",
         _flag("p"),
     ),
-    ("p", "useradd usermod", "useradd|usermod", _apart("p")),
+    ("p", "useradd usermod", "useradd|usermod", _separate_value("p")),
     (
         "P",
         "sql bcp zip ipmitool mosquitto_ ssh-keygen security",
@@ -72,14 +72,14 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("N", "ssh-keygen", "ssh-keygen", _flag("N")),
     ("w", "ldap vsql", r"ldap\w{1,12}|vsql", _flag("w")),
     ("s", "ldappasswd", "ldappasswd", _flag("s")),
-    ("a", "redis-cli", "redis-cli", _apart("a")),
-    ("k", "openssl", "openssl", _apart("k")),
-    ("k", "gem dotnet", r"gem(?= push)|dotnet(?= nuget)", _apart("k")),
-    ("cAX", "snmp", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _apart("[cAX]")),
-    ("t", "influx", "influx", _apart("t")),
+    ("a", "redis-cli", "redis-cli", _separate_value("a")),
+    ("k", "openssl", "openssl", _separate_value("k")),
+    ("k", "gem dotnet", r"gem(?= push)|dotnet(?= nuget)", _separate_value("k")),
+    ("cAX", "snmp", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _separate_value("[cAX]")),
+    ("t", "influx", "influx", _separate_value("t")),
     ("sdnk", "keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
-    ("x", "sendemail sendEmail", "sendemail|sendEmail", _apart("xp")),
-    ("uo", "pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _apart("[uo]pw")),
+    ("x", "sendemail sendEmail", "sendemail|sendEmail", _separate_value("xp")),
+    ("uo", "pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _separate_value("[uo]pw")),
     (
         "U",
         "smb rpcclient net nmblookup",
@@ -100,8 +100,8 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
 _DATABASE_USER: Final = r"(?<=[\s'\"=])[\w.$-]{1,64}/([^\s@/'\"]{1,128})(?=[@\s'\"]|\Z)"
 
 PLACES: Final[tuple[tuple[str, str, str], ...]] = (
-    # A needle, the command that it announces, and where the password stands on the rest of its line. A needle costs a search in
-    # every text, so there are few. It is a part of what is found there, for the same reason.
+    # A needle, its command, and where the password is on the rest of the line. A needle costs a search in every text, so there
+    # are few. It is part of the match, so that no needle elsewhere in a text affects the result.
     ("jdbc:oracle", r"\bjdbc:oracle:", r":[\w.$-]{1,64}/([^\s@/'\"]{1,128})@"),
     ("sql", r"sql(?:plus|ldr)\b", _DATABASE_USER),
     ("pdp", r"\b(?:ex|im)pdp\b", _DATABASE_USER),
@@ -124,19 +124,19 @@ PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     ("-server ", r"\b(?:snmp|tacacs|radius)-server\b", rf"-server (?:community|key)(?: [07])? ({_WORD})"),
 )  # fmt: skip
 
-_SAID: Final = rf"\b(?:echo|printf)(?: -n)?(?: ['\"]?%s(?:\\n)?['\"]?)? ({_WORD}) ?\| ?(?:sudo )?"
-_SAID_FOR_USER: Final = rf"\b(?:echo|printf)(?: -n)? ['\"]?[\w.-]{{1,64}}:({_PART})['\"]? ?\| ?(?:sudo )?"
+_PIPED: Final = rf"\b(?:echo|printf)(?: -n)?(?: ['\"]?%s(?:\\n)?['\"]?)? ({_WORD}) ?\| ?(?:sudo )?"
+_PIPED_FOR_USER: Final = rf"\b(?:echo|printf)(?: -n)? ['\"]?[\w.-]{{1,64}}:({_PART})['\"]? ?\| ?(?:sudo )?"
 
 PIPES: Final[tuple[tuple[str, str], ...]] = (
     # A needle, and the pipe or here-string with the password in it.
-    ("stdin", rf"{_SAID}[^\n|]{{0,120}}?stdin\b"),
+    ("stdin", rf"{_PIPED}[^\n|]{{0,120}}?stdin\b"),
     ("stdin", rf"--password-stdin[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
-    ("with-token", rf"{_SAID}[^\n|]{{0,120}}?--with-token\b"),
+    ("with-token", rf"{_PIPED}[^\n|]{{0,120}}?--with-token\b"),
     ("with-token", rf"--with-token[ ]?<<<[ ]?({_WORD})"),
-    ("sudo -S", rf"{_SAID}(?:-S|(?<=\| )sudo -S|(?<=sudo )-S)\b"),
-    ("kinit", rf"{_SAID}kinit\b"),
+    ("sudo -S", rf"{_PIPED}(?:-S|(?<=\| )sudo -S|(?<=sudo )-S)\b"),
+    ("kinit", rf"{_PIPED}kinit\b"),
     ("kinit", rf"\bkinit[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
-    ("chpasswd", rf"{_SAID_FOR_USER}chpasswd\b"),
+    ("chpasswd", rf"{_PIPED_FOR_USER}chpasswd\b"),
     ("chpasswd", rf"\bchpasswd[ ]?<<<[ ]?['\"]?[\w.-]{{1,64}}:({_PART})"),
     ("smbpasswd", rf"\bsmbpasswd[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plainest assignments, judged in one look: `name=value`, `name: value`, `"name": "value"`, all letters and digits.
+"""A fast path for the simplest assignments of letters and digits: `name=value`, `name: value`, `"name": "value"`.
 
-A text made to be slow holds a hundred thousand of them, no two alike. Here is only what can be said without a doubt, and the
-same as `judgement.py` would say; anything else is left to it. `tests/unit/redaction/test_plain.py` compares the two.
+A text built to be slow has a hundred thousand different ones. This module decides only clear cases, exactly as `judgement.py`
+would, and leaves the others to it. `tests/unit/redaction/test_plain.py` compares the two.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ import re
 from typing import Final
 
 from redrive.redaction.named.lines import in_source, is_in_string
-from redrive.redaction.named.names import NAME_CHARACTERS, Telling, is_telling, telling
+from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, is_secret_name, meaning_of_name
 from redrive.redaction.named.repeats import Judged
 from redrive.redaction.named.spans import Span
 from redrive.redaction.named.values import RANDOM_MIN, is_random
 from redrive.redaction.named.vocabulary import INERT_WORDS
-from redrive.redaction.placeholders import MARK
+from redrive.redaction.placeholders import SENTINEL
 
 CLEAR_MIN: Final = 7
-"""Shorter values with digits may be small numbers, such as `0x1f`, and are looked at more closely."""
+"""Shorter values with digits may be small numbers such as `0x1f`; the slow path decides about them."""
 
 PLAIN: Final = re.compile(
     rf"""
     ([A-Za-z0-9_\-]{{0,48}}+)
     (?:
       (\\?["'])? ([ ]?[=:][ ]?) (\\?["'])?
-      (?: ([{MARK}])(?=[\s"'`,;&)\]}}\\]|\Z)
+      (?: ([{SENTINEL}])(?=[\s"'`,;&)\]}}\\]|\Z)
         | ([A-Za-z0-9]{{1,200}}+) (?(4)(?=\4)|(?=\s(?!(?<=[ ])[=|])|\Z|[,;](?:\s|\Z))) )
       | (?![\w\u0e00-\u0e7f\-])
     )
     """,
     re.VERBOSE,
 )
-"""Tried at a stem: the rest of the name, its closing quote, the separator, the opening quote, a mark or a plain value.
+"""Tried at a stem: the rest of the name, its closing quote, the separator, the opening quote, a sentinel or a plain value.
 
-What follows the value must end it, and must not make a type of it as in `key: str = x`. Where nothing of the kind follows,
-only the rest of the name is matched.
+The text after the value must end it, and must not make it a type as in `key: str = x`. Otherwise only the rest of the name
+matches.
 """
 
 NOTHING_PLAIN: Final = 1
-"""The last group of a match that is only the rest of a name."""
+"""The last group of a match of only the rest of a name."""
 
 _CLOSE, _SEPARATOR, _OPEN, _HIDDEN, _VALUE = 2, 3, 4, 5, 6
 # A query parameter, and what may be a resource such as `arn:...:secret:`, have rules of their own.
@@ -53,54 +53,54 @@ _SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
 _LINE_ENDS: Final = ("", "\n", "\r")
 
 
-def judged_plainly(text: str, floor: int, hit: int, plain: re.Match[str]) -> Judged | None:
-    """Return what stands at a name that `PLAIN` matched; None when that takes a closer look."""
+def judge_fast(text: str, floor: int, hit: int, plain: re.Match[str]) -> Judged | None:
+    """Return the decision about a name that `PLAIN` matched; None when the slow path must decide."""
     looked_at, value = plain.end(1), plain.end(_SEPARATOR)
     if plain.lastindex == _HIDDEN:
-        # Hidden before, as most values of a second round are.
+        # Replaced before, as most values in a second round.
         return Judged(looked_at, value, None)
     start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
     before = text[start - 1 : start]
-    # A short word after a space may belong to the word before it, as in `API key: ...`; a test run says how many `pass`.
+    # A short word after a space may belong to the word before it, as in `API key: ...`; test runners print counts of `pass`.
     is_short = before == " " and looked_at - start <= _SHORT_NAME
     name = text[start:looked_at]
     if is_short or before in _ODD_BEFORE or name in _TALLIES:
         return None
-    said = telling(name.strip("-."))
-    if said is None:
+    meaning = meaning_of_name(name.strip("-."))
+    if meaning is None:
         return Judged(looked_at, value, None)
-    is_secret = _is_secret(plain, said, name, start)
+    is_secret = _is_secret(plain, meaning, name, start)
     if is_secret is None:
         return None
     if not is_secret or _closes_string(text, start, plain):
         return Judged(looked_at, value, None)
     return Judged(
-        looked_at, value, (Span(plain.start(_VALUE), plain.end(), plain[_OPEN] is not None), said.kind)
+        looked_at, value, (Span(plain.start(_VALUE), plain.end(), plain[_OPEN] is not None), meaning.kind)
     )
 
 
-def _is_secret(plain: re.Match[str], said: Telling, name: str, start: int) -> bool | None:
-    """Decide for a value of letters and digits; None when it could be read in more than one way."""
+def _is_secret(plain: re.Match[str], meaning: NameMeaning, name: str, start: int) -> bool | None:
+    """Decide about a value of letters and digits; None when it is ambiguous."""
     value = plain[_VALUE]
-    if not said.certain:
+    if not meaning.certain:
         return len(value) >= RANDOM_MIN and is_random(value)
-    # More words may belong to it: `passphrase: four words 2gether again`.
+    # More words may belong to the value: `passphrase: four words 2gether again`.
     is_phrase = ":" in plain[_SEPARATOR] and plain.string.startswith(" ", plain.end())
-    if is_phrase or said.kind not in _KINDS:
+    if is_phrase or meaning.kind not in _KINDS:
         return None
     if value.lower() in INERT_WORDS:
         return False
     if _INNER_DIGIT.search(value):
-        # No variable, type or word of a sentence has a digit before its last place. A number of a parser may.
-        is_clear = len(value) >= CLEAR_MIN or said.kind == "password" or plain[_OPEN] is not None
+        # No variable, type or word of a sentence has a digit before its last character. A parser's number may.
+        is_clear = len(value) >= CLEAR_MIN or meaning.kind == "password" or plain[_OPEN] is not None
         return True if is_clear else _SMALL.fullmatch(value) is None
     return _is_secret_word(plain, name, start)
 
 
 def _is_secret_word(plain: re.Match[str], name: str, start: int) -> bool | None:
-    """Decide for letters, with or without a last digit, that a certain name announces."""
+    """Decide about letters, with or without a last digit, after a certain name."""
     text, value, end = plain.string, plain[_VALUE], plain.end()
-    if value.isdigit() or not value.strip("xX") or is_telling(value):
+    if value.isdigit() or not value.strip("xX") or is_secret_name(value):
         return None
     if plain[_OPEN]:
         return None if value == name else True

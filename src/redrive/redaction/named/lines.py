@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line on which a name stands: where it starts, whether a string is open there, whether it is source code.
+"""Inspect the line of a name: its start, whether a string is open at the name, whether it is source code.
 
-Looks back only, and never further than a few lines of source are long.
+Looks back only, and at most a few source lines.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 SOURCE_LINE_MAX: Final = 400
-"""How far back the start of a line, and the line before it, are looked for."""
+"""How far back the start of a line, and the line before it, may be."""
 
 
 def line_start(text: str, before: int) -> int:
-    """Return where the line starts that ends at `before`; an escaped line end counts as one."""
+    """Return the start of the line that ends at `before`; an escaped line end counts."""
     floor = max(0, before - SOURCE_LINE_MAX)
     return max(text.rfind("\n", floor, before) + 1, text.rfind("\\n", floor, before) + 2, floor)
 
 
 def in_source(text: str, start: int) -> bool:
-    """Tell whether the line is the source line of a traceback: the line above it names a file."""
+    """Return whether the line is the source line of a traceback: the line above it names a file."""
     if text.rfind('File "', max(0, start - 3 * SOURCE_LINE_MAX), start) < 0:
         return False
     line = line_start(text, start)
@@ -28,6 +28,6 @@ def in_source(text: str, start: int) -> bool:
 
 
 def is_in_string(text: str, start: int, quote: str) -> bool:
-    """Tell whether a string in `quote` that opened on the same line is still open at `start`."""
+    """Return whether a string in `quote` that opened on the same line is still open at `start`."""
     line = line_start(text, start)
     return line > start - SOURCE_LINE_MAX and text.count(quote, line, start) % 2 == 1

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which names announce a secret: `db_password`, `X-Api-Key`, `clientSecret`, but not `token_count` or `primary_key`.
+"""Decide whether a name is a secret name: `db_password`, `X-Api-Key`, `clientSecret`, but not `token_count` or `primary_key`.
 
-A name is cut into its words, whatever its case style, and judged by its last words. A *certain* name makes any
-literal value a secret; an uncertain one (`key`, `auth`, `signature`) only a value that also looks random. The
-vocabulary is in `vocabulary.py`.
+A name is split into its words, in any case style; its last words decide. A *certain* name makes any literal value a secret; an
+uncertain one (`key`, `auth`, `signature`) only a value that also looks random. The words are in `vocabulary.py`.
 """
 
 from __future__ import annotations
@@ -16,34 +15,34 @@ from typing import Final
 from redrive.redaction.named import vocabulary as words
 
 NAME_MAX: Final = 128
-"""Names longer than this are judged by their last characters only."""
+"""Of longer names only the last characters count."""
 
 NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-"""What a name may be written with."""
+"""The characters of a name."""
 
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _UNACCENTED: Final = str.maketrans("ñłöóőşžăáéã", "nloooszaaea")
-# More than a megabyte of random names holds, so that a second round over it finds them judged.
+# More than the names in a megabyte of random ones, so that a second round finds them all in the cache.
 _CACHED_NAMES_MAX: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What a name says about its value."""
+class NameMeaning:
+    """What a secret name means for its value."""
 
     kind: str
     """The kind of secret: the slug in the placeholder."""
     certain: bool
-    """Whether any literal value is a secret, or only one that looks random."""
+    """True if any literal value is a secret, False if only one that looks random is."""
 
 
-_UNCERTAIN: Final = Telling("secret", certain=False)
-_SECRET: Final = Telling("secret", certain=True)
-_PIN: Final = Telling("pin", certain=True)
-_PASSWORD: Final = Telling("password", certain=True)
-_COOKIE: Final = Telling("cookie", certain=True)
-_AUTHORIZATION: Final = Telling("authorization", certain=True)
-_BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
+_UNCERTAIN: Final = NameMeaning("secret", certain=False)
+_SECRET: Final = NameMeaning("secret", certain=True)
+_PIN: Final = NameMeaning("pin", certain=True)
+_PASSWORD: Final = NameMeaning("password", certain=True)
+_COOKIE: Final = NameMeaning("cookie", certain=True)
+_AUTHORIZATION: Final = NameMeaning("authorization", certain=True)
+_BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], NameMeaning], ...]] = (
     (words.PASSWORDS, words.PASSWORD_ENDINGS, _PASSWORD),
     (words.COOKIES, ("cookie",), _COOKIE),
     (frozenset({"authorization"}), (), _AUTHORIZATION),
@@ -53,12 +52,14 @@ _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], Telling], ...]] = (
 )
 
 
-def _by_table(word: str) -> Telling | None:
-    """Return what the first row says that knows the word or its ending."""
-    return next((said for known, endings, said in _BY_WORD if word in known or word.endswith(endings)), None)
+def _by_table(word: str) -> NameMeaning | None:
+    """Return the meaning in the first row with the word or its ending."""
+    return next(
+        (meaning for known, endings, meaning in _BY_WORD if word in known or word.endswith(endings)), None
+    )
 
 
-# Every word that can be telling at all is one of these or ends in one of those: most words of most names are neither.
+# A word that can make a secret name is one of these or has one of these endings; most words of most names are neither.
 _KNOWN: Final = frozenset({"key", "keys", "pass", "pw"}).union(*(known for known, _, _ in _BY_WORD))
 _BY_KNOWN: Final = {word: _by_table(word) for word in _KNOWN}
 _ENDINGS: Final = tuple(ending for _, endings, _ in _BY_WORD for ending in endings)
@@ -75,21 +76,21 @@ def words_of(name: str) -> list[str]:
 
 
 @lru_cache(maxsize=_CACHED_NAMES_MAX)
-def telling(name: str) -> Telling | None:
-    """Return what `name` says about its value, or None when it is an ordinary name."""
-    return _said(name)
+def meaning_of_name(name: str) -> NameMeaning | None:
+    """Return the meaning of a secret name; None for an ordinary name."""
+    return _meaning(name)
 
 
-def is_telling(value: str) -> bool:
-    """Tell whether a value is itself a telling name. Nothing is kept: values may be secrets, and crowd out the names."""
-    return _said(value) is not None
+def is_secret_name(value: str) -> bool:
+    """Return whether a value is itself a secret name. Not cached: values may be secrets, and would displace the names."""
+    return _meaning(value) is not None
 
 
-def _said(name: str) -> Telling | None:
+def _meaning(name: str) -> NameMeaning | None:
     if not name.isascii() and (foreign := _by_foreign_word(name.lower())):
         return foreign
     if name.islower() and name.isalpha() and name.isascii():
-        # One plain word, as most values are that are tried as names.
+        # One plain word, as most values.
         return None if name in words.HARMLESS_TAILS else _by_last_word(name[-NAME_MAX:], "")
     parts = words_of(name)
     qualified = len(parts) > 1
@@ -103,13 +104,13 @@ def _said(name: str) -> Telling | None:
         return _UNCERTAIN if last == "id" and before in words.SECRET_IDS else None
     found = _by_last_word(last, before)
     if found is None and qualified and _is_any_known(parts):
-        # An unknown word follows a telling one, as in `token_github`: only a random value is a secret.
+        # An unknown word follows a secret one, as in `token_github`: only a random value is a secret.
         return None if words.HARMLESS_WORDS.intersection(parts) else _UNCERTAIN
     return found
 
 
-def _by_foreign_word(name: str) -> Telling | None:
-    """Judge a name of another script by what it ends in, a particle of the sentence aside."""
+def _by_foreign_word(name: str) -> NameMeaning | None:
+    """Return the meaning of a name in another script by its ending, ignoring a particle."""
     parts = [part.rstrip(words.PARTICLES) for part in name.split("_")]
     if any(part.endswith(_FOREIGN_PASSWORDS) for part in parts):
         return _PASSWORD
@@ -117,12 +118,12 @@ def _by_foreign_word(name: str) -> Telling | None:
 
 
 def _is_any_known(parts: list[str]) -> bool:
-    """Tell whether one of the words would be telling on its own."""
+    """Return whether one of the words alone is a secret name."""
     return not _KNOWN.isdisjoint(parts) or any(part.endswith(_ENDINGS) for part in parts)
 
 
-def _by_last_word(last: str, before: str) -> Telling | None:
-    """Judge the word that a name ends in, with the word before it."""
+def _by_last_word(last: str, before: str) -> NameMeaning | None:
+    """Return the meaning of the last word of a name, given the word before it."""
     is_known = last in _KNOWN or last in _PAIRED or last.endswith(_ENDINGS)
     if not is_known or (last == "sid" and before == "oracle"):
         return None
@@ -137,8 +138,8 @@ def _by_last_word(last: str, before: str) -> Telling | None:
     return _BY_KNOWN[last] if last in _BY_KNOWN else _by_table(last)
 
 
-def _by_key(before: str) -> Telling | None:
-    """Judge a name that ends in `key` by the word before it."""
+def _by_key(before: str) -> NameMeaning | None:
+    """Return the meaning of a name that ends in `key`, given the word before it."""
     if before in words.KEY_QUALIFIERS:
         return _SECRET
     if before in words.HARMLESS_KEYS:

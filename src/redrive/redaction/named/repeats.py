@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging many telling names in one long text, each repetition only once.
+"""Decide about many secret names in one long text, about each repetition only once.
 
-A text made to be slow repeats itself: `password: ` a hundred thousand times. Each name is judged within a window around it, and
-what was decided for a window is kept for the next one that reads the same. The window is wider than anything a judgement looks
-back at; where a value reaches its end, the whole text is read instead. Nothing is kept beyond one call.
+A text built to be slow repeats itself: `password: ` a hundred thousand times. The decision about a name depends on a window around
+it, and is cached for identical windows. The window is wider than any decision looks back; where a value reaches its end, the whole
+text is used instead. The cache lives for one call.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from typing import Final, NamedTuple
 from redrive.redaction.named.spans import BARE_MAX, Span
 
 REPEATS_FROM: Final = 1_000
-"""With fewer names than this in a text, remembering them costs more than judging them."""
+"""With fewer names in a text, caching costs more than deciding."""
 
 BACK: Final = 512
-"""More than a judgement ever looks back: a name, and the start of its line and of the line above."""
+"""More than a decision ever looks back: a name, and the start of its line and of the line above."""
 
 AHEAD: Final = 768
-"""As much of a value as is judged within a window; longer ones are read in the text itself."""
+"""How much of a value fits in a window; longer ones are decided in the whole text."""
 
 UNSEEN_MAX: Final = 64
-"""After so many new windows in a row the text does not repeat itself here, and remembering is a waste."""
+"""After this many new windows in a row the text does not repeat itself here, and caching pauses."""
 
 UNREPEATED: Final = 512
-"""As many names are then judged in the text itself before repetition is looked for again; twice as many the next time."""
+"""The length of the first pause, in names; each further pause is twice as long."""
 
 UNREPEATED_MAX: Final = 8_192
-"""And so on up to this: a text that begins to repeat itself late is noticed late, but noticed."""
+"""The longest pause, so that a late repetition is still detected."""
 
 _QUOTES: Final = ('"', "'", "`")
 
 
 class Judged(NamedTuple):
-    """What was found at a name."""
+    """The decision about a name."""
 
     looked_at: int
-    """Where the name ends, so that the stems inside it need not be looked at again."""
+    """The end of the name, so that the stems inside it are skipped."""
     value: int
-    """Where a value could start."""
+    """The possible start of a value."""
     found: tuple[Span, str] | None
 
 
 Judge = Callable[[str, int, int], Judged]
-"""Judges the name around a hit: text, how far back the name may reach, hit."""
+"""Decides about the name around a hit. Arguments: the text, how far back the name may start, the hit."""
 
 
 class _Window:
-    """A window that was judged, and the one that followed it."""
+    """A window with its decision, and the window that followed it."""
 
     __slots__ = ("floor", "followed_by", "hit", "judged", "text")
 
@@ -62,34 +62,34 @@ class _Window:
 
 
 class Repeats:
-    """A judge that remembers, for one text."""
+    """A judge with a cache, for one text."""
 
-    __slots__ = ("_apart", "_judge", "_last", "_pause", "_seen", "_text", "_unseen", "judged")
+    __slots__ = ("_judge", "_last", "_pause", "_seen", "_skips", "_text", "_unseen", "judged")
 
     def __init__(self, text: str, judge: Judge) -> None:
         self._text = text
         self._judge = judge
         self.judged = 0
-        """How many names were judged, those apart that read like one before."""
+        """How many names were decided without the cache."""
         self._unseen = 0
-        self._apart = 0
+        self._skips = 0
         self._pause = UNREPEATED
         self._seen: dict[tuple[str, int, int], _Window] = {}
         self._last = _Window("", 0, 0, Judged(0, 0, None))
 
     def judge(self, floor: int, hit: int) -> Judged:
-        """Return what the judge says about this hit, in positions of the whole text."""
-        if self._apart:
-            self._apart -= 1
+        """Return the decision about this hit, in positions of the whole text."""
+        if self._skips:
+            self._skips -= 1
             self.judged += 1
             return self._judge(self._text, floor, hit)
         if self._unseen >= UNSEEN_MAX:
-            self._apart = self._pause
+            self._skips = self._pause
             self._pause = min(self._pause * 2, UNREPEATED_MAX)
             self._unseen = 0
         low = hit - BACK if hit > BACK else 0
         seen = self._last.followed_by
-        # What followed this window before mostly follows it again: to compare costs less than to cut out and look up.
+        # The same window mostly follows again: comparing costs less than slicing and looking up.
         if (
             seen is None
             or seen.floor != floor - low
@@ -104,7 +104,7 @@ class Repeats:
         return _moved(seen.judged, low)
 
     def _looked_up(self, low: int, floor: int, hit: int) -> _Window | None:
-        """Return the window around a hit, judged now or before; None when the window is too narrow to judge in."""
+        """Return the window around a hit with its decision; None when the window is too narrow to decide."""
         window = self._text[low : hit + AHEAD]
         key = (window, floor - low, hit - low)
         if key in self._seen:
@@ -120,7 +120,7 @@ class Repeats:
         return seen
 
     def _is_cut(self, window: str, judged: Judged, end: int) -> bool:
-        """Tell whether the end of the window, rather than of the text, may have decided."""
+        """Return whether the end of the window, rather than of the text, may have affected the decision."""
         if end >= len(self._text):
             return False
         reach = judged.value if judged.found is None else judged.found[0].end

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a value starts and ends once its name and separator have been read: quoted, escaped, bare, header or block.
+"""Find the start and end of the value after a name and separator: quoted, escaped, unquoted, header or block.
 
-Says only where; whether the value is a secret is decided in `assignments.py`. Whatever is scanned is also consumed by
-the caller, so that a text without a closing quote still costs linear time.
+Finds only the span; `judgement.py` decides whether the value is a secret. The caller consumes whatever is scanned, so that a text
+without a closing quote still costs linear time.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from redrive.redaction.placeholders import MARK
+from redrive.redaction.placeholders import SENTINEL
 
 VALUE_MAX: Final = 16_384
-"""A closing quote is looked for in this many characters; a value without one ends with its line."""
+"""How far a closing quote may be; a value without one ends with its line."""
 
 BARE_MAX: Final = 256
-"""As much of an unquoted value is read before it is judged; `whole_span` then reads the rest of it."""
+"""How much of an unquoted value is read before the decision; `whole_span` then reads the rest."""
 
 LINE_MAX: Final = 2048
-"""As much of a header line is read before it is judged."""
+"""How much of a header line is read before the decision."""
 
 HEREDOC_MAX: Final = 480
-"""The end of a here document is looked for in this many characters; longer secrets have shapes of their own."""
+"""How far the end of a here document may be; longer secrets have formats of their own."""
 
 _OPENING: Final = re.compile(r"[bBuUrRfFN@]{0,2}(\\{0,15}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)")
 _BARE: Final = re.compile(
     r"(?>(?:[^\s\"'`<>&;,(){}\[\]\\|%]++"
     r"|%(?!26|2[cC]|22)"
-    # A sign that usually separates belongs to the value when nothing that starts a new item follows.
+    # A separator belongs to the value when nothing that starts a new item follows.
     r"|[&;,|](?![\s\"'\\&;,|]|\Z|[\w.\-]{1,40}+ ?[=:])"
     r"|[(){}\[\]](?=[^\s,;:.(){}\[\]\"'\\<>&|])"
     r"|\\(?![nrt\"'\\u]))+)"
@@ -39,7 +39,9 @@ _SINGLE_WORD_SCHEMES: Final = frozenset(
     "basic bearer token apikey api-key key ssws negotiate ntlm jwt dpop splunk genie-key bot klaviyo-api-key sso-key".split()
 )
 _CREDENTIAL: Final = re.compile(r"[^\s\"'<>,;\\)\]}]++")
-_LINE_REST: Final = re.compile(rf"[^\n\r\\{MARK}]*+(?>(?:(?:\\(?![nr])|[{MARK}])[^\n\r\\{MARK}]*+)*)")
+_LINE_REST: Final = re.compile(
+    rf"[^\n\r\\{SENTINEL}]*+(?>(?:(?:\\(?![nr])|[{SENTINEL}])[^\n\r\\{SENTINEL}]*+)*)"
+)
 _HEREDOC: Final = re.compile(
     r"<<[-~]?[\"']?([A-Za-z_]{1,24})[\"']?[ \t]{0,8}\r?\n[ \t]{0,40}+"
     r"((?>[^\n]++(?:\n(?![ \t]{0,40}\1\b)[^\n]*+)*))\n[ \t]{0,40}\1\b"
@@ -48,7 +50,7 @@ _BLOCK_LINE: Final = re.compile(r"[ \t]++[^\n]*+(?:\n|\Z)")
 
 
 class Span(NamedTuple):
-    """Where a value stands, and whether quotes hold it; a named tuple because many are made and few are kept."""
+    """The span of a value, and whether it is quoted; a named tuple because many are built and few are kept."""
 
     start: int
     end: int
@@ -57,14 +59,14 @@ class Span(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _closing(delimiter: str) -> re.Pattern[str]:
-    """Return the pattern of the quote that closes what `delimiter` opened."""
+    """Return the pattern of the quote that closes `delimiter`."""
     if delimiter in ('"', "'", "`"):
         return re.compile(rf"(?>(?:[^{delimiter}\\\n]++|\\.)*)")
     return re.compile(rf"(?>(?:[^\n{re.escape(delimiter[0])}]++|(?!(?<!\\){re.escape(delimiter)})[^\n])*)")
 
 
 def quoted_span(text: str, start: int) -> Span | None:
-    """Return the content of the quoted string that opens at `start`; None when no quote does."""
+    """Return the content of the quoted string that opens at `start`; None when there is no quote."""
     opening = _OPENING.match(text, start)
     if opening is None:
         return None
@@ -77,8 +79,8 @@ def quoted_span(text: str, start: int) -> Span | None:
     return Span(inside, min(end, len(text)), quoted=True)
 
 
-def bare_span(text: str, start: int) -> Span:
-    """Return the unquoted word at `start`, without the punctuation of the sentence around it."""
+def unquoted_span(text: str, start: int) -> Span:
+    """Return the unquoted word at `start`, without the punctuation after it."""
     found = _BARE.match(text, start, start + BARE_MAX)
     end = found.end() if found else start
     while end > start and text[end - 1] in ".,;:!?" and (end == len(text) or text[end].isspace()):
@@ -87,17 +89,17 @@ def bare_span(text: str, start: int) -> Span:
 
 
 def whole_span(text: str, span: Span) -> Span:
-    """Return a value that is known to be secret in full, however long it is."""
+    """Return the full span of a value that is known to be secret, however long."""
     length = span.end - span.start
     if length < BARE_MAX or text.startswith(('"', "'", "`", "\\", "&"), span.end):
         return span
-    # A line that was cut while it was read goes on to its end, a word to the end of the word.
+    # Extend a line that was cut to its end, a word to the end of the word.
     rest = (_CREDENTIAL if length < LINE_MAX // 2 else _LINE_REST).match(text, span.end)
     return Span(span.start, rest.end() if rest else span.end, quoted=span.quoted)
 
 
 def line_span(text: str, start: int, quote: str) -> Span:
-    """Return the rest of the line; up to `quote` when the name itself stands inside such quotes."""
+    """Return the rest of the line; only up to `quote` when the name itself is inside such quotes."""
     rest = _LINE_REST.match(text, start, start + LINE_MAX)
     end = rest.end() if rest else start
     if quote:
@@ -111,7 +113,7 @@ def line_span(text: str, start: int, quote: str) -> Span:
 def authorization_span(text: str, span: Span, quote: str) -> Span:
     """Return the credentials of an Authorization header, without the name of the scheme.
 
-    `span` is the quoted value; when it is not quoted, only its start counts and the rest of the line is read if need be.
+    `span` is the quoted value; when it is not quoted, only its start counts and the rest of the line is read if necessary.
     """
     limit = span.end if span.quoted else span.start + LINE_MAX
     scheme = _SCHEME.match(text, span.start, limit)
@@ -125,7 +127,7 @@ def authorization_span(text: str, span: Span, quote: str) -> Span:
 
 
 def heredoc_span(text: str, start: int) -> Span | None:
-    """Return the lines between `<<EOT` at `start` and the line that closes them; None when none does soon."""
+    """Return the lines between `<<EOT` at `start` and the line that closes them; None when it is too far."""
     found = _HEREDOC.match(text, start, start + HEREDOC_MAX)
     return None if found is None else Span(found.start(2), found.end(2), quoted=True)
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a value can follow its name: assigned, paired, as a flag, in an element, in a block or in a sentence.
+"""The ways a value can follow its name: assigned, paired, as a flag, in an element, in a block or in a sentence.
 
-One pattern, tried only right after a telling stem, so it may be generous; it never looks backwards and every gap in
-it is bounded.
+One pattern, tried only right after a stem, so it may be generous; it never looks back, and every gap in it is bounded.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import re
 from enum import Enum
 from typing import Final
 
-from redrive.redaction.named.names import telling
+from redrive.redaction.named.names import meaning_of_name
 
 
-class Carrier(Enum):
+class Syntax(Enum):
     """The syntax between a name and its value."""
 
     ASSIGNED = "assigned"
@@ -67,52 +66,58 @@ AFTER_NAME: Final = re.compile(
 )
 
 ATTRIBUTE_MAX: Final = 80
-"""How far before a stem the attribute may start whose value the name is."""
+"""How far before a stem the attribute may start that has the name as its value."""
 
 _KEY_ATTRIBUTE: Final = re.compile(r"(?:key|name|id)=[\"'][\w.-]{0,64}\Z")
 _PASSWORD_WORDS: Final = ("password", "passwd", "pwd", "passphrase", "requirepass")
 _CHANGES: Final = re.compile(r"\b(?:set|reset|chang|updat)\w{0,3} [\w' ]{0,24}\Z", re.IGNORECASE)
 _TOKEN_WORDS: Final = ("token", "key", "secret")
 _BY_GROUP: Final = {
-    "block": Carrier.BLOCK,
-    "sep": Carrier.ASSIGNED,
-    "value": Carrier.ASSIGNED,
-    "pair": Carrier.PAIR,
-    "prose": Carrier.PROSE,
-    "default": Carrier.ASSIGNED,
-    "row": Carrier.ASSIGNED,
+    "block": Syntax.BLOCK,
+    "sep": Syntax.ASSIGNED,
+    "value": Syntax.ASSIGNED,
+    "pair": Syntax.PAIR,
+    "prose": Syntax.PROSE,
+    "default": Syntax.ASSIGNED,
+    "row": Syntax.ASSIGNED,
 }
 
 
-def carrier_of(after: re.Match[str], before: str, name: str) -> Carrier | None:
-    """Return the carrier that `after` matched; None when what stands `before` the name rules it out."""
+def syntax_of(after: re.Match[str], before: str, name: str) -> Syntax | None:
+    """Return the syntax that `after` matched; None when the text `before` the name excludes it."""
     group = after.lastgroup or ""
     if group == "element":
-        return Carrier.ELEMENT if before in ("<", ":") else None
+        return Syntax.ELEMENT if before in ("<", ":") else None
     if group == "attribute":
         attribute = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
-        return Carrier.ELEMENT if _KEY_ATTRIBUTE.search(attribute) else None
+        return Syntax.ELEMENT if _KEY_ATTRIBUTE.search(attribute) else None
     if group == "plist":
-        return Carrier.ELEMENT if before == ">" else None
+        return Syntax.ELEMENT if before == ">" else None
     if group in ("space", "loose", "call"):
         return _unassigned(group, before, name)
     is_sent = after["to"] and not _changes_password(after, name)
     return None if is_sent else _BY_GROUP.get(group)
 
 
-def _unassigned(group: str, before: str, name: str) -> Carrier | None:
-    """Return the carrier of a value that no sign assigns to its name: what follows must look like a secret there."""
+def _unassigned(group: str, before: str, name: str) -> Syntax | None:
+    """Return the syntax of a value without an assignment character; such a value must look like a secret."""
     if name.startswith("-") and group == "space":
-        return Carrier.FLAG
-    # To pass something is what functions do.
-    said = None if name.lower() == "pass" else telling(name)
-    # `PASSWORD 'x'` of SQL, `password x` of a sentence or of a table, `password for ada: x`; not `PUT /password HTTP/1.1`.
-    if said is not None and said.certain and said.kind == "password" and before != "/" and "." not in name:
-        return Carrier.PROSE
-    return Carrier.NEXT_TO if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
+        return Syntax.FLAG
+    # `pass` is often a verb: functions pass something.
+    meaning = None if name.lower() == "pass" else meaning_of_name(name)
+    # SQL's `PASSWORD 'x'`, `password x` in a sentence or table, `password for ada: x`; not `PUT /password HTTP/1.1`.
+    if (
+        meaning is not None
+        and meaning.certain
+        and meaning.kind == "password"
+        and before != "/"
+        and "." not in name
+    ):
+        return Syntax.PROSE
+    return Syntax.NEXT_TO if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
 
 
 def _changes_password(after: re.Match[str], name: str) -> bool:
-    """Tell `set password to x` from `send the password to x`."""
+    """Return whether it is `set password to x`, not `send the password to x`."""
     before = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
     return name.lower() in _PASSWORD_WORDS and _CHANGES.search(before) is not None

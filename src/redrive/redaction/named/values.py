@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a value looks like: already harmless, an expression of code, a word of prose, or random enough to be a key.
+"""Classify the look of a value: harmless, an expression of code, a word of prose, or random enough to be a key.
 
-Nothing here knows where a value stands; `assignments.py` combines these judgements with the name and the carrier.
-All of them are linear in the value and look at no more than `LOOKED_AT_MAX` characters of it.
+Nothing here depends on the context of a value; `judgement.py` combines these tests with the name and the syntax. All of them are
+linear in the value and read at most `LOOKED_AT_MAX` characters of it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ import re
 from typing import Final
 
 from redrive.redaction.named import vocabulary as words
-from redrive.redaction.named.names import is_telling
-from redrive.redaction.placeholders import MARK
+from redrive.redaction.named.names import is_secret_name
+from redrive.redaction.placeholders import SENTINEL
 
 LOOKED_AT_MAX: Final = 256
-"""Longer values are judged by their first characters."""
+"""Of longer values only the first characters count."""
 
 RANDOM_MIN: Final = 16
 """A shorter value is never called random."""
 
 NAME_MIN: Final = 4
-"""A shorter value is not taken for the name of a header, a parameter or a file."""
+"""A shorter value is never the name of a header, a parameter or a file."""
 
 GUARDED_MIN: Final = 6
-"""A shorter word in running text is not taken for a password."""
+"""A shorter word in prose is never a password."""
 
 UUID_LENGTH: Final = 36
 
 CROSSES_MIN: Final = 3
-"""So many letters x in a row mask a value."""
+"""This many letters x in a row mask a value."""
 
 RANDOM_MAX: Final = 96
-"""Randomness shows in this many characters."""
+"""How many characters are tested for randomness."""
 
 _NOTHING: Final = re.compile(
-    rf"(?>(?:[{MARK}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
+    rf"(?>(?:[{SENTINEL}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
 )
 _STANDING: Final = frozenset("xXyYRCIFHp")
 _STANDS_FOR: Final = re.compile(
@@ -43,7 +43,7 @@ _STANDS_FOR: Final = re.compile(
     r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
     r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
     r"|(?:env|file|fd|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
-    # After `?q=password` the log of a web server goes on.
+    # After `?q=password` the log line of a web server continues.
     r"|HTTP/[0-9.]{1,3}"
 )
 # The name of a header, such as `X-Api-Key`, and a file: a root that systems have, or an extension, and no random piece.
@@ -59,18 +59,18 @@ _NAMED_FILE: Final = re.compile(
 _BOUND: Final = re.compile(r"[:@][A-Za-z_]+")
 _CALLED: Final = re.compile(r"(?:await |new |not )?[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)*[(\[]")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\?\.|\.|->|::)[A-Za-z_]\w*)+")
-# Nobody numbers variables in hundreds; passwords often end that way.
+# Variables are not numbered in hundreds; passwords often end with such a number.
 _NUMBERED: Final = re.compile("[0-9]{3}")
 _PIN: Final = re.compile("[0-9]{4,8}")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
-# Words of a passphrase set apart by dashes; `case-sensitive` and `out-of-date` are words of a sentence.
+# Words of a passphrase joined by dashes; `case-sensitive` and `out-of-date` are words of a sentence.
 _DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]{10,}+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
 _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
-# The secret key of AWS has forty signs; slashes may cut it into short pieces.
+# An AWS secret key has forty characters; slashes may split it into short pieces.
 _FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
@@ -80,14 +80,14 @@ _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])
 
 
 def is_inert(value: str) -> bool:
-    """Tell whether there is nothing to hide: empty, masked, a placeholder, a type or a word such as `required`."""
+    """Return whether a value needs no hiding: empty, masked, a placeholder, a type or a word such as `required`."""
     looked_at = value[:LOOKED_AT_MAX].strip()
     if looked_at.rstrip(".,;:!)`'\"").lower() in words.INERT_WORDS:
         return True
     if looked_at.isalnum():
-        # Without a sign, only a row of crosses stands for nothing.
+        # Without punctuation, only a row of x is a mask.
         return len(looked_at) >= CROSSES_MIN and not looked_at.strip("xX")
-    # What begins like a word can only stand for something in the few ways that begin with these letters.
+    # A value that begins like a word can match only the few patterns that begin with these letters.
     may_stand = not looked_at[:1].isalnum() or looked_at[0] in _STANDING or ":" in looked_at
     if may_stand and (_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at)):
         return True
@@ -95,45 +95,45 @@ def is_inert(value: str) -> bool:
 
 
 def _names_something(value: str) -> bool:
-    """Tell whether a value is no secret but the name of one: a header, a bound parameter of SQL, or a file."""
+    """Return whether a value is not a secret but the name of one: a header, a bound parameter of SQL, or a file."""
     if value[:1] in ("/", ".", "~") or value[1:2] == ":":
         return bool(_FILE.fullmatch(value)) and not any(_is_mixed(piece) for piece in _PIECES.findall(value))
     if "-" not in value and value[0] not in ":@":
         return False
     is_name = _HEADER_NAME.fullmatch(value) or _BOUND.fullmatch(value)
-    return bool(is_name) and is_telling(value)
+    return bool(is_name) and is_secret_name(value)
 
 
 def is_expression(value: str) -> bool:
-    """Tell whether an unquoted value is code that names a value: `self.token`, `get()`, `environ["X"]`."""
+    """Return whether an unquoted value is code that names a value: `self.token`, `get()`, `environ["X"]`."""
     looked_at = value[:LOOKED_AT_MAX]
     if not looked_at.isalnum():
-        # Only a value with a sign in it can be a call or a path of names.
+        # Only a value with punctuation can be a call or a path of names.
         called = _CALLED.match(looked_at)
         if called:
             return len(called[0]) < RANDOM_MIN or not _is_mixed(called[0])
         if _DOTTED.fullmatch(looked_at):
             return looked_at.split(".", 1)[0].lower() in words.CODE_ROOTS or not re.search(r"\d", looked_at)
-    # A bare name such as `password` or `new_token` on the right-hand side is a variable.
+    # A plain name such as `password` or `new_token` on the right-hand side is a variable.
     is_name = _IDENTIFIER.fullmatch(looked_at) or (
         "_" in looked_at and looked_at.isidentifier() and not _NUMBERED.search(looked_at)
     )
-    return bool(is_name) and is_telling(looked_at) and not is_random(looked_at)
+    return bool(is_name) and is_secret_name(looked_at) and not is_random(looked_at)
 
 
 def is_identifier(value: str) -> bool:
-    """Tell whether an unquoted value is one plain variable name, with no digit but perhaps a last one."""
+    """Return whether an unquoted value is one plain variable name, without digits except perhaps the last character."""
     return bool(_IDENTIFIER.fullmatch(value[:LOOKED_AT_MAX]))
 
 
 def is_prose(value: str) -> bool:
-    """Tell whether a value of several words reads like a sentence, not like a passphrase."""
+    """Return whether a value of several words reads like a sentence, not like a passphrase."""
     found = value[:LOOKED_AT_MAX].lower().split()
     return len(found) > 1 and any(word.strip(".,;:!'\"()") in words.PROSE_WORDS for word in found)
 
 
 def is_verdict(value: str) -> bool:
-    """Tell whether a quoted value is what a validator says about a field: three words or more, one of them a verdict."""
+    """Return whether a quoted value is a validator's message about a field: three words or more, one of them a verdict."""
     found = value[:LOOKED_AT_MAX].lower().split()
     if len(found) < 3 or any(is_guarded(word) for word in found):
         return False
@@ -141,7 +141,7 @@ def is_verdict(value: str) -> bool:
 
 
 def is_guarded(value: str) -> bool:
-    """Tell whether a word in running text looks like a password: six characters, letters mixed with digits or signs."""
+    """Return whether a word in prose looks like a password: six characters, letters mixed with digits or punctuation."""
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
     if len(looked_at) < GUARDED_MIN or looked_at.isdigit():
         return False
@@ -158,12 +158,12 @@ def _is_uuid(value: str) -> bool:
 
 
 def is_pin(value: str) -> bool:
-    """Tell whether a value is a number to be typed in: four to eight digits."""
+    """Return whether a value is a PIN: four to eight digits."""
     return _PIN.fullmatch(value) is not None
 
 
 def is_random(value: str) -> bool:
-    """Tell whether a value looks drawn by chance: a long hexadecimal run, or letters and digits well mixed."""
+    """Return whether a value looks random: a long hexadecimal run, or letters and digits well mixed."""
     looked_at = value[:RANDOM_MAX].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
         return False
@@ -180,14 +180,14 @@ def is_random(value: str) -> bool:
 
 
 def _is_labelled(value: str) -> bool:
-    """Tell whether a value says what it is: an address, a digest, a path or a file."""
+    """Return whether a value has a recognisable kind: an address, a digest, a path or a file."""
     if "://" in value or value.lower().startswith(_LABELS):
         return True
     return "." in value and _NAMED_FILE.search(value) is not None
 
 
 def _is_mixed(piece: str) -> bool:
-    """Tell whether letters of both cases and digits alternate as they do in random text."""
+    """Return whether letters of both cases and digits alternate as they do in random text."""
     if len(piece) < 10 or not _DIGIT.search(piece):
         return False
     return len(_SHIFTS.findall(piece)) * 5 >= len(piece)

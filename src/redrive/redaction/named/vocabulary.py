@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words that `names.py` and `values.py` judge by, all in lower case.
+"""The words that `names.py` and `values.py` use, all in lower case.
 
-Only vocabulary: no rule lives here. A word belongs to a set when names of real configurations use it that way.
+Only words, no rules. A word belongs to a set when names in real configurations use it that way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PASSWORDS: Final = _split(
     " storepass passwrd psw pswd masterauth wachtwoord haslo losenord salasana adgangskode passord jelszo heslo sifre parola"
     " lozinka geslo slaptazodis"
 )
-# Other scripts have no cases and no words within names; a phrase is found by all of it and judged by its last word.
+# Other scripts have no case and no words within names; a phrase is searched as a whole, and its last word decides.
 FOREIGN_PASSWORDS: Final = frozenset(
     {
         *(
@@ -116,7 +116,7 @@ SECRET_PAIRS: Final = frozenset(
     for last in lasts.split()
     for before in befores.split()
 )
-# `existingSecret: release-db` and `imagePullSecrets` name an object that holds the secret.
+# `existingSecret: release-db` and `imagePullSecrets` name an object that contains the secret.
 HOLDING_SECRETS: Final = _split("existing pull")
 SECRET_IDS: Final = _split("session secret sess")
 NEUTRAL_TAILS: Final = _split(
@@ -138,7 +138,7 @@ HARMLESS_TAILS: Final = _split(
     " stream buffer limiter counter budget estimate tokenizer ref reference refs namespace region bits curve usages ops"
     " oldpwd error_code reason category group groups level host port server servers agent plugin module handler handlers"
 )
-# What stands beside the secrets in a block of them.
+# Names of ordinary facts in a block of secrets.
 BLOCK_FACTS: Final = _split(
     "account bucket zone project email profile external environment driver login target uid gid created from tenant cluster"
     " organization org team app application role key commit sha checksum digest revision"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Personal facts: e-mail addresses, phone numbers, cards, bank accounts and national ids."""
+"""Find personal data: e-mail addresses, phone numbers, cards, bank accounts and national ids."""

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums and shapes of numbers that identify a person or an account: cards, IBANs, national ids.
+"""Recognise numbers that identify a person or an account, by checksum and shape: cards, IBANs, national ids.
 
-Pure arithmetic over strings of digits; where such a number may stand in a text is decided in `personal.py`.
+Numbers with letters are also searched here: capitals are rare enough to be tried one by one; for lower case the shape of the text
+is searched first. `search.py` finds the numbers of digits only.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+from redrive.redaction.placeholders import Sentinels
 
 _IBAN_LENGTHS: Final = {
     country: int(length)
@@ -36,10 +39,115 @@ _LUHN_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _RRN_WEIGHTS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)
 _RRN_RANDOM_SINCE: Final = 201000
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+CONTEXT_MAX: Final = 40
+"""How far before a number in lower case the words `national insurance` may be."""
+
+_SEPARATOR: Final = r"[ .\u00a0\u202f-]"
+_LETTERED: Final = re.compile(
+    r"[A-Z](?:(?<![A-Za-z0-9][A-Z])|(?<=IBAN[A-Z]))[A-Z]"
+    rf"(?:[0-9]{{2}}(?:{_SEPARATOR}?[A-Z0-9]){{11,32}}|(?:[ -]?[0-9]{{2}}){{3}}[ -]?[A-D](?![A-Za-z0-9_]))"
+)
+# One byte per character, so that a search in C finds words that start with two letters and two digits.
+_KINDS: Final = bytes(
+    ord("a")
+    if 97 <= byte <= 122
+    else ord("d")
+    if 48 <= byte <= 57
+    else ord("A")
+    if 65 <= byte <= 90
+    else ord(" ")
+    for byte in range(256)
+)
+_STARTS: Final = (b" aadd", b" aa dd")
+_LOWER: Final = re.compile(r"[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,32}")
+_NINO: Final = re.compile(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][0-9]{6}[A-D]")
+_NINO_AHEAD: Final = re.compile(r"[a-z]{2}(?: ?[0-9]{2}){3} ?[a-d](?![A-Za-z0-9_])")
+_NINO_WORD: Final = re.compile(r"\bni(?:no|[ _-]?(?:number|no\b))|insurance", re.IGNORECASE)
+_CORSICA: Final = re.compile(
+    r"[12][ -]?[0-9]{2}[ -]?[0-9]{2}[ -]?2[ABab][ -]?[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}(?![0-9A-Za-z])"
+)
+_SIGNS: Final = str.maketrans("", "", " .-\u00a0\u202f")
+
+
+def redact_lettered_numbers(text: str, sentinels: Sentinels) -> str:
+    """Replace every number with letters that passes its checksum or shape."""
+    text = _LETTERED.sub(lambda found: _upper(found, sentinels), text)
+    text = _redact_lower(text, sentinels)
+    if "2A" in text or "2B" in text or " 2a " in text or " 2b " in text:
+        text = _CORSICA.sub(lambda found: _corsican(found, sentinels), text)
+    return text
+
+
+def _upper(found: re.Match[str], sentinels: Sentinels) -> str:
+    """Return the replacement for a number that starts with two capital letters."""
+    whole = found[0]
+    is_inside = found.start() > 0 and found.string[found.start() - 1] == "_"
+    if _NINO.fullmatch(whole.translate(_SIGNS)) and not is_inside:
+        return sentinels.redacted("national-id")
+    end = _iban_end(whole)
+    return whole if end is None else sentinels.redacted("iban") + whole[end:]
+
+
+def _redact_lower(text: str, sentinels: Sentinels) -> str:
+    """Replace numbers whose letters are in lower case."""
+    kinds = b" " + text.encode("latin-1", "replace").translate(_KINDS)
+    pieces: list[str] = []
+    done = 0
+    for start in _starts(kinds):
+        found = _lower(text, start) if start >= done else None
+        if found is not None:
+            pieces += (text[done:start], sentinels.redacted(found[1]))
+            done = found[0]
+    pieces.append(text[done:])
+    return "".join(pieces)
+
+
+def _starts(kinds: bytes) -> list[int]:
+    """Return the positions of words that start with two letters and two digits, in order."""
+    starts: list[int] = []
+    for shape in _STARTS:
+        at = kinds.find(shape)
+        while at >= 0:
+            # `kinds` has one extra space in front, and the match starts at the space before the word: both offsets cancel.
+            starts.append(at)
+            at = kinds.find(shape, at + 1)
+    starts.sort()
+    return starts
+
+
+def _lower(text: str, start: int) -> tuple[int, str] | None:
+    """Return the end and the kind of the number that starts here."""
+    found = _LOWER.match(text, start)
+    end = _iban_end(found[0]) if found else None
+    if end is not None:
+        return start + end, "iban"
+    nino = _NINO_AHEAD.match(text, start)
+    return (nino.end(), "national-id") if nino and _is_lower_nino(text, start, nino[0]) else None
+
+
+def _is_lower_nino(text: str, start: int, whole: str) -> bool:
+    """Return whether a number in lower case is a national insurance number, which needs a word before it."""
+    is_shaped = _NINO.fullmatch(whole.replace(" ", "").upper()) is not None
+    return is_shaped and _NINO_WORD.search(text, max(0, start - CONTEXT_MAX), start) is not None
+
+
+def _iban_end(whole: str) -> int | None:
+    """Return the end of the IBAN that `whole` starts with; None when there is none."""
+    compact = whole.translate(_SIGNS).upper()
+    length = iban_length(compact[:2])
+    if length is None or len(compact) < length or not is_iban(compact[:length]):
+        return None
+    last = [place for place, sign in enumerate(whole) if sign.isalnum()][length - 1]
+    return None if whole[last + 1 : last + 2].isalnum() else last + 1
+
+
+def _corsican(found: re.Match[str], sentinels: Sentinels) -> str:
+    compact = found[0].translate(_SIGNS)
+    return sentinels.redacted("national-id") if is_nir(compact) else found[0]
 
 
 def is_card(digits: str) -> bool:
-    """Tell whether the digits are a payment card number: issuer prefix, its lengths, and the Luhn check."""
+    """Return whether the digits are a payment card number: issuer prefix, its lengths, and the Luhn check."""
     length = len(digits)
     if not any(length in lengths and prefix.match(digits) for prefix, lengths in _ISSUERS):
         return False
@@ -51,27 +159,27 @@ def is_card(digits: str) -> bool:
 
 
 def is_iban(compact: str) -> bool:
-    """Tell whether the text is an IBAN without spaces: the country's length, and 1 modulo 97."""
+    """Return whether the text is an IBAN without spaces: the country's length, and 1 modulo 97."""
     if _IBAN_LENGTHS.get(compact[:2]) != len(compact):
         return False
     return int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1
 
 
 def iban_length(country: str) -> int | None:
-    """Return how long an IBAN of `country` is; None when the country has none."""
+    """Return the length of an IBAN of `country`; None when the country has none."""
     return _IBAN_LENGTHS.get(country)
 
 
 def is_ssn(digits: str) -> bool:
-    """Tell whether nine digits lie in the ranges that US social security numbers are taken from."""
+    """Return whether nine digits are in the ranges of US social security numbers."""
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 
 
 def is_rrn(digits: str) -> bool:
-    """Tell whether 13 digits are a Korean resident number: a date, a century digit, and the check digit.
+    """Return whether 13 digits are a Korean resident number: a date, a century digit, and the check digit.
 
-    Numbers issued since October 2020 carry no check digit; they are told by the birth date alone.
+    Numbers issued since October 2020 have no check digit; the birth date alone identifies them.
     """
     month, day = int(digits[2:4]), int(digits[4:6])
     if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1]:
@@ -85,16 +193,16 @@ def is_rrn(digits: str) -> bool:
 
 
 def is_clear_rrn(digits: str) -> bool:
-    """Tell whether 13 digits that may be a resident number cannot be milliseconds since 1970, and have the check digit.
+    """Return whether 13 digits that may be a resident number cannot be milliseconds since 1970, and have the check digit.
 
-    Milliseconds of this age start with 1, those of the next one with 2.
+    Current milliseconds start with 1, later ones with 2.
     """
     total = sum(int(digit) * weight for digit, weight in zip(digits, _RRN_WEIGHTS, strict=False))
     return digits[0] not in "12" and (11 - total % 11) % 10 == int(digits[12])
 
 
 def is_german_tax_id(digits: str) -> bool:
-    """Tell whether 11 digits are a German tax id: one digit repeated among the first ten, and the check digit."""
+    """Return whether 11 digits are a German tax id: one digit repeated among the first ten, and the check digit."""
     first_ten = digits[:10]
     repeated = [digit for digit in set(first_ten) if first_ten.count(digit) > 1]
     if digits[0] == "0" or len(repeated) != 1 or first_ten.count(repeated[0]) > 3:
@@ -107,7 +215,7 @@ def is_german_tax_id(digits: str) -> bool:
 
 
 def is_nir(compact: str) -> bool:
-    """Tell whether the text is a French social security number without spaces: sex, month, and the key modulo 97."""
+    """Return whether the text is a French social security number without spaces: sex, month, and the key modulo 97."""
     month = int(compact[3:5])
     if compact[0] not in "1234 78" or not (1 <= month <= 12 or 20 <= month <= 42 or month >= 50):
         return False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phone numbers by the way they are written: international, North American, Korean, British, German and French.
+"""Recognise phone numbers by their notation: international, North American, Korean, British, German and French.
 
-Groups and separators decide; a bare run of digits is a phone number only after a word that says so.
+Groups and separators decide; digits without separators are a phone number only after a word such as `phone`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _NATIONAL: Final = re.compile(
 # Two zeros stand for the plus sign, before the codes of the countries above and some neighbours.
 _DIALLED: Final = re.compile(r"00(?:1|3[1-9]|4[0-9]|6[1-5]|8[126]|91)[ -]")
 _COORDINATES: Final = re.compile(r"\+[0-9]{1,3}\.[0-9]+-[0-9]{1,3}\.[0-9]+")
-# A stock number, whatever its groups look like.
+# A stock number, whatever its groups.
 _STOCK: Final = re.compile(
     r"\b(?:sku|part|item|isbn|serial|invoice|model|article)[ #:=_.-]{0,3}(?:no|number|nr)?[ #:=.-]{0,3}$"
 )
-_TOLD: Final = re.compile(
+_PHONE_WORDS: Final = re.compile(
     r"(?:wa\.me/|\bph:? |phone|(?<![a-z])tel(?!l)|mobile|cell|fax|call|whatsapp|sms|handy|telefon|휴대폰|전화)"
     r"\w{0,12}[\"']?\s{0,2}[.:=(]?\s{0,2}"
     r"[\"']?(?:no\.?|number)?(?:(?:me |us )?(?:at|on|to))?[:= ]{0,3}[\"']?$"
 )
 
 
-def is_phone(whole: str, digits: str, near: str) -> bool:
-    """Tell whether `whole` is written as a phone number; `near` is the lower-case text before it."""
+def is_phone(whole: str, digits: str, before: str) -> bool:
+    """Return whether `whole` is a phone number; `before` is the lower-case text before it."""
     count = len(digits)
     if not 9 <= count <= 15:
         return False
@@ -58,15 +58,15 @@ def is_phone(whole: str, digits: str, near: str) -> bool:
         whole = "+" + whole[2:]
     if whole.startswith(("+", "(+")):
         return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _is_decimal(whole)
-    # Nine digits are enough only in Seoul, where a slash sets the area code apart, or after a telling word.
+    # Nine digits are enough only in Seoul, with a slash after the area code, or after a word such as `phone`.
     is_clear = count >= 10 or whole.startswith(("02-", "02 ", "02.", "(02)")) or "/" in whole
-    if is_clear and _NATIONAL.fullmatch(whole) and not _STOCK.search(near):
+    if is_clear and _NATIONAL.fullmatch(whole) and not _STOCK.search(before):
         return True
-    return _TOLD.search(near) is not None
+    return _PHONE_WORDS.search(before) is not None
 
 
 def _is_decimal(whole: str) -> bool:
-    """Tell whether points make the text a coordinate or another number with a fraction."""
+    """Return whether points make the text a coordinate or another number with a fraction."""
     points = whole.count(".")
     if _COORDINATES.fullmatch(whole):
         return True

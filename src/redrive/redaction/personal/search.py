@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Personal facts: e-mail addresses, phone numbers, cards, IBANs and national ids.
+"""Find personal data in a text: e-mail addresses, phone numbers, cards, IBANs and national ids.
 
-Shapes are found here, checksums are in `numbers.py`. A bare run of digits is only taken when a checksum vouches for it
-or a telling word stands before it; ids, timestamps, versions, coordinates and amounts stay whole.
+Shapes are found here, checksums are in `numbers.py`. A run of digits counts only with a valid checksum or after a word that names
+it; ids, timestamps, versions, coordinates and amounts stay.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 from typing import Final
 
 from redrive.redaction.personal import numbers
-from redrive.redaction.personal.lettered import redact_lettered
+from redrive.redaction.personal.numbers import redact_lettered_numbers
 from redrive.redaction.personal.phones import is_phone
-from redrive.redaction.placeholders import MARK, Marks
+from redrive.redaction.placeholders import SENTINEL, Sentinels
 
 LOCAL_MAX: Final = 64
 """The longest local part of an e-mail address."""
 
-NEAR_MAX: Final = 40
-"""How far before a number a word may stand that says what it is."""
+CONTEXT_MAX: Final = 40
+"""How far before a number the word that names it may be."""
 
 _LOCAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+'-")
 _DOMAIN: Final = re.compile(
-    rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{MARK}])"
+    rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{SENTINEL}])"
 )
 _ESCAPED_EMAIL: Final = re.compile(
     r"(?<![\w.+-])[\w.+-]{1,64}(?:\\{1,2}u0040|&#64;)(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w-])"
@@ -35,15 +35,15 @@ _NOT_DOMAINS: Final = frozenset(
 )
 _DIGIT: Final = frozenset(b"0123456789")
 _DIGITS: Final = bytes(100 if byte in _DIGIT else 32 for byte in range(256))
-# Spaces and dashes that typesetters use are unknown to the shape, which shows them as question marks.
+# Typographic spaces and dashes have no byte of their own in the shape; they become question marks.
 _SEPARATORS: Final = b" -./()+\xa0?"
 _PLAIN_SIGNS: Final = str.maketrans(
     {**dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), **dict.fromkeys("\u2010\u2011\u2012\u2013", "-")}
 )
-# Every IBAN and national insurance number has five digits in a row, separators aside; every other number here has nine.
+# Every IBAN and national insurance number has five digits in a row, ignoring separators; every other number here has nine.
 _SOME: Final = b"d" * 5
 _ENOUGH: Final = b"d" * 9
-# A number: digits with at most two separators between them. Trying stops where the number ends, so each digit is read once.
+# A number: digits with at most three separators between them. Matching stops at its end, so each digit is read once.
 _NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
 _TYPESET_NUMBER: Final = re.compile(
     r"[+(]{0,2}[0-9](?>(?:[ .()/\u00a0\u2007\u2009\u202f\u2010-\u2013-]{0,3}[0-9]){8,40})"
@@ -53,35 +53,35 @@ _CARD: Final = re.compile(
     r"|(?:[0-9]{4}[ -]){4}[0-9]{3}|[0-9]{4}(?: {0,2}[0-9]{4}){3}"
 )
 _SSN: Final = re.compile(r"[0-9]{3}([- .])[0-9]{2}\1[0-9]{4}")
-# The word must stand right before the number: no other number, and nothing already hidden, in between.
-_SSN_WORD: Final = re.compile(rf"(?:ssn|\bsocial)[^0-9{MARK}]{{0,20}}\Z")
-_RRN_WORD: Final = re.compile(rf"(?:rrn|resident|jumin|주민)[^0-9{MARK}]{{0,20}}\Z")
+# The word must be right before the number: no other number and no sentinel in between.
+_SSN_WORD: Final = re.compile(rf"(?:ssn|\bsocial)[^0-9{SENTINEL}]{{0,20}}\Z")
+_RRN_WORD: Final = re.compile(rf"(?:rrn|resident|jumin|주민)[^0-9{SENTINEL}]{{0,20}}\Z")
 _NO_SIGNS: Final = str.maketrans("", "", " +./()-")
-# Before a number, these signs make it part of a longer thing: an amount, an id, a version, a path, a date.
+# Before a number, these characters make it part of something longer: an amount, an id, a version, a path, a date.
 _GLUE: Final = "_.$+-"
 _GLUE_AFTER_DIGIT: Final = "/:"
 
 
-def redact_personal(text: str, marks: Marks) -> str:
-    """Put a mark in place of every personal fact."""
+def redact_personal(text: str, sentinels: Sentinels) -> str:
+    """Replace all personal data."""
     if "@" in text or "%40" in text:
-        text = _redact_emails(text, marks)
+        text = _redact_emails(text, sentinels)
     if "u0040" in text or "&#64;" in text:
-        text = _ESCAPED_EMAIL.sub(marks.redacted("email"), text)
+        text = _ESCAPED_EMAIL.sub(sentinels.redacted("email"), text)
     shape = text.encode("latin-1", "replace").translate(_DIGITS, _SEPARATORS)
     if _SOME in shape:
-        text = redact_lettered(text, marks)
+        text = redact_lettered_numbers(text, sentinels)
     if _ENOUGH in shape:
         number = _NUMBER if text.isascii() else _TYPESET_NUMBER
-        text = number.sub(lambda found: _number(found, marks), text)
+        text = number.sub(lambda found: _number(found, sentinels), text)
     return text
 
 
-def _redact_emails(text: str, marks: Marks) -> str:
+def _redact_emails(text: str, sentinels: Sentinels) -> str:
     if "%40" in text and "@" not in text:
         return re.sub(
             r"(?:(?<![\w.%+-])|(?<=%[23][0-9A-Fa-f]))[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])",
-            marks.redacted("email"),
+            sentinels.redacted("email"),
             text,
         )
     pieces: list[str] = []
@@ -90,14 +90,14 @@ def _redact_emails(text: str, marks: Marks) -> str:
         at = domain.start()
         local = _local_before(text, max(done, at - LOCAL_MAX), at)
         if local and _is_address(text, at - len(local), local, domain):
-            pieces += (text[done : at - len(local)], marks.redacted("email"))
+            pieces += (text[done : at - len(local)], sentinels.redacted("email"))
             done = domain.end() if domain.lastindex else at
     pieces.append(text[done:])
     return "".join(pieces)
 
 
 def _local_before(text: str, floor: int, at: int) -> str:
-    """Return the local part of an address whose `@` stands at `at`."""
+    """Return the local part of an address whose `@` is at `at`."""
     start = at
     while start > floor and (text[start - 1] in _LOCAL or text[start - 1].isalnum()):
         start -= 1
@@ -105,7 +105,7 @@ def _local_before(text: str, floor: int, at: int) -> str:
 
 
 def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> bool:
-    """Tell a person's address from a remote of a version control system, a unit of systemd or a file name."""
+    """Return whether it is a person's address, not a git remote, a systemd unit or a file name."""
     following = text[domain.end() : domain.end() + 2]
     if local.lower() in _NOT_PEOPLE and (
         following[:1] in (":", "/") or text[max(0, start - 3) : start] == "://"
@@ -116,23 +116,23 @@ def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> boo
     return domain.lastindex is None or domain[1].lower() not in _NOT_DOMAINS
 
 
-def _number(found: re.Match[str], marks: Marks) -> str:
-    """Judge one number in its surroundings."""
+def _number(found: re.Match[str], sentinels: Sentinels) -> str:
+    """Return the replacement for one number, given its context."""
     text, start, end = found.string, found.start(), found.end()
-    # A bracket that does not close inside the number belongs to the sentence, or opens a call.
+    # A bracket that does not close inside the number belongs to the sentence or opens a call.
     opening = "(" if found[0].startswith("(") and found[0].count("(") > found[0].count(")") else ""
     if text[end : end + 1].isalnum() or (start > 0 and not opening and _is_glued(text, start)):
         return found[0]
-    # What is called says nothing about its argument: `call(20240611123456)`.
+    # The name of a function does not name its argument: `call(20240611123456)`.
     is_called = opening and text[max(0, start - 1) : start].isalnum()
-    before = "" if is_called else text[max(0, start - NEAR_MAX) : start]
+    before = "" if is_called else text[max(0, start - CONTEXT_MAX) : start]
     whole = found[0][len(opening) :]
     kind = kind_of_number(whole, before)
-    return opening + (marks.redacted(kind) if kind else _pieces_of_number(whole, before, marks))
+    return opening + (sentinels.redacted(kind) if kind else _pieces_of_number(whole, before, sentinels))
 
 
 def _is_glued(text: str, start: int) -> bool:
-    """Tell whether the sign before a number makes it part of a longer thing."""
+    """Return whether the character before a number makes it part of something longer."""
     last = text[start - 1]
     if last in _GLUE_AFTER_DIGIT:
         return text[max(0, start - 2) : start - 1].isdecimal()
@@ -142,40 +142,42 @@ def _is_glued(text: str, start: int) -> bool:
     return last.isalnum() or last in _GLUE
 
 
-def _pieces_of_number(whole: str, before: str, marks: Marks) -> str:
-    """Judge the parts of a run in which two numbers stand side by side, as in a table."""
+def _pieces_of_number(whole: str, before: str, sentinels: Sentinels) -> str:
+    """Return the replacement for a run with two numbers side by side, as in a table."""
     if "  " not in whole and " " not in whole:
         return whole
     parts = re.split(r"( +)", whole)
     shown = [
-        marks.redacted(kind) if len(part) > 8 and (kind := kind_of_number(part, before)) else part
+        sentinels.redacted(kind) if len(part) > 8 and (kind := kind_of_number(part, before)) else part
         for part in parts
     ]
     return "".join(shown)
 
 
 def kind_of_number(whole: str, before: str) -> str | None:
-    """Return what kind of personal number `whole` is, given the text before it."""
+    """Return the kind of personal number that `whole` is, given the text before it; None when it is none."""
     whole = whole.translate(_PLAIN_SIGNS)
     digits = whole.translate(_NO_SIGNS)
-    near = before.lower()
+    context = before.lower()
     if _CARD.fullmatch(whole) and numbers.is_card(digits):
         return "card"
-    if _is_national_id(whole, digits, near):
+    if _is_national_id(whole, digits, context):
         return "national-id"
-    return "phone" if is_phone(whole, digits, near) else None
+    return "phone" if is_phone(whole, digits, context) else None
 
 
-def _is_national_id(whole: str, digits: str, near: str) -> bool:
+def _is_national_id(whole: str, digits: str, context: str) -> bool:
     if len(digits) == 9:
-        is_told = _SSN_WORD.search(near) is not None
+        has_word = _SSN_WORD.search(context) is not None
         shaped = _SSN.fullmatch(whole)
-        is_written = is_told if shaped is None or shaped[1] != "-" else True
+        is_written = has_word if shaped is None or shaped[1] != "-" else True
         return is_written and (shaped is not None or digits == whole) and numbers.is_ssn(digits)
     if len(digits) == 13 and re.fullmatch(r"[0-9]{6}-[1-8][0-9]{6}", whole):
         return numbers.is_rrn(digits)
     if len(digits) == 13 and re.fullmatch(r"[0-9]{6} ?[1-8][0-9]{6}", whole):
-        return numbers.is_rrn(digits) and (_RRN_WORD.search(near) is not None or numbers.is_clear_rrn(digits))
+        return numbers.is_rrn(digits) and (
+            _RRN_WORD.search(context) is not None or numbers.is_clear_rrn(digits)
+        )
     if len(digits) == 11 and re.fullmatch(r"[0-9]{11}|[0-9]{2}([ /])[0-9]{3}\1[0-9]{3}\1[0-9]{3}", whole):
         return numbers.is_german_tax_id(digits)
     if len(digits) == 15 and re.fullmatch(
