@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time and chance, as things that are passed in.
+"""Clocks and random numbers, to be passed as arguments.
 
-This is the one module that reads the machine's clocks and draws random numbers. Everything else gets a `Clock` and a `Chance`,
-so that a test (or the simulator) can put virtual ones in their place and nothing ever waits for real.
+Only this module reads the system clocks and draws random numbers. Everything else gets a `Clock` and a `Chance`, so that a test or
+the simulator can pass virtual ones and nothing waits for real.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LATEST: Final = 253402300799.0
 
 
 class Clock(Protocol):
-    """Where the time comes from, and how to let it pass."""
+    """A source of time, and a way to wait."""
 
     def wall(self) -> float:
         """Return seconds since the epoch; may jump."""
@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 
 class Chance(Protocol):
-    """Where chance comes from; `random.Random` is one."""
+    """A source of random numbers; `random.Random` is one."""
 
     def random(self) -> float:
         """Return a draw in [0, 1)."""
@@ -48,7 +48,7 @@ class Chance(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The system's clocks."""
 
     __slots__ = ()
 
@@ -68,14 +68,14 @@ SYSTEM_CLOCK = SystemClock()
 
 
 def fresh_name(kind: str) -> str:
-    """Return a name that nobody had before, such as `worker-1f0c9a2b7d3e`."""
+    """Return a new unique name, such as `worker-1f0c9a2b7d3e`."""
     return f"{kind}-{secrets.token_hex(6)}"
 
 
 _GENERATOR = random.Random()  # noqa: S311 - jitter, not cryptography.
 SYSTEM_CHANCE: Chance = _GENERATOR
 if hasattr(os, "register_at_fork"):
-    # Forked workers would otherwise all draw the same jitter and come back together.
+    # Otherwise forked workers would all draw the same jitter and retry together.
     os.register_at_fork(after_in_child=_GENERATOR.seed)
 
 

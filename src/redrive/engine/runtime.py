@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guard runs on: a clock, a source of chance, and the breakers of this process.
+"""The runtime of a guard: a clock, a source of random numbers, and the breakers of this process.
 
-The runtime is a context variable rather than a switch for the whole process: `redrive.testing` puts a virtual one in place for
-one test, and neither other tests nor other tasks notice.
+The runtime is a context variable, not a process-wide switch: `redrive.testing` sets a virtual one for one test, without effect on
+other tests and tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redrive.engine.guard.breakers import Breakers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runtime:
-    """Clock, chance and breakers that belong together."""
+    """A clock, a source of random numbers and the breakers that use them."""
 
     clock: Clock
     chance: Chance

@@ -8,11 +8,9 @@ for the whole text, because no search crosses a line that names a file:
 - A search looks back at most two lines, or `MARGIN` characters; that much of the frames is included.
 - A search looks ahead to the end of its line, or over white space to the next one. The few that span more lines, or depend on a
   word elsewhere, need one of `_FAR`; if the text contains one, all of it is redacted.
-- What a cheap test looks for before a search is part of what that search finds, so a match elsewhere in the text adds nothing
-  here.
+- What a cheap test looks for before a search is part of what that search finds, so a match elsewhere in the text adds nothing.
 
-If a pass replaced something in the adjacent frames, all of the text is redacted, too. Texts of other forms are always redacted as
-a whole.
+If a pass replaced something in the adjacent frames, or the text has another form, all of it is redacted.
 """
 
 from __future__ import annotations

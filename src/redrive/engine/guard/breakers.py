@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breakers whose state lives in this process: what `guard` uses when there is no store.
+"""Breakers with their state in this process, for `guard`, which has no store.
 
-A `BreakerCell` applies the pure steps of `core.breaker_state` under a lock. On the way of a healthy call it takes no lock at all:
-while the breaker is calm (closed, no failure in a row, not ramping) a success only counts, and the count is folded into the window
-when a slice of it ends or a failure arrives.
+A `BreakerCell` applies the pure steps of `core.breaker_state` under a lock. The fast path takes no lock: while the breaker is quiet
+(closed, no consecutive failure, not ramping) a success only increments a counter, which is folded into the window when a slice of
+the window ends or a failure arrives.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class BreakerCell:
         "_starts",
         "_state",
         "breaker",
-        "is_calm",
-        "is_sampled",
+        "counts_successes",
+        "is_quiet",
     )
 
     def __init__(self, breaker: Breaker, clock: Clock) -> None:
@@ -48,33 +48,33 @@ class BreakerCell:
         self._state = BreakerState()
         self._starts = 0
         self._counted = 0
-        # A C-level counter, so that threads that count without the lock lose nothing.
+        # Incremented in C, so that threads without the lock lose no count.
         self._count_ok = itertools.count().__next__
-        self.is_calm = True
-        """True while a success changes nothing but the count, so that the fast way is right."""
-        self.is_sampled: Final = breaker.failure_rate is not None
-        """True when successes have to be counted at all."""
+        self.is_quiet = True
+        """True while a success changes only the counter, so that the fast path is correct."""
+        self.counts_successes: Final = breaker.failure_rate is not None
+        """True when successes must be counted, because the breaker has a failure rate."""
         self._slice_at = clock.monotonic()
         self._slice_ends_at = step.slice_end(breaker, self._slice_at)
 
     @property
     def standing(self) -> Standing:
-        """The configuration with the present state, for `decide`."""
+        """The configuration and the current state, for `decide`."""
         return Standing(self.breaker, self._state)
 
     @property
     def probe_timeout(self) -> float:
-        """Seconds after which a probe that did not come back is void."""
+        """Seconds after which a probe without a result expires."""
         return seconds("Breaker.probe_timeout", self.breaker.probe_timeout)
 
     @property
     def state(self) -> BreakerState:
-        """The present state."""
+        """The current state."""
         return self._state
 
     def succeeded(self) -> None:
-        """Take in a success on the fast way: count it, or record it if the breaker lost its calm while the call ran."""
-        if not self.is_calm:
+        """Count a success on the fast path; record it if the breaker is no longer quiet."""
+        if not self.is_quiet:
             self.record(Evidence.ALIVE, "")
             return
         now = self._monotonic()
@@ -84,12 +84,12 @@ class BreakerCell:
         self._count_ok()
 
     def admit(self, token: str) -> Admitted | Refused:
-        """Ask for one call; while ramping after a hold, calls are let go one by one."""
+        """Admit or refuse one call; while ramping after a hold, calls are released gradually."""
         with self._lock:
             now = self._monotonic()
             start_at = self._next_start_at()
             if start_at > now:
-                return Refused(start_at, "it closed a moment ago and lets work go gradually")
+                return Refused(start_at, "it closed recently and releases work gradually")
             after, answer = step.admit(self.breaker, self._state, now, token)
             if isinstance(answer, Admitted):
                 self._starts += 1
@@ -97,7 +97,7 @@ class BreakerCell:
             return answer
 
     def record(self, evidence: Evidence, token: str) -> None:
-        """Take in what one call said about the dependency."""
+        """Record what one call proved about the dependency."""
         with self._lock:
             now = self._monotonic()
             self._fold(now)
@@ -109,16 +109,16 @@ class BreakerCell:
             self._set(after, now)
 
     def open(self) -> None:
-        """Open it by hand; it comes back by itself through a probe."""
+        """Open the breaker; a probe closes it again by itself."""
         self._force(step.opened)
 
     def close(self) -> None:
-        """Close it by hand, at once; held work is let go gradually. A breaker that is closed stays as it is."""
+        """Close the breaker at once; held work is released gradually. Does nothing if it is closed."""
         if self._state.phase is not Phase.CLOSED:
             self._force(step.closed)
 
     def isolate(self) -> None:
-        """Refuse every call until it is closed by hand."""
+        """Refuse every call until `close` is called."""
         self._force(step.isolated)
 
     def _force(self, change: Callable[[float], BreakerState]) -> None:
@@ -129,9 +129,9 @@ class BreakerCell:
             self._set(change(now), now)
 
     def _fold(self, now: float) -> None:
-        if not self.is_sampled:
+        if not self.counts_successes:
             return
-        # The counter can only be read by counting once more, so each reading is left out of the next difference.
+        # Reading the counter increments it, so each reading is excluded from the next difference.
         reached = self._count_ok()
         ok, self._counted = reached - self._counted, reached + 1
         if ok:
@@ -148,20 +148,20 @@ class BreakerCell:
             self._starts = 0
         self._state = after
         is_ramping = self.breaker.mode == "hold" and step.is_ramping(self.breaker, after, now)
-        self.is_calm = after.phase is Phase.CLOSED and after.failures == 0 and not is_ramping
+        self.is_quiet = after.phase is Phase.CLOSED and after.failures == 0 and not is_ramping
 
 
 class Breakers:
-    """The cells of one runtime: one per `Breaker` object, for as long as somebody holds the cell.
+    """The cells of one runtime: one per `Breaker` object, for as long as the cell is referenced.
 
-    Sharing a breaker between guards means sharing the object; two breakers that merely look alike are two.
+    Guards share a breaker by sharing the object; two equal breakers are two.
     """
 
     __slots__ = ("__weakref__", "_cells", "_clock", "_lock")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # A cell keeps its breaker alive, so no other object can have that id while the cell is known here.
+        # A cell keeps its breaker alive, so no other object can have that id while the cell is in this table.
         self._cells: WeakValueDictionary[int, BreakerCell] = WeakValueDictionary()
         self._lock = threading.Lock()
 

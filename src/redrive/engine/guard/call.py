@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One guarded call under way: its attempts, holds and waits, as directives that a sync or an async loop carries out.
+"""The state of one guarded call: its attempts, holds and waits, as directives for a sync or an async loop.
 
-The walk of a call: `before` asks the breaker (go, wait, or probe first); the function runs; `after` classifies its failure, tells
-the breaker, decides, and answers how long to wait or that it is over. Nothing here waits or calls the function itself, so the sync
-and the async guard share every decision.
+`admit` asks the breaker (run, wait, or probe first); the loop runs the function; `failed` classifies a failure, informs the
+breaker, decides, and returns how long to wait or that the call ends. Nothing here waits or calls the function, so the sync and the
+async guard share every decision.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from redrive.core.policy import RetryPolicy
 from redrive.core.signals import Retry, Signal, Snooze
 from redrive.engine.classifier import Classifier
 from redrive.engine.guard.breakers import BreakerCell
-from redrive.engine.guard.events import Hook, Kind, Story
+from redrive.engine.guard.events import CallHistory, Hook, Kind
 from redrive.engine.runtime import Runtime
 from redrive.errors import AttemptsSpentError, BreakerOpenError, ConfigurationError, DeadlineExceededError
 
 HALF_OPEN_SLICE: Final = 0.25
-"""Seconds between two looks at a breaker whose probe is out, since it may close at any moment."""
+"""Seconds between two checks of a half-open breaker, which may close at any moment."""
 OPEN_SLICE: Final = 1.0
-"""Seconds between two looks at an open breaker, which only a hand can close before its time."""
+"""Seconds between two checks of an open breaker, which only an operator can close early."""
 
 PROBING: Final[ContextVar[frozenset[BreakerCell]]] = ContextVar("redrive_probing", default=frozenset())
-"""The breakers for which the running code is the probe."""
+"""The breakers for which the current code is the probe."""
 
 _TOKENS: Final = itertools.count(1)
 
 
 class Step(Enum):
-    """What a call has to do next, other than wait."""
+    """What a call does next, other than wait."""
 
-    GO = "go"
+    RUN = "run"
     PROBE = "probe"
-    OVER = "over"
+    END = "end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """What is the same for every call of one guarded function."""
+    """The options that are the same for every call of one guarded function."""
 
     name: str
     stage: str
     policy: RetryPolicy
     cell_in: Callable[[Runtime], BreakerCell | None]
-    """Finds the breaker's cell in a runtime; None without a breaker."""
+    """Returns the breaker's cell in a runtime; None without a breaker."""
     timeout: float | None
     deadline: float | None
     hold_max: float
@@ -72,12 +72,12 @@ class Call:
         "_cell",
         "_codes",
         "_held_at",
-        "_is_told",
+        "_history",
+        "_is_hold_reported",
         "_last",
-        "_riding",
+        "_probing",
         "_runtime",
         "_snoozes",
-        "_story",
         "_token",
         "attempt",
         "clock",
@@ -90,79 +90,79 @@ class Call:
         self.clock = runtime.clock
         self.attempt = 1
         self.deadline_at = None if plan.deadline is None else runtime.clock.monotonic() + plan.deadline
-        """When the call as a whole must have ended, on the monotonic clock."""
+        """When the whole call must have ended, on the monotonic clock."""
         self._runtime = runtime
         self._cell = cell
         self._token = str(next(_TOKENS))
         self._codes: dict[str, int] = {}
-        self._story = Story(plan.name, plan.hooks)
+        self._history = CallHistory(plan.name, plan.hooks)
         self._snoozes = 0
         self._last: BaseException | None = None
         self._held_at: float | None = None
-        self._is_told = False
-        self._riding: Token[frozenset[BreakerCell]] | None = None
+        self._is_hold_reported = False
+        self._probing: Token[frozenset[BreakerCell]] | None = None
 
     def remaining(self) -> float | None:
         """Return the seconds left until the deadline; None without one."""
         return None if self.deadline_at is None else max(0.0, self.deadline_at - self.clock.monotonic())
 
-    def before(self) -> Step | float:
-        """Say what comes before the next attempt: go, run the probe, or wait so many seconds.
+    def admit(self) -> Step | float:
+        """Return what to do before the next attempt: run it, run the probe first, or the seconds to wait.
 
-        Raises BreakerOpenError when the breaker refuses and waiting is no use, not wanted, or has lasted long enough.
+        Raises BreakerOpenError when the breaker refuses and waiting is useless, not wanted, or has lasted long enough.
         """
         cell = self._cell
         if cell is None or cell in PROBING.get():
             # A guarded call inside the probe of its own breaker is part of that probe.
-            return Step.GO
+            return Step.RUN
         now = self.clock.monotonic()
         if self._held_at is not None and now >= self._hold_ends_at(self._held_at):
             raise self._refused(
-                cell, opens_at(cell.breaker, cell.state), "it held the call until its time was up"
+                cell, opens_at(cell.breaker, cell.state), "it held the call until its time limit"
             )
         answer = cell.admit(self._token)
         if isinstance(answer, Admitted):
-            self._is_told = False
+            self._is_hold_reported = False
             if answer.is_probe:
-                self._riding = PROBING.set(PROBING.get() | {cell})
-            return Step.PROBE if answer.is_probe and cell.breaker.probe is not None else Step.GO
+                self._probing = PROBING.set(PROBING.get() | {cell})
+            return Step.PROBE if answer.is_probe and cell.breaker.probe is not None else Step.RUN
         if cell.breaker.mode == "fail_fast" or answer.retry_at is None:
             raise self._refused(cell, answer.retry_at, answer.reason)
         return self._wait_for(cell, now, answer.retry_at, answer.reason)
 
     def run_probe(self) -> object:
-        """Call the breaker's own probe; what it raises means that the dependency is not back."""
+        """Call the breaker's own probe; an exception means that the dependency is still down."""
         probe = None if self._cell is None else self._cell.breaker.probe
         return probe() if probe is not None else None
 
     def probe_limit(self) -> float | None:
-        """Return how many seconds an async probe may take: until it counts as lost, or until the deadline."""
-        lost_after = None if self._cell is None else self._cell.probe_timeout
-        limits = [limit for limit in (lost_after, self.remaining()) if limit is not None]
+        """Return how many seconds an async probe may take: until it expires, or until the deadline."""
+        expires_after = None if self._cell is None else self._cell.probe_timeout
+        limits = [limit for limit in (expires_after, self.remaining()) if limit is not None]
         return min(limits, default=None)
 
     def probed(self, *, is_alive: bool) -> None:
-        """Take in what the breaker's own probe found."""
+        """Record the result of the breaker's own probe."""
         self._record(Evidence.ALIVE if is_alive else Evidence.DOWN)
 
     def succeeded(self) -> None:
-        """Take in that the function returned."""
+        """Record that the function returned."""
         self._record(Evidence.ALIVE)
         self._last = None
 
     def abandoned(self) -> None:
-        """Take in that the call was cancelled or interrupted, which says nothing about the dependency."""
+        """Record that the call was cancelled or interrupted, which proves nothing about the dependency."""
         self._record(Evidence.NOTHING)
         self._last = None
 
-    def after(self, exc: BaseException) -> Step | float:
-        """Take in a failure; answer how many seconds to wait before the next attempt, or that it is over."""
+    def failed(self, exc: BaseException) -> Step | float:
+        """Record a failure; return the seconds to wait before the next attempt, or `Step.END`."""
         plan = self.plan
         try:
             failure = plan.classifier.classify(
                 exc, idempotent=plan.idempotent, codes=plan.codes, stage=plan.stage
             )
-        except Exception:  # A broken rule is reported as such; the probe must be given back all the same.
+        except Exception:  # A broken rule raises its own error; the probe must still be released.
             self.abandoned()
             raise
         self._record(self._evidence(failure, exc))
@@ -175,12 +175,12 @@ class Call:
         now = self.clock.monotonic()
         standing = None if self._cell is None else self._cell.standing
         decision = decide(plan.policy, failure, history, now, self._runtime.chance.random(), standing)
-        return self._carry_out(self._quick(decision), failure, exc, now)
+        return self._apply(self._unless_refused(decision), failure, exc, now)
 
     def returned(self, result: object) -> Step | float:
-        """Take in a result that is no plain value: a signal counts like a raised one, a coroutine is a mistake."""
+        """Handle a special result: a signal counts like a raised one, a coroutine is a mistake."""
         if isinstance(result, Signal):
-            return self.after(result)
+            return self.failed(result)
         self.abandoned()
         close = getattr(result, "close", None)
         if callable(close):
@@ -188,25 +188,25 @@ class Call:
         raise ConfigurationError(
             field="guard",
             value=self.plan.name,
-            rule="cannot be put on a sync function that returns a coroutine, because the coroutine would run unguarded",
+            rule="cannot guard a sync function that returns a coroutine, because the coroutine would run unguarded",
             fix="Make the function `async def` and await inside it.",
         )
 
     def end(self, exc: BaseException) -> None:
-        """Turn a wish for another run that cannot be granted into an error; anything else ends the call as it is."""
+        """Raise AttemptsSpentError for a `Retry` or `Snooze` that is no longer allowed; do nothing for another exception."""
         if isinstance(exc, Retry | Snooze):
-            raise AttemptsSpentError(name=self.plan.name, sentence=f"{exc}, and no run is left") from exc
+            raise AttemptsSpentError(name=self.plan.name, sentence=f"{exc}, but no run is left") from exc
 
     def _wait_for(self, cell: BreakerCell, now: float, retry_at: float, reason: str) -> float:
         if self._held_at is None:
             self._held_at = now
         wait = max(0.0, min(retry_at, self._hold_ends_at(self._held_at)) - now)
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_hold_reported:
+            self._is_hold_reported = True
             sentence = (
                 f"breaker {cell.breaker.name!r} holds it: {reason}; waiting {wait:.3g} s, no attempt burned"
             )
-            self._story.tell(
+            self._history.emit(
                 "hold",
                 attempt=self.attempt,
                 failure=None,
@@ -217,66 +217,64 @@ class Call:
         return min(wait, OPEN_SLICE if cell.state.phase is Phase.OPEN else HALF_OPEN_SLICE)
 
     def _hold_ends_at(self, held_at: float) -> float:
-        """Return when waiting for the breaker must end: at the deadline, or without one `hold_max` after the first hold."""
+        """Return when waiting for the breaker ends: at the deadline, or without one `hold_max` after the first hold."""
         return held_at + self.plan.hold_max if self.deadline_at is None else self.deadline_at
 
     def _record(self, evidence: Evidence) -> None:
-        if self._riding is not None:
-            PROBING.reset(self._riding)
-            self._riding = None
+        if self._probing is not None:
+            PROBING.reset(self._probing)
+            self._probing = None
         if self._cell is not None:
             self._cell.record(evidence, self._token)
 
     def _evidence(self, failure: Failure, exc: BaseException) -> Evidence:
-        # A wish of the function, a refusal by a breaker and the end of our own patience say nothing about the dependency.
+        # A signal, a refusal by a breaker and the call's own deadline prove nothing about the dependency.
         if self._cell is None or failure.signal or isinstance(exc, BreakerOpenError | DeadlineExceededError):
             return Evidence.NOTHING
         return self._cell.breaker.evidence_of(failure)
 
-    def _quick(self, decision: Decision) -> Decision:
-        """Do not wait for a retry that a fail-fast breaker is bound to refuse."""
+    def _unless_refused(self, decision: Decision) -> Decision:
+        """Give up instead of waiting for a retry that a fail-fast breaker will refuse."""
         cell = self._cell
         if cell is None or cell.breaker.mode != "fail_fast" or not isinstance(decision, RetryAt):
             return decision
         opens = opens_at(cell.breaker, cell.state)
         if opens is not None and opens <= decision.at:
             return decision
-        sentence = f"breaker {cell.breaker.name!r} is {cell.state.phase}: no use trying again"
+        sentence = f"breaker {cell.breaker.name!r} is {cell.state.phase}: it would refuse a retry"
         return DeadLetter(reason=Reason.BREAKER, sentence=sentence)
 
-    def _carry_out(
-        self, decision: Decision, failure: Failure, exc: BaseException, now: float
-    ) -> Step | float:
-        self._story.note(failure, decision, now)
+    def _apply(self, decision: Decision, failure: Failure, exc: BaseException, now: float) -> Step | float:
+        self._history.add(failure, decision, now)
         if isinstance(decision, DeadLetter | Cancel):
-            # The caller is about to get the exception; keeping it here would tie its frames into a cycle.
+            # The caller gets the exception; a reference here would create a cycle with its frames.
             self._last = None
-            self._story.attach(exc, self.attempt, now, decision.sentence)
-            self._tell("dead", failure, None, decision)
-            return Step.OVER
+            self._history.attach(exc, self.attempt, now, decision.sentence)
+            self._emit("dead", failure, None, decision)
+            return Step.END
         self._last = exc
         if isinstance(decision, Hold):
             return self._hold(decision, failure, now)
         self._codes[failure.code] = self._codes.get(failure.code, 0) + 1
-        self._tell("retry", failure, decision.delay, decision)
+        self._emit("retry", failure, decision.delay, decision)
         self.attempt += 1
         return decision.delay
 
     def _hold(self, decision: Hold, failure: Failure, now: float) -> float:
         delay = None if decision.until is None else max(0.0, decision.until - now)
-        self._tell("hold", failure, delay, decision)
+        self._emit("hold", failure, delay, decision)
         if failure.signal is SignalKind.SNOOZE:
             self._snoozes += 1
             return delay or 0.0
-        self._is_told = True
+        self._is_hold_reported = True
         if self._held_at is None:
             self._held_at = now
-        # What the dependency told us is waited for at once; for its breaker, `before` waits in slices.
-        told = self.plan.policy.retry_after_delay(failure) or 0.0
-        return max(0.0, min(told, self._hold_ends_at(self._held_at) - now))
+        # Wait for the dependency's own delay in one piece; `admit` waits for the breaker in slices.
+        delay = self.plan.policy.retry_after_delay(failure) or 0.0
+        return max(0.0, min(delay, self._hold_ends_at(self._held_at) - now))
 
-    def _tell(self, kind: Kind, failure: Failure, delay: float | None, decision: Decision) -> None:
-        self._story.tell(
+    def _emit(self, kind: Kind, failure: Failure, delay: float | None, decision: Decision) -> None:
+        self._history.emit(
             kind,
             attempt=self.attempt,
             failure=failure,
@@ -291,8 +289,8 @@ class Call:
         )
         error = BreakerOpenError(breaker=cell.breaker.name, retry_at=instant, reason=reason)
         error.__cause__, self._last = self._last, None
-        self._story.attach_history(error)
-        self._story.tell(
+        self._history.attach_history(error)
+        self._history.emit(
             "dead", attempt=self.attempt, failure=None, delay=None, reason=Reason.BREAKER, sentence=str(error)
         )
         return error

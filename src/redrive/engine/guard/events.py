@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told about one guarded call: events for hooks, lines for the log, notes for the exception at the end.
+"""Report on one guarded call: events for hooks, lines for the log, notes on the final exception.
 
-Telling never decides, and never fails: a hook that raises is logged, an exception that takes no notes goes without. Messages of
-failures pass the redactor before they become part of a note.
+Reporting never decides and never fails: a hook that raises is logged, an exception that accepts no notes gets none. Messages of
+failures are redacted before they become part of a note.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Kind = Literal["retry", "hold", "dead"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEvent:
-    """What a hook sees: one retry, hold or giving up of one guarded call."""
+    """The argument of a hook: one retry, hold or final failure of a guarded call."""
 
     kind: Kind
     name: str
@@ -38,7 +38,7 @@ class CallEvent:
     failure: Failure | None
     """None when a breaker refused the call before it was made."""
     delay: float | None
-    """Seconds until the next attempt or look; None when there is none."""
+    """Seconds until the next attempt or check of the breaker; None when there is none."""
     reason: Reason
     sentence: str
 
@@ -46,19 +46,19 @@ class CallEvent:
 Hook = Callable[[CallEvent], object]
 
 
-class Story:
-    """The story of one call."""
+class CallHistory:
+    """The failures of one call, and their reporting."""
 
-    __slots__ = ("_first_at", "_hooks", "_name", "_noted", "_notes")
+    __slots__ = ("_count", "_first_at", "_hooks", "_name", "_notes")
 
     def __init__(self, name: str, hooks: Mapping[Kind, Hook]) -> None:
         self._name = name
         self._hooks = hooks
         self._first_at = 0.0
         self._notes: deque[str] = deque(maxlen=NOTES_MAX)
-        self._noted = 0
+        self._count = 0
 
-    def tell(
+    def emit(
         self,
         kind: Kind,
         *,
@@ -68,8 +68,8 @@ class Story:
         reason: Reason,
         sentence: str,
     ) -> None:
-        """Tell the log and the hook of this kind."""
-        # Never louder than INFO: whoever called gets the exception itself, and decides how loud that is.
+        """Write to the log and call the hook of this kind."""
+        # At most INFO: the caller gets the exception and decides how to log it.
         logger.info("%s: %s", self._name, sentence)
         hook = self._hooks.get(kind)
         if hook is None:
@@ -86,42 +86,42 @@ class Story:
         try:
             hook(event)
         except Exception as error:  # noqa: BLE001 - a hook observes; its failure must not change the outcome of the call.
-            told = error_text(error)
-            logger.error("%s: the on_%s hook failed: %s", self._name, kind, told)  # noqa: TRY400 - a traceback shows what the call raised.
+            text = error_text(error)
+            logger.error("%s: the on_%s hook failed: %s", self._name, kind, text)  # noqa: TRY400 - a traceback is not redacted.
 
-    def note(self, failure: Failure, decision: Decision, now: float) -> None:
-        """Remember one failure and what was decided about it."""
-        if not self._noted:
+    def add(self, failure: Failure, decision: Decision, now: float) -> None:
+        """Add one failure and the decision about it."""
+        if not self._count:
             self._first_at = now
-        # Redacted before it is cut: half a secret would no longer be known for one.
+        # Redact before cutting: half a secret would not be recognised.
         message = redact_start(failure.message, read=MESSAGE_MAX).partition("\n")[0]
-        said = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
-        self._notes.append(f"  {failure.error_class}: {said} -> {decision.sentence}")
-        self._noted += 1
+        text = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
+        self._notes.append(f"  {failure.error_class}: {text} -> {decision.sentence}")
+        self._count += 1
 
     def attach(self, exc: BaseException, attempt: int, now: float, sentence: str) -> None:
-        """Attach the history to the exception that is about to reach the caller; never let that replace the exception."""
+        """Attach the history to the exception that the caller gets; a failure here never replaces the exception."""
         start = f"redrive gave up on {self._name} after "
         tries = f"{attempt} attempt" + ("" if attempt == 1 else "s")
         note = f"{start}{tries}: {sentence}"
-        if self._noted > 1:
+        if self._count > 1:
             note = f"{start}{tries}, {now - self._first_at:.3g} s after the first failure: {sentence}"
-            # The last failure is the exception itself, and its decision stands in the first line.
+            # The last failure is the exception itself, and its decision is in the first line.
             self._notes.pop()
             note = f"{note}\n{self._history(shown_elsewhere=1)}"
         try:
-            # Some libraries raise one exception object again and again; the newest history replaces the one before.
+            # Some libraries raise the same exception object repeatedly; the newest history replaces the previous one.
             others = [n for n in getattr(exc, "__notes__", ()) if not str(n).startswith(start)]
             exc.__notes__ = [*others, note]
-        except Exception:  # noqa: BLE001 - an exception class may refuse attributes; then it goes without a note.
+        except Exception:  # noqa: BLE001 - an exception class may refuse attributes; then it gets no note.
             logger.debug("%s: no note can be attached to %s", self._name, type(exc).__name__)
 
     def attach_history(self, error: BaseException) -> None:
-        """Attach what happened before the breaker refused."""
+        """Attach the failures before the breaker refused."""
         if self._notes:
             error.add_note(self._history())
 
     def _history(self, *, shown_elsewhere: int = 0) -> str:
-        left_out = self._noted - shown_elsewhere - len(self._notes)
-        first = [f"  ({left_out} earlier ones are left out)"] if left_out else []
+        left_out = self._count - shown_elsewhere - len(self._notes)
+        first = [f"  ({left_out} earlier failures omitted)"] if left_out else []
         return "\n".join([*first, *self._notes])

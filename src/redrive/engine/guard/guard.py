@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`guard`: policy and breaker on any callable, sync or async, with no store at all.
+"""`guard`: a retry policy and a breaker on any callable, sync or async, without a store.
 
-This module checks the arguments and builds the guarded function; `engine.guard.run` has the loops that run it,
-`engine.guard.call` the decisions.
+This module checks the options and builds the guarded function; the loops that run it are in `guard.run`, the decisions in
+`guard.call`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 Fallback = Callable[[Exception], object]
-"""What answers for a call that was given up: a function of what it would have raised."""
+"""Returns a result in place of the exception that a guarded call would raise."""
 
 
 class GuardOptions(TypedDict, total=False):
@@ -73,9 +73,9 @@ _CALLED: Final = {"on_retry": "event", "on_hold": "event", "on_dead": "event", "
 
 
 class Guard:
-    """A policy, a breaker and time limits, ready to be put on callables. Build one with `guard(...)`.
+    """A policy, a breaker and time limits for callables. Build one with `guard(...)`.
 
-    One guard may decorate many functions; they then share the breaker, and nothing else.
+    One guard may decorate many functions; they share the breaker, and nothing else.
     """
 
     def __init__(self, **options: Unpack[GuardOptions]) -> None:
@@ -89,7 +89,7 @@ class Guard:
         self._cells: Final[WeakKeyDictionary[Breakers, BreakerCell]] = WeakKeyDictionary()
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """Return the function with this guard on it; `__wrapped__` is the function without."""
+        """Return the guarded function; its `__wrapped__` is the original one."""
         is_async = _is_async(fn)
         if not is_async:
             self._check_sync(fn)
@@ -101,7 +101,7 @@ class Guard:
         fallback = self._options.get("fallback")
         if fallback is not None:
             answer = functools.partial(self._answer, fallback)
-            guarded = _falling_back_async(guarded, answer) if is_async else _falling_back(guarded, answer)
+            guarded = _with_fallback_async(guarded, answer) if is_async else _with_fallback(guarded, answer)
         return functools.update_wrapper(guarded, fn)
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class Guard:
 
     @property
     def cell(self) -> BreakerCell:
-        """The breaker in this process: its `state`, and `open()`, `close()`, `isolate()` for an operator's hand."""
+        """The breaker in this process: its `state`, and `open()`, `close()`, `isolate()` for operators."""
         cell = self._cell_in(CURRENT.get())
         if cell is None:
             raise ConfigurationError(
@@ -119,7 +119,7 @@ class Guard:
         return cell
 
     def _cell_in(self, runtime: Runtime) -> BreakerCell | None:
-        """Return the breaker's cell in a runtime, held for as long as this guard and that runtime exist."""
+        """Return the breaker's cell in a runtime; it lives as long as this guard and that runtime."""
         if self.breaker is None:
             return None
         cell = self._cells.get(runtime.breakers)
@@ -149,8 +149,8 @@ class Guard:
         )
 
     def _answer(self, fallback: Fallback, error: Exception) -> object:
-        """Return what the fallback says; what is no failure to be bridged is raised."""
-        # A signal is meant for the caller. A bug that is answered for would never be found.
+        """Return the result of the fallback; raise signals and bugs."""
+        # A signal is meant for the caller. A bug hidden by a fallback would never be found.
         classifier = self._options.get("classifier") or DEFAULT
         if isinstance(error, Signal) or classifier.classify(error).canonical in _BUGS:
             raise error
@@ -161,7 +161,7 @@ class Guard:
             raise ConfigurationError(
                 field="guard(timeout)",
                 value=self.timeout,
-                rule="cannot be kept on a sync callable, because a running thread cannot be stopped",
+                rule="cannot be enforced on a sync callable, because a running thread cannot be stopped",
                 fix=f"Set the client's own timeout inside {_name_of(fn)}, make it async, or use deadline=.",
             )
         if inspect.iscoroutinefunction(self._options.get("fallback")):
@@ -185,44 +185,45 @@ def guard(fn: Callable[P, R], /, **options: Unpack[GuardOptions]) -> Callable[P,
 @overload
 def guard(**options: Unpack[GuardOptions]) -> Guard: ...
 def guard(fn: Callable[P, R] | None = None, /, **options: Unpack[GuardOptions]) -> Callable[P, R] | Guard:
-    """Put a retry policy and a breaker on a callable; use it as `@guard` or `@guard(...)`.
+    """Add a retry policy and a breaker to a callable; use it as `@guard` or `@guard(...)`.
 
-    `retry` defaults to three attempts at what the classifier says can heal. `breaker` holds or refuses calls while the dependency
-    is down: in mode "hold" a call waits until the breaker lets it probe, or until the deadline, then raises BreakerOpenError; in
-    mode "fail_fast" it raises at once. `timeout` limits each attempt (async only), `deadline` the call as a whole, waits included.
-    `idempotent` says that running the function twice does no harm, which makes conflicts retryable. `codes` names failures by an
-    application's own codes. The hooks get a `CallEvent` each; their failures are logged and change nothing. `fallback` is called
-    with what would be raised in the end, and what it returns is returned instead; bugs and signals are raised all the same.
+    `retry` defaults to three attempts for failures that the classifier calls retryable. `breaker` holds or refuses calls while
+    the dependency is down: in mode "hold" a call waits until the breaker admits it as a probe, or until the deadline, then raises
+    BreakerOpenError; in mode "fail_fast" it raises at once. `timeout` limits each attempt (async only), `deadline` the whole call
+    including waits. `idempotent` means that the function may run twice without harm, which makes conflicts retryable. `codes`
+    translates failures to an application's own codes. Each hook gets a `CallEvent`; a hook that fails is logged and changes
+    nothing. `fallback` gets the exception that would be raised at the end, and its result is returned instead; bugs and signals
+    are always raised.
 
-    When it is over, the original exception is raised, with the history of the attempts attached as notes.
+    A call that fails for good raises the original exception, with the history of the attempts attached as notes.
 
-    A breaker remembers as long as its guard exists. So make a guard once, beside the function it is put on or in a module: one that
-    is made anew in every call has a breaker that never opens. Guards share a breaker by being given the same object.
+    A breaker keeps its state as long as its guard exists. So create a guard once, at module level or beside its function: a guard
+    created anew for every call has a breaker that never opens. Guards share a breaker by sharing the `Breaker` object.
     """
     return Guard(**options) if fn is None else Guard(**options)(fn)
 
 
-def _falling_back(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
-    """Return the guarded function with an answer for what it raises."""
+def _with_fallback(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
+    """Return the guarded function with a fallback."""
 
     def answered(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return guarded(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever a function raises; what is not to be bridged is raised again.
+        except Exception as error:  # noqa: BLE001 - a function may raise anything; `answer` raises again what needs no fallback.
             return cast("R", answer(error))
 
     return answered
 
 
-def _falling_back_async(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
-    """Return the guarded async function with an answer for what it raises."""
+def _with_fallback_async(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
+    """Return the guarded async function with a fallback."""
 
     async def answered(*args: P.args, **kwargs: P.kwargs) -> object:
         try:
             return await cast("Awaitable[object]", guarded(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whatever a function raises; what is not to be bridged is raised again.
-            made = answer(error)
-            return await cast("Awaitable[object]", made) if inspect.isawaitable(made) else made
+        except Exception as error:  # noqa: BLE001 - a function may raise anything; `answer` raises again what needs no fallback.
+            result = answer(error)
+            return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
     return cast("Callable[P, R]", answered)
 
@@ -232,7 +233,10 @@ def _check_options(options: dict[str, object]) -> None:
         if name not in GuardOptions.__annotations__:
             known = ", ".join(GuardOptions.__annotations__)
             raise ConfigurationError(
-                field=f"guard({name})", value=value, rule="is no option of guard", fix=f"There are {known}."
+                field=f"guard({name})",
+                value=value,
+                rule="is not an option of guard",
+                fix=f"The options are {known}.",
             )
         if name in _KINDS and value is not None and not isinstance(value, _KINDS[name][0]):
             kind, example = _KINDS[name]
@@ -247,7 +251,7 @@ def _check_options(options: dict[str, object]) -> None:
                 field=f"guard({name})",
                 value=value,
                 rule="must be a sync function",
-                fix="Hand the event to a queue or a task inside it.",
+                fix="Pass the event to a queue or a task inside it.",
             )
         if name in _CALLED and value is not None and not callable(value):
             raise ConfigurationError(
@@ -267,13 +271,13 @@ def _name_of(fn: object) -> str:
 
 
 def _is_async(fn: object) -> bool:
-    """Say whether a callable is async, and refuse what cannot be guarded."""
+    """Return whether a callable is async; refuse what cannot be guarded."""
     if isinstance(fn, classmethod | staticmethod):
         kind = "classmethod" if isinstance(fn, classmethod) else "staticmethod"
         raise ConfigurationError(
             field="guard",
             value=cast("object", fn),
-            rule=f"cannot be put on a {kind} object",
+            rule=f"cannot guard a {kind} object",
             fix=f"Write @{kind} above @guard, not below it.",
         )
     if isinstance(fn, RetryPolicy | Breaker):
@@ -283,14 +287,14 @@ def _is_async(fn: object) -> bool:
         )
     if not callable(fn):
         raise ConfigurationError(
-            field="guard", value=fn, rule="can only be put on a callable", fix="Guard a function or a method."
+            field="guard", value=fn, rule="can only guard a callable", fix="Guard a function or a method."
         )
     call = getattr(fn, "__call__", None)  # noqa: B004 - an instance with an async __call__ is an async callable.
-    if any(inspect.isgeneratorfunction(made) or inspect.isasyncgenfunction(made) for made in (fn, call)):
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (fn, call)):
         raise ConfigurationError(
             field="guard",
             value=fn,
-            rule="cannot be put on a generator function, because what it already gave away cannot be taken back",
+            rule="cannot guard a generator function, because values that it has yielded cannot be taken back",
             fix="Guard the calls inside it.",
         )
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loops that run a guarded function: one sync, one async, each only executing the steps that `engine.guard.call` returns.
+"""The loops that run a guarded function, one sync and one async; `guard.call` takes every decision.
 
-A call that succeeds while its breaker is calm takes the fast way: no object is made and no lock is taken. The first attempt is the
-function itself, called in place; only its failure starts the machinery.
+A call that succeeds while its breaker is quiet takes the fast path: it creates no object and takes no lock. The first attempt calls
+the function directly; only a failure creates a `Call`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ R = TypeVar("R")
 
 _Bound = tuple[Runtime | None, BreakerCell | None]
 
-_ODD: Final = (Signal, CoroutineType)
-"""Results that are no plain values; checked together, because the check is on the fast way."""
+_SPECIAL: Final = (Signal, CoroutineType)
+"""Results that need handling; checked together, because the check is on the fast path."""
 
 
 def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
-    """Return the sync function with its plan around it."""
+    """Return the guarded sync function."""
     bound: _Bound = (None, None)
     is_limited = plan.deadline is not None
 
@@ -41,19 +41,19 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
         if known is not runtime:
             cell = plan.cell_in(runtime)
             bound = (runtime, cell)
-        if is_limited or not (cell is None or cell.is_calm):
+        if is_limited or not (cell is None or cell.is_quiet):
             return _run(Call(plan, runtime, cell), 0.0, functools.partial(fn, *args, **kwargs))
         try:
             result = fn(*args, **kwargs)
         except Exception as exc:
             call = Call(plan, runtime, cell)
-            wait = call.after(exc)
-            if wait is Step.OVER:
+            wait = call.failed(exc)
+            if wait is Step.END:
                 call.end(exc)
                 raise
         else:
-            if not isinstance(result, _ODD):
-                if cell is not None and (cell.is_sampled or not cell.is_calm):
+            if not isinstance(result, _SPECIAL):
+                if cell is not None and (cell.counts_successes or not cell.is_quiet):
                     cell.succeeded()
                 return result
             call = Call(plan, runtime, cell)
@@ -64,7 +64,7 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Return the async function with its plan around it."""
+    """Return the guarded async function."""
     bound: _Bound = (None, None)
     is_limited = plan.deadline is not None or plan.timeout is not None
 
@@ -75,19 +75,19 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
         if known is not runtime:
             cell = plan.cell_in(runtime)
             bound = (runtime, cell)
-        if is_limited or not (cell is None or cell.is_calm):
+        if is_limited or not (cell is None or cell.is_quiet):
             return await _arun(Call(plan, runtime, cell), 0.0, functools.partial(fn, *args, **kwargs))
         try:
             result = await fn(*args, **kwargs)
         except Exception as exc:
             call = Call(plan, runtime, cell)
-            wait = call.after(exc)
-            if wait is Step.OVER:
+            wait = call.failed(exc)
+            if wait is Step.END:
                 call.end(exc)
                 raise
         else:
-            if not isinstance(result, _ODD):
-                if cell is not None and (cell.is_sampled or not cell.is_calm):
+            if not isinstance(result, _SPECIAL):
+                if cell is not None and (cell.counts_successes or not cell.is_quiet):
                     cell.succeeded()
                 return result
             call = Call(plan, runtime, cell)
@@ -98,7 +98,7 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
 
 
 def _returned(call: Call, result: object) -> float:
-    """Take in a returned signal; raises when that ends the call."""
+    """Handle a returned signal; raise it when that ends the call."""
     wait = call.returned(result)
     if isinstance(wait, Step):
         signal = cast("Signal", result)
@@ -108,56 +108,54 @@ def _returned(call: Call, result: object) -> float:
 
 
 def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
-    """Go on with a call until it succeeds or is over."""
+    """Continue a call until it succeeds or fails for good."""
     while True:
-        while wait is not Step.GO:
+        while wait is not Step.RUN:
             if wait is Step.PROBE:
                 _probe(call)
             elif not isinstance(wait, Step) and wait > 0:
                 call.clock.sleep(wait)
-            wait = call.before()
+            wait = call.admit()
         try:
             result = attempt()
         except Exception as exc:
-            wait = call.after(exc)
-            if wait is Step.OVER:
+            wait = call.failed(exc)
+            if wait is Step.END:
                 call.end(exc)
                 raise
         except (
             BaseException
-        ):  # An interrupt says nothing about the dependency, but the probe must be given back.
+        ):  # An interrupt proves nothing about the dependency, but the probe must be released.
             call.abandoned()
             raise
         else:
-            if not isinstance(result, _ODD):
+            if not isinstance(result, _SPECIAL):
                 call.succeeded()
                 return result
             wait = _returned(call, cast("object", result))
 
 
 async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[R]]) -> R:
-    """Go on with a call until it succeeds or is over."""
+    """Continue a call until it succeeds or fails for good."""
     while True:
-        while wait is not Step.GO:
+        while wait is not Step.RUN:
             if wait is Step.PROBE:
                 await _aprobe(call)
             elif not isinstance(wait, Step) and wait > 0:
                 await call.clock.asleep(wait)
-            wait = call.before()
+            wait = call.admit()
         try:
             result = await _limited(call, attempt)
         except Exception as exc:
-            wait = call.after(exc)
-            if wait is Step.OVER:
+            wait = call.failed(exc)
+            if wait is Step.END:
                 call.end(exc)
                 raise
-        except (
-            BaseException
-        ):  # A cancellation says nothing about the dependency, but the probe must be given back.
+        except BaseException:  # A cancellation proves nothing about the dependency; release the probe.
             call.abandoned()
             raise
         else:
-            if not isinstance(result, _ODD):
+            if not isinstance(result, _SPECIAL):
                 call.succeeded()
                 return result
             wait = _returned(call, cast("object", result))
@@ -182,13 +180,13 @@ async def _limited(call: Call, attempt: Callable[[], Awaitable[R]]) -> R:
 
 
 def _probe(call: Call) -> None:
-    """Ask the breaker's own probe instead of risking the call."""
+    """Run the breaker's own probe instead of the call."""
     try:
         answer = call.run_probe()
-    except Exception:  # noqa: BLE001 - whatever the probe raises means that the dependency is not back.
+    except Exception:  # noqa: BLE001 - any exception of the probe means that the dependency is still down.
         call.probed(is_alive=False)
         return
-    except BaseException:  # An interrupt says nothing about the dependency, but the probe must be given back.
+    except BaseException:  # An interrupt proves nothing about the dependency, but the probe must be released.
         call.abandoned()
         raise
     if not inspect.isawaitable(answer):
@@ -211,11 +209,9 @@ async def _aprobe(call: Call) -> None:
             answer = call.run_probe()
             if inspect.isawaitable(answer):
                 await answer
-    except Exception:  # noqa: BLE001 - whatever the probe raises means that the dependency is not back.
+    except Exception:  # noqa: BLE001 - any exception of the probe means that the dependency is still down.
         call.probed(is_alive=False)
-    except (
-        BaseException
-    ):  # A cancellation says nothing about the dependency, but the probe must be given back.
+    except BaseException:  # A cancellation proves nothing about the dependency; release the probe.
         call.abandoned()
         raise
     else:

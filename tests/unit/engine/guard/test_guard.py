@@ -151,7 +151,7 @@ def test_a_fail_fast_breaker_refuses_at_once_without_calling(run: Runner) -> Non
 
     assert script.calls == 2
     assert clock.waits == [1]
-    assert "no use trying again" in first.value.__notes__[0]
+    assert "it would refuse a retry" in first.value.__notes__[0]
 
 
 @both

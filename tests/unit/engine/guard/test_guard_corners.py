@@ -249,7 +249,7 @@ def test_of_very_many_attempts_the_newest_are_noted() -> None:
         guard(retry=RetryPolicy(80, Backoff.fixed(1)))(Script(DOWN))()
 
     note = raised.value.__notes__[0]
-    assert "(30 earlier ones are left out)" in note
+    assert "(30 earlier failures omitted)" in note
     assert "attempt 80 of 80" in note
     assert "attempt 1 of 80" not in note
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redrive.core.fingerprint import fingerprint
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.error_text import error_text
-from redrive.engine.guard.events import Story
+from redrive.engine.guard.events import CallHistory
 from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
 from redrive.engine.worker import dead_letter
 from redrive.engine.worker.dead_letter import (
@@ -166,10 +166,10 @@ def test_half_a_secret_at_the_end_of_a_cut_message_shows_in_no_note_and_no_log(
     monkeypatch.setenv("SHOP_PASSWORD", value)
     error = ValueError(f"{value} {'.' * before} ghp_{KEY[:36]} {'y ' * 9_000}")
     failure = DEFAULT.classify(error)
-    story = Story("call", {})
-    story.note(failure, DECISION, 0.0)
-    story.note(failure, DECISION, 1.0)
-    story.attach(error, 2, 2.0, "given up")
+    history = CallHistory("call", {})
+    history.add(failure, DECISION, 0.0)
+    history.add(failure, DECISION, 1.0)
+    history.attach(error, 2, 2.0, "given up")
 
     assert shown_of(KEY, "".join(error.__notes__)) + shown_of(value, "".join(error.__notes__)) == []
     assert shown_of(KEY, error_text(error)) + shown_of(value, error_text(error)) == []
