@@ -134,9 +134,33 @@ def test_the_open_list_is_compared_with_the_last_commit(tmp_path: Path) -> None:
     assert tool.committed(listed) == ["AA-1.1", "AA-1.2"]
 
 
+TESTS = """
+import pytest
+
+@pytest.mark.req("AA-1.1")
+def test_one():
+    pass
+
+@pytest.mark.req("AA-1.2")
+def test_wrong():
+    assert False
+
+@pytest.mark.req("AA-1.2")
+def test_later():
+    pytest.skip("later")
+
+@pytest.mark.req("AA-1.2")
+def test_expected():
+    pytest.xfail("known")
+
+def test_unmarked():
+    pass
+"""
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small repository of its own, with two rows and one test that proves the first."""
+    """A small repository of its own, with two rows, and tests that prove the first and not the second."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests").mkdir()
     (tmp_path / tool.PAGE).write_text("| AA-1.1 | one |\n| AA-1.2 | two |\n")
@@ -144,35 +168,25 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tests/conftest.py").write_text(
         "from tools import pytest_requirements\ndef pytest_configure(config):\n    pytest_requirements.register(config)\n"
     )
-    (tmp_path / "tests/test_one.py").write_text(
-        "import pytest\n@pytest.mark.req('AA-1.1')\ndef test_one():\n    pass\ndef test_unmarked():\n    pass\n"
-    )
+    (tmp_path / "tests/test_one.py").write_text(TESTS)
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(tool.__file__).parent.parent))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "two processes"])
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "2"]], ids=["one process", "two processes"])
 def test_running_the_marked_tests_gives_their_results(repository: Path, workers: list[str]) -> None:
-    results, status = tool.run_tests(["-q", "-p", "no:randomly", *workers])
+    results, status = tool.run_tests(["-q", *workers])
 
-    assert status == 0
-    assert results == [Result("tests/test_one.py::test_one", ("AA-1.1",), "passed")]
-
-
-@pytest.mark.parametrize(
-    ("body", "outcome"),
-    [("assert False", "failed"), ("pytest.skip('later')", "skipped"), ("pytest.xfail('known')", "skipped")],
-)
-def test_what_did_not_pass_is_written_down_as_such(repository: Path, body: str, outcome: str) -> None:
-    (repository / "tests/test_one.py").write_text(
-        f"import pytest\n@pytest.mark.req('AA-1.2')\ndef test_one():\n    {body}\n"
-    )
-
-    results, _status = tool.run_tests(["-q", "-p", "no:randomly"])
-
-    assert [result.outcome for result in results] == [outcome]
+    assert status == 1
+    assert results == [
+        Result("tests/test_one.py::test_expected", ("AA-1.2",), "skipped"),
+        Result("tests/test_one.py::test_later", ("AA-1.2",), "skipped"),
+        Result("tests/test_one.py::test_one", ("AA-1.1",), "passed"),
+        Result("tests/test_one.py::test_wrong", ("AA-1.2",), "failed"),
+    ]
 
 
 def test_a_run_with_a_wrong_mark_stops_and_says_where(repository: Path) -> None:
@@ -181,7 +195,7 @@ def test_a_run_with_a_wrong_mark_stops_and_says_where(repository: Path) -> None:
     )
 
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "tests"],
+        [sys.executable, "-m", "pytest", "-q", "tests"],
         cwd=repository,
         capture_output=True,
         text=True,
