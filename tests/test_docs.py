@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -23,18 +24,56 @@ EXAMPLES = [
 ]
 FIRST_EXAMPLE_LINES_MAX = 15
 
-# Runs a file as a program, and refuses every connection that leaves the machine.
-OFFLINE = """
-import runpy, socket, sys
+# Imports redrive once, and forks a process for each file that it is given to run as a program. A program may reach this machine only
+# and takes so long at most; its output goes to a file beside it, and its exit code comes back.
+RUNNER = f"""
+import os, runpy, signal, socket, sys
+from redrive import *
+
 connect = socket.socket.connect
+
 def local_only(self, address):
     if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "::1", "localhost"):
-        raise OSError(f"an example tried to reach {address[0]}")
+        raise OSError(f"an example tried to reach {{address[0]}}")
     return connect(self, address)
-socket.socket.connect = local_only
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+
+def run(path):
+    signal.alarm({EXAMPLE_SECONDS_MAX})
+    os.chdir(os.path.dirname(path))
+    output = os.open(path + ".out", os.O_WRONLY | os.O_CREAT)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    socket.socket.connect = local_only
+    sys.argv = [path]
+    runpy.run_path(path, run_name="__main__")
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        run(line.strip())
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+Run = Callable[[Path], tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def run() -> Generator[Run]:
+    """Run a file as a program of its own; return its exit code and its output."""
+    command = [sys.executable, "-W", "error", "-c", RUNNER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as runner:
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        asked, answered = runner.stdin, runner.stdout
+
+        def run_file(path: Path) -> tuple[int, str]:
+            asked.write(f"{path}\n")
+            asked.flush()
+            return int(answered.readline()), path.with_suffix(".py.out").read_text(encoding="utf-8")
+
+        yield run_file
+        asked.close()
 
 
 def name_of(value: object) -> str | None:
@@ -44,20 +83,34 @@ def name_of(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=name_of)
-def test_an_example_runs(page: Path, block: pages.Block, tmp_path: Path) -> None:
+def test_an_example_runs(page: Path, block: pages.Block, tmp_path: Path, run: Run) -> None:
     example = tmp_path / "example.py"
     example.write_text(block.text, encoding="utf-8")
 
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", OFFLINE, str(example)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=EXAMPLE_SECONDS_MAX,
-        check=False,
-    )
+    code, output = run(example)
 
-    assert run.returncode == 0, f"{page.relative_to(ROOT)}:{block.line} failed:\n{run.stdout}{run.stderr}"
+    assert code == 0, f"{page.relative_to(ROOT)}:{block.line} failed:\n{output}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("1 / 0", 1, "ZeroDivisionError"),
+        ("raise SystemExit(3)", 3, ""),
+        ("import socket\nsocket.create_connection(('192.0.2.1', 80))", 1, "tried to reach 192.0.2.1"),
+        ("import warnings\nwarnings.warn('old')", 1, "UserWarning: old"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGALRM)", -14, ""),
+        ("print(redrive)", 1, "NameError"),
+    ],
+)
+def test_an_example_that_is_wrong_fails(tmp_path: Path, run: Run, text: str, code: int, words: str) -> None:
+    example = tmp_path / "example.py"
+    example.write_text(text, encoding="utf-8")
+
+    ended, output = run(example)
+
+    assert ended == code, output
+    assert words in output
 
 
 def test_the_readme_starts_with_a_short_example() -> None:
