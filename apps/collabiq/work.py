@@ -49,7 +49,7 @@ def run(settings: Settings) -> Account:
         ids = list(dict.fromkeys(listing_of(settings)(clients.source)))
         waiting = {each for each in ids if rd.dead_letters.list(pipeline=NAME, key=each, limit=1).letters}
         jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in waiting]
-        new = [job for job in jobs if not job.is_twin]
+        new = [job for job in jobs if not job.is_duplicate]
         _work(settings, rd, pipeline)
         dlq.refresh(rd)
         ended = [job.status for job in new]

@@ -63,8 +63,8 @@ def test_more_payloads_than_fit_into_one_transaction(shell: Shell) -> None:
 def test_one_payload_with_a_key_is_submitted_once(shell: Shell) -> None:
     first, second = (shell.json("submit", "flows:orders", "5", "--key", "a") for _ in range(2))
 
-    assert first == {"submitted": 1, "first": 1, "last": 1, "is_twin": False}
-    assert second == {"submitted": 0, "first": 1, "last": 1, "is_twin": True}
+    assert first == {"submitted": 1, "first": 1, "last": 1, "is_duplicate": False}
+    assert second == {"submitted": 0, "first": 1, "last": 1, "is_duplicate": True}
     assert shell.json("stats") == {"queued": 1, "total": 1}
 
 

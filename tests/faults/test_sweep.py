@@ -238,7 +238,7 @@ def test_a_submission_whose_answer_was_lost_is_made_once_when_made_again_with_it
                 rd.submit(pipeline, "", key=f"order-{nth}")
             again = rd.submit(pipeline, "", key=f"order-{nth}")
 
-            assert again.is_twin == (nth == 3 and when == "after")
+            assert again.is_duplicate == (nth == 3 and when == "after")
         assert store.read("SELECT count(*) FROM jobs") == [(3,)]
 
 

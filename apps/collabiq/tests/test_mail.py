@@ -267,7 +267,7 @@ def test_the_local_sink_never_holds_a_mail_twice(
     again = work_off(settings, rd)
 
     assert len(first) == 2
-    assert [job.is_twin for job in again] == [True, True]
+    assert [job.is_duplicate for job in again] == [True, True]
     with closing(sqlite3.connect(settings.root / "pages.db")) as pages:
         rows = pages.execute("SELECT title, people FROM pages ORDER BY title").fetchall()
     assert [(title, json.loads(people)) for title, people in rows] == [

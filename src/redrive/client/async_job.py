@@ -17,7 +17,7 @@ class AsyncJob:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.id = job.id
-        self.is_twin = job.is_twin
+        self.is_duplicate = job.is_duplicate
 
     def __repr__(self) -> str:
         """Show the id; everything else would have to be asked for."""

@@ -130,7 +130,7 @@ class Redrive:
             expires_at=expires_at,
         )
         (made,) = self.store.submit([new], self._now())
-        return Job(self.store, made.id, is_twin=made.is_twin, output=pipeline.stages[-1].output)
+        return Job(self.store, made.id, is_duplicate=made.is_duplicate, output=pipeline.stages[-1].output)
 
     def submit_many(
         self,

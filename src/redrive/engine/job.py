@@ -68,12 +68,12 @@ class Job:
     """A handle on one job: looks at the store whenever it is asked."""
 
     def __init__(
-        self, store: Store, job_id: int, *, is_twin: bool = False, output: Codec | None = None
+        self, store: Store, job_id: int, *, is_duplicate: bool = False, output: Codec | None = None
     ) -> None:
         self._store = store
         self._output = output or codec_for("result", None)
         self.id = job_id
-        self.is_twin = is_twin
+        self.is_duplicate = is_duplicate
         """True when `submit` found a job with the same key instead of making one."""
 
     def __repr__(self) -> str:

@@ -52,10 +52,10 @@ class Child(Struct, frozen=True):
 
 
 class Submitted(Struct, frozen=True):
-    """What became of a new job: its id, and whether a twin with the same key was there already."""
+    """The result of a submission: the id of the job, and whether it is a duplicate: a job with the same key existed already."""
 
     id: JobId
-    is_twin: bool
+    is_duplicate: bool
 
 
 class Want(Struct, frozen=True):
@@ -201,7 +201,7 @@ class Store(Protocol):
         ...
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
-        """Store new jobs; durable when it returns. A job whose key a queued, processing or complete one has is that twin."""
+        """Store new jobs; durable when it returns. If a queued, processing or complete job has the key, that job is returned."""
         ...
 
     def start_worker(self, worker: str, now: float, lease: float, about: About = ...) -> None:

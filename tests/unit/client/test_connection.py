@@ -50,7 +50,7 @@ def test_a_key_is_unique_and_says_so(rd: Redrive) -> None:
     first = rd.submit(SHOP, 1, key="order-1", owner="ann")
     second = rd.submit(SHOP, 1, key="order-1")
 
-    assert (second.id, second.is_twin, first.is_twin) == (first.id, True, False)
+    assert (second.id, second.is_duplicate, first.is_duplicate) == (first.id, True, False)
 
 
 def test_a_job_waits_until_it_may_run(rd: Redrive) -> None:

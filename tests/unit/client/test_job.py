@@ -141,11 +141,11 @@ def test_the_async_face_does_all_that_the_sync_one_does(tmp_path: Path) -> None:
     async def scene() -> None:
         async with connect(tmp_path / "jobs.db") as rd:
             job = await rd.submit(SHOP, 7, key="a", owner="ann", priority=1)
-            twin = await rd.submit(SHOP, 7, key="a")
+            duplicate = await rd.submit(SHOP, 7, key="a")
             ids = await rd.submit_many(SHOP, [1, -1], priority=9)
             gone = await rd.submit(SHOP, 5)
             assert await rd.cancel(gone.id, reason="why", actor="ann") == "cancelled"
-            assert (twin.id, twin.is_twin, repr(job)) == (job.id, True, f"AsyncJob({job.id})")
+            assert (duplicate.id, duplicate.is_duplicate, repr(job)) == (job.id, True, f"AsyncJob({job.id})")
             assert await job.status() == "queued"
             assert await rd.work([SHOP], until_idle=True) == "idle"
 

@@ -200,7 +200,7 @@ def test_large_values_go_with_their_job_and_its_key_is_free_again(rd: Redrive, c
     prune(rd.store, Retention(complete=DAY), ANN)
 
     assert rows(rd, "job_values") == 0
-    assert not rd.submit(letters, "y", key="one").is_twin
+    assert not rd.submit(letters, "y", key="one").is_duplicate
 
 
 def test_a_job_that_a_hook_was_not_told_of_yet_is_not_pruned(rd: Redrive, clock: VirtualClock) -> None:

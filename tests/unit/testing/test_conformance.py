@@ -71,7 +71,7 @@ def ignores_expectations(right: Right, *steps: Step) -> object:
 
 
 FLAWS = [
-    ("submit", forgets_keys, "test_twins_within_one_batch_are_one_job"),
+    ("submit", forgets_keys, "test_duplicates_within_one_batch_are_one_job"),
     ("exchange", forgets_children, "test_children_are_not_made_twice_when_a_batch_is_sent_again"),
     ("exchange", trusts_any_token, "test_children_of_a_lost_settlement_never_exist"),
     ("exchange", ignores_limits, "test_of_some_lanes_fewer_are_handed_out"),

@@ -56,7 +56,12 @@ def submit(
         with connect(database_url) as rd:
             job = rd.submit(pipeline, value, key=key, run_at=start, priority=priority, owner=owner)
         answer_facts(
-            {"submitted": int(not job.is_twin), "first": job.id, "last": job.id, "is_twin": job.is_twin},
+            {
+                "submitted": int(not job.is_duplicate),
+                "first": job.id,
+                "last": job.id,
+                "is_duplicate": job.is_duplicate,
+            },
             output,
         )
         return

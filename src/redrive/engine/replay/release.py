@@ -33,7 +33,7 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     key: str | None
     dispatch: int
     erased_at: float | None
-    twin: int | None
+    key_owner: int | None
     """The job that has the same key and is queued, processing or complete."""
     edit: int | None
     """The edit whose value it starts with."""
@@ -99,8 +99,8 @@ def obstacles_to(
         yield Obstacle("running", f"its job is {candidate.status}")
     if value is None:
         yield Obstacle("erased", _NO_VALUES)
-    if candidate.twin is not None and candidate.twin != candidate.job:
-        yield Obstacle("key", f"a newer job has its key (job {candidate.twin})")
+    if candidate.key_owner is not None and candidate.key_owner != candidate.job:
+        yield Obstacle("key", f"a newer job has its key (job {candidate.key_owner})")
     if pipeline is None:
         return
     stage = next((each for each in pipeline.stages if from_start or each.name == candidate.stage), None)

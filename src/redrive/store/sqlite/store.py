@@ -284,7 +284,8 @@ class SqliteStore:
         db.executemany(_SQL["insert_job"], (self._row_of(job, now) for job in jobs))
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()[0] if jobs else 0
         return [
-            Submitted(JobId(last - len(jobs) + place), is_twin=False) for place in range(1, len(jobs) + 1)
+            Submitted(JobId(last - len(jobs) + place), is_duplicate=False)
+            for place in range(1, len(jobs) + 1)
         ]
 
     def _count_items(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> None:
@@ -294,17 +295,17 @@ class SqliteStore:
             db.execute(_SQL["count_items"], (size, run))
 
     def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> Submitted:
-        twin = (
+        existing = (
             db.execute(_SQL["duplicate"], (self._pipelines[job.lane], job.key)).fetchone()
             if job.key
             else None
         )
-        if twin is not None:
-            return Submitted(JobId(twin[0]), is_twin=True)
+        if existing is not None:
+            return Submitted(JobId(existing[0]), is_duplicate=True)
         made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)
         if len(job.payload) > INLINE_MAX:
             db.execute(_SQL["insert_value"], (made, 0, job.payload))
-        return Submitted(made, is_twin=False)
+        return Submitted(made, is_duplicate=False)
 
     def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> Submitted:
         lane = self._lanes_in(db, child.pipeline, child.stages)[0]

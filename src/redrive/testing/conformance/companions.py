@@ -84,7 +84,7 @@ class Companions(Scene):
 
         agree(statuses(store), {"complete": 1, "queued": 1})
 
-    def test_a_child_whose_key_is_taken_is_its_twin(self, store: Store) -> None:
+    def test_a_child_whose_key_is_taken_is_a_duplicate(self, store: Store) -> None:
         """It is not made, and its parent is settled all the same."""
         one = taken(store)
         store.submit([new(one.lane, key="a")], NOW)

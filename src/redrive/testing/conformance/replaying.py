@@ -121,10 +121,10 @@ class Replaying(Scene):
     def test_a_key_that_was_taken_meanwhile_keeps_the_release_out(self, store: Store) -> None:
         """The candidate says which job has it."""
         _, lane = failed(store, key="k")
-        (twin,) = store.submit([new(lane, key="k")], NOW)
+        (newer,) = store.submit([new(lane, key="k")], NOW)
 
         (candidate,) = batch_of(store.query("replay_candidates", "[1]", 0)).candidates
-        agree(candidate.twin, twin.id)
+        agree(candidate.key_owner, newer.id)
 
     def test_replays_count_their_letters(self, store: Store) -> None:
         """From the mark to the verdict."""

@@ -56,7 +56,7 @@ class Submitting(Scene):
 
         ids = [one.id for one in made]
         agree(ids, sorted(set(ids)))
-        agree([one.is_twin for one in made], [False] * 3)
+        agree([one.is_duplicate for one in made], [False] * 3)
         agree(statuses(store), {"queued": 3})
         agree(store.submit([], NOW), [])
 
@@ -90,9 +90,9 @@ class Submitting(Scene):
             (one,) = claim(store, lane)
             exchange(store, "w1", [settlement(one)] if end == "complete" else [])
 
-        twin, other = store.submit([new(lane, key="a"), new(lane, key="b")], NOW)
+        duplicate, other = store.submit([new(lane, key="a"), new(lane, key="b")], NOW)
 
-        agree((twin.id, twin.is_twin, other.is_twin), (made.id, True, False))
+        agree((duplicate.id, duplicate.is_duplicate, other.is_duplicate), (made.id, True, False))
 
     @pytest.mark.parametrize("end", [burial, cancellation])
     def test_the_key_of_a_failed_or_cancelled_job_is_free(self, store: Store, end: object) -> None:
@@ -102,7 +102,7 @@ class Submitting(Scene):
 
         (made,) = store.submit([new(one.lane, key="a")], NOW)
 
-        holds(not made.is_twin)
+        holds(not made.is_duplicate)
 
     def test_keys_are_per_pipeline(self, store: Store) -> None:
         """Two pipelines may use one key; two stages of one pipeline share it."""
@@ -111,15 +111,15 @@ class Submitting(Scene):
 
         made = store.submit([new(fetch, key="a"), new(elsewhere, key="a"), new(review, key="a")], NOW)
 
-        agree([one.is_twin for one in made], [False, False, True])
+        agree([one.is_duplicate for one in made], [False, False, True])
 
-    def test_twins_within_one_batch_are_one_job(self, store: Store) -> None:
-        """The second of them is the twin of the first."""
+    def test_duplicates_within_one_batch_are_one_job(self, store: Store) -> None:
+        """The second of them is a duplicate of the first."""
         (lane,) = lanes_of(store)
 
         first, second = store.submit([new(lane, key="a"), new(lane, key="a")], NOW)
 
-        agree((second.id, second.is_twin), (first.id, True))
+        agree((second.id, second.is_duplicate), (first.id, True))
         agree(statuses(store), {"queued": 1})
 
     @pytest.mark.parametrize("size", SIZES)

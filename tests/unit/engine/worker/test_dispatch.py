@@ -257,7 +257,7 @@ def test_every_attempt_of_a_stage_gets_the_stored_input_however_large(
     assert rd.counts() == {"complete": 2}
 
 
-def test_a_large_keyed_job_has_its_twin_and_many_large_jobs_go_in_one_batch(
+def test_a_large_keyed_job_has_its_duplicate_and_many_large_jobs_go_in_one_batch(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     def measure(text: str) -> int:

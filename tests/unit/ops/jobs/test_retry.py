@@ -201,7 +201,9 @@ def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(clock: VirtualC
     assert shop.store.read("SELECT * FROM dead_letters") == before
 
 
-def test_a_dry_run_knows_renamed_stages_twins_changed_settings_and_open_breakers(clock: VirtualClock) -> None:
+def test_a_dry_run_knows_renamed_stages_taken_keys_changed_settings_and_open_breakers(
+    clock: VirtualClock,
+) -> None:
     store = SqliteStore(":memory:")
     breaker = Breaker("bank", consecutive=5, open_for=60)
 
