@@ -32,7 +32,7 @@ from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
-from redrive.ops.letters.own_values import values_of_job
+from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.upkeep.location import path_of
 from redrive.store.protocol import LaneId, Step, Store
 from redrive.store.sqlite.store import SqliteStore

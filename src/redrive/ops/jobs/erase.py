@@ -15,7 +15,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import known_job
-from redrive.ops.letters.own_values import values_of_job
+from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Step, Store
 
 _RUNNING: Final = frozenset({"queued", "processing"})

@@ -35,7 +35,7 @@ from redrive.errors import (
 )
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.inspect import known_job
-from redrive.ops.letters.own_values import values_of_job
+from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
 from redrive.store.protocol import LaneId, Step, Store
 

@@ -26,11 +26,17 @@ from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters import edit_history
-from redrive.ops.letters.depth import deeper, too_deep
-from redrive.ops.letters.diff import MARK, changed_places, difference, redacted_json
+from redrive.ops.letters.document import (
+    MARK,
+    changed_places,
+    deeper,
+    difference,
+    redacted_json,
+    too_deep,
+    unknown_fields,
+)
 from redrive.ops.letters.freeze import check_ids
-from redrive.ops.letters.own_values import values_of_job
-from redrive.ops.letters.unknown_fields import unknown_fields
+from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.suggest import unknown
 from redrive.redaction.process import redact
 from redrive.store.protocol import INLINE_MAX, Step, Store
@@ -164,7 +170,7 @@ def draft(
         before=values.present,
         after=after,
         diff=difference(values.present, after, part),
-        unknown_fields=[] if codec is None else unknown_fields(codec.kind, after),
+        unknown_fields=[] if codec is None else unknown_fields(codec, after),
         is_original=original,
     )
 

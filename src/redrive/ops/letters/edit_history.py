@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, cast
 
 from redrive.engine.clock import instant
-from redrive.ops.letters.diff import difference, redacted_json
+from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.letters.letter import get_letter
 from redrive.store.protocol import Row, Store
 

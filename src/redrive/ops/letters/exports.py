@@ -24,8 +24,8 @@ from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor, Operation, in_order, operation_of, start_of_replay
 from redrive.ops.letters.edit import Part
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import NAMES, letter_facts
-from redrive.ops.letters.own_values import values_of_set
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Row, Store, listed
 

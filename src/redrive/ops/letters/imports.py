@@ -23,7 +23,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.letters.depth import deeper, too_deep
+from redrive.ops.letters.document import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import INLINE_MAX, Step, Store, listed

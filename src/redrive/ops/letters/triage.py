@@ -5,7 +5,7 @@ Each act is on exactly a frozen set, a few thousand letters per transaction, and
 rest is left as it is, and counted by reason. Every transaction carries its lines of the operator log. Stopping in the middle leaves
 whole steps behind; the same act again does the rest.
 
-What is written about a few letters is stored without the values of their jobs; about many, by patterns alone (`own_values`).
+What is written about a few letters is stored without the values of their jobs; about many, by patterns alone (`job_values`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from redrive.core.lifecycle import LetterState
 from redrive.errors import ConfigurationError, LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
+from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.letters.own_values import values_of_set
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
 from redrive.store.protocol import Row, Step, Store, listed
 

@@ -22,7 +22,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import id_steps
-from redrive.ops.letters.own_values import LETTERS_MAX, values_of_letters, values_of_replay
+from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
 from redrive.store.protocol import Step, Store
 

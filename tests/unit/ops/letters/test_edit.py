@@ -15,7 +15,7 @@ from redrive.errors import LetterNotFoundError, ReplayRefusedError, Serializatio
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters import triage
-from redrive.ops.letters.diff import difference
+from redrive.ops.letters.document import difference
 from redrive.ops.letters.edit import _editable, commit, draft, edit, value_for_edit
 from redrive.ops.letters.freeze import freeze
 from tests.embedded import embedded, read_rows
@@ -226,7 +226,7 @@ def test_a_diff_names_the_places_whose_change_it_cannot_show(
 
 
 def test_a_diff_of_nothing_but_the_writing_says_so() -> None:
-    assert difference(b'{"a":1.0}', b'{"a":1.00}', "input") == "(only how it is written changes)"
+    assert difference(b'{"a":1.0}', b'{"a":1.00}', "input") == "(only the formatting changes)"
 
 
 def test_a_text_cannot_add_lines_to_a_diff() -> None:

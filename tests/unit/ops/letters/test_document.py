@@ -11,7 +11,7 @@ import pytest
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.pipeline.codec import DEPTH_MAX
 from redrive.errors import ConfigurationError, SerializationError
-from redrive.ops.letters.depth import too_deep
+from redrive.ops.letters.document import too_deep
 from tests.embedded import embedded
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
-from redrive.ops.letters import own_values
+from redrive.ops.letters import job_values
 from tests.embedded import read_rows
 
 SECRET = "correct horse"
@@ -108,7 +108,7 @@ def test_a_small_group_is_few_letters_as_well(rd: Redrive) -> None:
 def test_what_is_written_about_many_letters_goes_by_patterns_alone(
     rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_values, "LETTERS_MAX", 1)
+    monkeypatch.setattr(job_values, "LETTERS_MAX", 1)
     chosen = rd.dead_letters.choose(pipeline="doors")
 
     rd.dead_letters.note(chosen, text=f"{SECRET}, and password=hunter2hunter2")
