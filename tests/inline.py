@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker works with in tests: everything on the loop, nothing on threads or in processes."""
+"""The parts of a worker in tests: everything on the loop, nothing on threads or in processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class InlineThreads:
 class NoProcesses:
     """Has no processes to offer."""
 
-    places = 1
+    size = 1
 
     def can_run(self, _lane: Lane) -> bool:
         return False

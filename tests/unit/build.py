@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the engine are built from: a store, a worker, a heartbeat that beats when it is told to.
+"""What the tests of the engine are built from: a store, a worker, a heartbeat on demand.
 
 Every scene is bounded in real time, so that a job that gets stuck fails its test instead of hanging the suite.
 """
@@ -61,12 +61,12 @@ def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"
 
 
 def threaded_parts(limit: int = 8, *, watch: float | None = None) -> WorkerParts:
-    """Build means whose sync stages run on real threads; the threads end with the process."""
+    """Build parts whose sync stages run on real threads; the threads end with the process."""
     return WorkerParts(ask_store=at_once, threads=StageThreads(limit), processes=NoProcesses(), watch=watch)
 
 
 def watching_parts() -> WorkerParts:
-    """Build means that run everything on the loop, for a worker that sees at once what others change."""
+    """Build parts that run everything on the loop, for a worker that sees at once what others change."""
     return WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=NoProcesses(), watch=0.001)
 
 
@@ -102,13 +102,13 @@ def reached(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def turns(count: int = 20) -> None:
-    """Let the other tasks of the loop go on."""
+    """Let the other tasks of the loop run."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 async def until(is_true: Callable[[], object]) -> None:
-    """Let the other tasks go on until something is true."""
+    """Let the other tasks run until something is true."""
     while not is_true():  # noqa: ASYNC110 - what is waited for is a row, and nobody signals those.
         await asyncio.sleep(0)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breakers whose state lives in the store, so that every worker sees the same one and no start resets it.
 
-Between two commits a worker collects what its calls found, and writes it down once: read, step, compare-and-swap, again if somebody
-else was faster. An open breaker keeps its lanes from being claimed; the probes that it lets through are in `probes`.
+Between two commits a worker collects what its calls found, and writes it once: read, step, compare-and-swap, and again if another
+worker was faster. An open breaker keeps its lanes from being claimed; the probes that it lets through are in `probes`.
 """
 
 from __future__ import annotations

@@ -70,14 +70,17 @@ class StageEndingError(RuntimeError):
 
 def as_failure(exc: BaseException) -> Exception:
     """Return what a stage raised as an ordinary failure: a stage that ends the program has failed, and the worker continues."""
-    if isinstance(exc, Exception):
-        return exc
-    what = f"raised {type(exc).__name__}"
-    if isinstance(exc, SystemExit):
-        # The repr of whatever was passed to it may raise.
-        with suppress(BaseException):
-            what = f"called sys.exit({exc.code!r})"
-    return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
+    try:
+        if isinstance(exc, Exception):
+            return exc
+        what = f"raised {type(exc).__name__}"
+        if isinstance(exc, SystemExit):
+            # The repr of whatever was passed to it may raise.
+            with suppress(BaseException):
+                what = f"called sys.exit({exc.code!r})"
+        return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
+    except BaseException:  # noqa: BLE001 - a foreign exception may raise anything when it is read.
+        return StageEndingError("the stage raised something that cannot be read", exc)
 
 
 def safe_message(failure: Failure, job: Claimed) -> str:

@@ -137,10 +137,16 @@ class IdleWait:
         return any(row[1] in self._pipelines for row in rows or ())
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep; for less when this worker watches the store, because others may submit jobs at any time."""
-        await sleep_unless_woken(
-            self._clock, seconds if self._watch is None else min(seconds, POLL_SECONDS), self._wake
+        """Sleep until woken; for less when this worker watches the store, because others may submit jobs at any time."""
+        limit = seconds if self._watch is None else min(seconds, POLL_SECONDS)
+        waits = (
+            asyncio.ensure_future(self._clock.asleep(limit)),
+            asyncio.ensure_future(self._wake.wait()),
         )
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
     def _next_look(self, outlook: Outlook) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
@@ -174,13 +180,3 @@ def due_in(outlook: Outlook, blocked: AbstractSet[LaneId], now: float) -> float 
     shut = blocked | outlook.paused
     due = [at for lane, at in outlook.due.items() if lane not in shut and at < PAUSED_FROM]
     return min(due) - now if due else None
-
-
-async def sleep_unless_woken(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
-    """Sleep until the time is up or the event is set."""
-    nap = asyncio.ensure_future(clock.asleep(seconds))
-    woken = asyncio.ensure_future(wake.wait())
-    await asyncio.wait((nap, woken), return_when=asyncio.FIRST_COMPLETED)
-    nap.cancel()
-    woken.cancel()
-    await asyncio.gather(nap, woken, return_exceptions=True)

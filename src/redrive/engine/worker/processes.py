@@ -77,7 +77,7 @@ class Processes:
     """The processes of one worker; none is started before it is needed."""
 
     def __init__(self, limit: int) -> None:
-        self.places = min(limit, os.cpu_count() or 1)
+        self.size = min(limit, os.cpu_count() or 1)
         """How many stages run at once in processes; more would only wait there."""
         self._shared: ProcessPoolExecutor | None = None
         self._alone: list[ProcessPoolExecutor] = []
@@ -97,7 +97,7 @@ class Processes:
         """Run a stage in a process; raises LostProcessError when that died."""
         call = _ENCODE(_call_for(dispatch))
         if not is_alone:
-            pool = self._shared = self._shared or _pool(self.places)
+            pool = self._shared = self._shared or _pool(self.size)
             try:
                 return _take_over(dispatch, await _submit(pool, call))
             except BrokenProcessPool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running the stage of one claimed job, and deciding its settlement.
 
-Whatever a stage raises is a failure of its attempt, never of the worker. The stage's breaker hears of every outcome before the
-settlement is decided, so that the failure which opens a breaker is held like those that follow it.
+Whatever a stage raises is a failure of its attempt, never of the worker. Every outcome is reported to the stage's breaker before
+the settlement is decided, so that the failure which opens a breaker is held like those that follow it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runtime import Runtime
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.engine.worker.dead_letter import FailedAttempt, StageEndingError, as_failure
+from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import ABANDONED, Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB
 from redrive.engine.worker.probes import Probes
@@ -114,11 +114,11 @@ class Runner:
                 return result
             return stage.output.seal(result)
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return failure_of(exc)
+            return as_failure(exc)
         finally:
             CURRENT_JOB.reset(token)
             if dispatch.state < ABANDONED:
-                # The loop hears of it a little later.
+                # Now, because the loop takes the result a little later.
                 dispatch.ended_at = self._now()
 
     async def run_async(self, dispatch: Dispatch) -> bytes | Exception:
@@ -137,14 +137,14 @@ class Runner:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return failure_of(exc)
+            return as_failure(exc)
         except GeneratorExit:
             raise
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return failure_of(exc)
+            return as_failure(exc)
 
     def decide_now(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
-        """Decide what becomes of a job after its run; None for a stage with a breaker, which has to hear of it first."""
+        """Decide what becomes of a job after its run; None for a stage with a breaker: see `decide`."""
         if dispatch.lane.stage.breaker is not None:
             return None
         dispatch.ended_at = dispatch.ended_at or self._now()
@@ -154,7 +154,7 @@ class Runner:
         return settlement_of_failure(dispatch, failed, self._runtime.chance.random())
 
     async def decide(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> Settlement:
-        """Decide what becomes of a job after its run, once the stage's breaker has heard of it."""
+        """Report the outcome to the stage's breaker, then decide what becomes of the job."""
         dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
             await self._report_to_breaker(dispatch, Evidence.ALIVE)
@@ -189,7 +189,7 @@ class Runner:
         if dispatch.context.is_cancelled:
             return settlement_of_cancel(dispatch)
         try:
-            exc = failure_of(error)
+            exc = as_failure(error)
             # The user's own rules may be what broke.
             failure = Classifier().classify(exc, stage=dispatch.lane.stage.name)
             draw = self._runtime.chance.random()
@@ -254,14 +254,6 @@ class Runner:
         except StoreUnavailableError as error:
             # What was noted is written with the next commit; the breaker forgets a probe without a result after a timeout.
             logger.warning("breaker %s: the store did not answer: %s", breaker.name, error)
-
-
-def failure_of(exc: BaseException) -> Exception:
-    """Return what a stage raised as an ordinary failure, even if it cannot be read."""
-    try:
-        return as_failure(exc)
-    except BaseException:  # noqa: BLE001 - a foreign exception may raise anything when it is read.
-        return StageEndingError("the stage raised something that cannot be read", exc)
 
 
 def _decide_unreadable(dispatch: Dispatch, worse: BaseException) -> Settlement:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from redrive.engine.error_text import error_text
 from redrive.engine.pipeline.lanes import Lane
-from redrive.engine.worker.dead_letter import FailedAttempt, literals_of
+from redrive.engine.worker.dead_letter import FailedAttempt, as_failure, literals_of
 from redrive.engine.worker.dispatch import (
     ABANDONED,
     DROPPED,
@@ -31,7 +31,7 @@ from redrive.engine.worker.dispatch import (
     Dispatch,
 )
 from redrive.engine.worker.probes import Probes
-from redrive.engine.worker.runner import GRACE_SECONDS, Runner, failure_of
+from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.store.protocol import Claimed, JobId, LaneId, Settlement
@@ -45,7 +45,7 @@ SUSPECT_MIN: Final = 2
 class ProcessPool(Protocol):
     """Runs stages in other processes."""
 
-    places: int
+    size: int
     """How many stages run at once in processes."""
 
     def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | FailedAttempt]:
@@ -136,7 +136,7 @@ class Slots:
         for lane in self._lanes.values():
             most = [lane.stage.concurrency] if lane.stage.concurrency is not None else []
             if lane.stage.is_process:
-                most.append(self._processes.places)
+                most.append(self._processes.size)
             if most:
                 limits[lane.id] = max(0, min(most) - self._in_use[lane.id])
         return limits
@@ -258,11 +258,11 @@ class Slots:
                 body.close()
                 raise
         if not task.done():
-            # One that an eager factory makes may be over already, and nobody would remove it from here.
+            # The task of an eager factory may have ended already; it would never be removed from here.
             self._tasks[dispatch.job.id] = task
 
     def _start_deciding(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
-        """Decide in a task of its own, because the stage's breaker may have to hear of it first."""
+        """Decide in a task of its own, because the outcome may have to be reported to the stage's breaker first."""
         self._start_task(dispatch, self._guarded(dispatch, functools.partial(self._decide, ended=ended)))
 
     async def _run_on_loop(self, dispatch: Dispatch) -> None:
@@ -320,7 +320,7 @@ class Slots:
         try:
             settlement = self._runner.decide_now(dispatch, ended)
         except BaseException as exc:  # noqa: BLE001 - a failure that cannot be read must not keep the others waiting.
-            settlement, ended = None, failure_of(exc)
+            settlement, ended = None, as_failure(exc)
         if settlement is None:
             dispatch.state = ENDING
             self._start_deciding(dispatch, ended)
@@ -331,7 +331,7 @@ class Slots:
         """Settle an attempt that overran as a timeout; its thread runs on and counts as a run of its own until it returns."""
         timeout, dispatch.overrun = dispatch.lane.stage.timeout, None
         if dispatch.state >= ABANDONED or dispatch.ended_at or timeout is None:
-            # Its thread may have ended in time, and the loop has yet to hear of it.
+            # Its thread may have ended in time, and the loop has yet to take the result.
             return
         dispatch.state = ABANDONED
         self._orphans += 1
@@ -396,7 +396,7 @@ class Slots:
 
 
 def _is_in_task() -> bool:
-    """Return whether a task of a loop runs; otherwise a coroutine is being closed that nobody will run any more."""
+    """Return whether a task of a loop runs; otherwise a coroutine is being closed that will never run."""
     try:
         return asyncio.current_task() is not None
     except RuntimeError:

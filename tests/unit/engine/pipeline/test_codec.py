@@ -134,17 +134,17 @@ def test_brackets_in_texts_do_not_hide_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoded", "told"),
+    ("encoded", "described"),
     [(NO_JSON["very deep"], "nested too deep"), (NO_JSON["latin-1"], "no valid UTF-8")],
     ids=["very deep", "latin-1"],
 )
-def test_what_cannot_be_read_is_told_in_words_of_ours(encoded: bytes, told: str) -> None:
-    with pytest.raises(SerializationError, match=told) as refused:
+def test_what_cannot_be_read_is_described_in_words_of_ours(encoded: bytes, described: str) -> None:
+    with pytest.raises(SerializationError, match=described) as refused:
         CODEC.check(encoded)
     assert "tea" not in str(refused.value)
 
 
-def test_other_errors_of_a_codec_are_told_by_their_names() -> None:
+def test_other_errors_of_a_codec_are_described_by_their_names() -> None:
     assert describe_mismatch(KeyError("secret")) == "KeyError"
 
 
@@ -231,7 +231,7 @@ class Box:
         (type(None), 5),
     ],
 )
-def test_what_a_stage_returns_must_be_what_it_says(kind: object, value: object) -> None:
+def test_what_a_stage_returns_must_be_of_its_declared_type(kind: object, value: object) -> None:
     with pytest.raises(SerializationError):
         codec_for("pay (output)", kind).seal(value)
 

@@ -76,7 +76,7 @@ def test_notes_of_a_failed_attempt_are_kept_in_its_row_and_in_the_dead_letter(
     assert json.loads(context)["notes"] == {"request_id": "req-42"}  # type: ignore[arg-type]
 
 
-def test_a_note_may_be_said_anew_but_there_are_only_so_many() -> None:
+def test_a_note_may_be_replaced_but_there_are_only_so_many() -> None:
     ctx = Context(job_id=1, pipeline="shop", stage="call", attempt=1)
 
     for number in range(NOTES_MAX):
@@ -320,7 +320,7 @@ def test_the_deadline_is_the_start_of_this_attempt_plus_its_timeout(
     assert left == [pytest.approx(20), pytest.approx(20), None]
 
 
-def test_what_a_stage_says_about_its_progress_never_stops_the_heartbeat(
+def test_what_a_stage_reports_as_progress_never_stops_the_heartbeat(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     """A file name that is no UTF-8 comes as surrogates; they must not kill the thread that keeps the lease."""

@@ -70,14 +70,14 @@ def test_what_a_sync_stage_sets_is_not_there_for_the_next_job_on_its_thread(
     assert seen == ["the program's"] * 20
 
 
-def test_what_a_stage_set_on_its_thread_is_not_there_where_its_failure_is_told(
+def test_what_a_stage_set_on_its_thread_is_not_there_where_its_failure_is_settled(
     store: SqliteStore, rd: Redrive
 ) -> None:
-    told: list[str] = []
+    seen: list[str] = []
 
     class Refused(Exception):
         def __str__(self) -> str:
-            told.append(TENANT.get())
+            seen.append(TENANT.get())
             return "refused"
 
     def serve(number: int) -> int:
@@ -91,4 +91,4 @@ def test_what_a_stage_set_on_its_thread_is_not_there_where_its_failure_is_told(
         await worker_on(store, pipeline, parts=threaded_parts(1), concurrency=1).run(until_idle=True)
 
     bounded(scene())
-    assert set(told) == {"nobody"}
+    assert set(seen) == {"nobody"}

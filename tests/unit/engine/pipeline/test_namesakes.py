@@ -65,7 +65,7 @@ def test_two_breakers_of_one_name_in_pipelines_of_one_worker_are_refused(rd: Red
     assert "probe None and test_two_breakers" in str(refused.value)
 
 
-def test_breakers_that_say_the_same_are_one(rd: Redrive) -> None:
+def test_breakers_with_the_same_settings_are_one(rd: Redrive) -> None:
     pipelines = [piped(name, behind(Breaker("api", consecutive=5), "fetch")) for name in ("one", "two")]
 
     assert rd.work(pipelines, until_idle=True) == "idle"

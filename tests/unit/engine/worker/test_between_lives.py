@@ -16,7 +16,7 @@ from tests.unit.build import attempts, bounded, leases_of, one_stage, turns, unt
 
 
 class Scene:
-    """A worker whose heart beats once just before the store hears each new name."""
+    """A worker whose heartbeat comes once just before it registers each new name."""
 
     def __init__(self, store: SqliteStore, clock: VirtualClock, patch: pytest.MonkeyPatch) -> None:
         self.begun: list[str] = []
@@ -45,14 +45,14 @@ def test_a_heartbeat_before_the_first_life_does_not_end_it(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
-        told = Scene(store, clock, monkeypatch)
-        rd.submit(told.pipeline, 1)
-        assert told.worker.known_as is None
-        async with working(told.worker):
-            await until(lambda: told.begun)
+        world = Scene(store, clock, monkeypatch)
+        rd.submit(world.pipeline, 1)
+        assert world.worker.known_as is None
+        async with working(world.worker):
+            await until(lambda: world.begun)
             await turns(50)
-            assert told.worker.known_as == told.worker.name == "w1"
-            told.go_on.set()
+            assert world.worker.known_as == world.worker.name == "w1"
+            world.go_on.set()
             await until(lambda: rd.counts().get("complete"))
 
     bounded(scene())
@@ -63,18 +63,18 @@ def test_a_heartbeat_between_two_lives_does_not_end_the_second(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> list[str]:
-        told = Scene(store, clock, monkeypatch)
-        rd.submit(told.pipeline, 1)
-        async with working(told.worker):
-            await until(lambda: told.begun)
+        world = Scene(store, clock, monkeypatch)
+        rd.submit(world.pipeline, 1)
+        async with working(world.worker):
+            await until(lambda: world.begun)
             store.reap(clock.wall() + 1_000)
-            told.heartbeat.run_once()
-            await until(lambda: len(told.begun) == 2)
+            world.heartbeat.run_once()
+            await until(lambda: len(world.begun) == 2)
             await turns(50)
-            assert told.worker.known_as == told.worker.name
-            told.go_on.set()
+            assert world.worker.known_as == world.worker.name
+            world.go_on.set()
             await until(lambda: rd.counts().get("complete"))
-        return told.begun
+        return world.begun
 
     assert bounded(scene()) == ["w1", "w2"]
     assert attempts(store) == [("crashed",), ("ok",)]

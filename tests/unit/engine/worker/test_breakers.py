@@ -76,7 +76,7 @@ def test_while_open_only_one_probe_at_a_time_goes_out(store: SqliteStore, clock:
     assert all(second - first >= 60 for first, second in itertools.pairwise(later))  # type: ignore[operator]
 
 
-def test_a_fail_fast_breaker_burns_attempts_and_says_so_in_the_dead_letter(
+def test_a_fail_fast_breaker_burns_attempts_and_is_named_in_the_dead_letter(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     breaker = Breaker("notion", consecutive=5, open_for=60, close_after=2, mode="fail_fast", counts="all")
@@ -157,9 +157,9 @@ def test_a_probe_is_taken_once_and_ends_by_what_it_found(store: SqliteStore, clo
     assert other.is_closed(OPEN)
 
 
-@pytest.mark.parametrize("trouble", ["another is dropped", "the store is gone", "others are faster"])
+@pytest.mark.parametrize("problem", ["another is dropped", "the store is gone", "others are faster"])
 def test_probes_that_were_dropped_are_all_given_back_whatever_happens_meanwhile(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, trouble: str
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
     """Probes are dropped on the loop while others are being given back on the store's thread."""
     web = Breaker("web", consecutive=5, open_for=60)
@@ -174,15 +174,15 @@ def test_probes_that_were_dropped_are_all_given_back_whatever_happens_meanwhile(
     probes.drop(JobId(1), OPEN)
     swap, times = store.swap_breaker, list[int]()
 
-    def troubled(name: str, before: bytes | None, after: bytes) -> bool:
+    def disturbed(name: str, before: bytes | None, after: bytes) -> bool:
         times.append(1)
         if len(times) == 1:
             probes.drop(JobId(2), web)
-            if trouble == "the store is gone":
+            if problem == "the store is gone":
                 raise StoreUnavailableError(database="x", cause="gone")
-        return (trouble != "others are faster" or len(times) > SWAPS_MAX) and swap(name, before, after)
+        return (problem != "others are faster" or len(times) > SWAPS_MAX) and swap(name, before, after)
 
-    monkeypatch.setattr(store, "swap_breaker", troubled)
+    monkeypatch.setattr(store, "swap_breaker", disturbed)
     with suppress(StoreUnavailableError):
         probes.release_dropped(61.0)
     probes.release_dropped(62.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker whose `run` is cancelled while a commit is on its way: what was done is committed at the goodbye."""
+"""A worker whose `run` is cancelled while a commit is on its way: what was settled is committed when it signs off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_o
 
 
 @pytest.mark.parametrize("lost", ["question", "answer"])
-def test_an_outcome_that_waits_to_be_sent_again_is_committed_at_the_goodbye(
+def test_an_outcome_that_waits_to_be_sent_again_is_committed_when_the_worker_signs_off(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     runs: list[int] = []

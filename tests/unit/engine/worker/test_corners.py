@@ -62,7 +62,7 @@ def test_an_async_stage_may_return_a_signal(store: SqliteStore, rd: Redrive) -> 
 
 
 @pytest.mark.parametrize("is_probe", [True, False])
-def test_a_breaker_that_cannot_be_told_hears_of_it_later(
+def test_what_could_not_be_reported_to_a_breaker_is_reported_later(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture, is_probe: bool
 ) -> None:
     breaker = Breaker("api", consecutive=1, open_for=5, probe_timeout=5)
@@ -137,7 +137,7 @@ def test_jobs_that_wait_for_a_place_when_their_worker_stops_are_given_back_unrun
 
 
 @pytest.mark.usefixtures("clock")
-def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_goes_on(
+def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_continues(
     store: SqliteStore, rd: Redrive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled = Runner.decide
@@ -190,7 +190,7 @@ def test_a_process_that_cannot_even_be_started_is_a_failure_of_the_attempt(
     store: SqliteStore, rd: Redrive
 ) -> None:
     class Broken:
-        places = 1
+        size = 1
 
         def can_run(self, _lane: Lane) -> bool:
             return True
@@ -225,7 +225,7 @@ def test_a_store_that_can_no_longer_be_worked_with_ends_the_worker_with_its_erro
 
 
 @pytest.mark.parametrize("when", ["exchange", "outlook"])
-def test_a_worker_that_dies_during_an_outage_goes_on_under_a_new_name(
+def test_a_worker_that_dies_during_an_outage_continues_under_a_new_name(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     async def scene() -> str:
@@ -336,7 +336,7 @@ def test_progress_that_could_not_be_written_is_written_with_the_next_heartbeat(
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_job_tells_every_arrow_it_went_along(store: SqliteStore, rd: Redrive) -> None:
+def test_a_job_records_every_arrow_it_went_along(store: SqliteStore, rd: Redrive) -> None:
     def flaky(number: int, ctx: Context) -> int:
         if ctx.attempt == 1 and ctx.stage == "one":
             raise ConnectionResetError(104, "reset")
@@ -347,9 +347,9 @@ def test_a_job_tells_every_arrow_it_went_along(store: SqliteStore, rd: Redrive) 
     job = rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    told = [str(event["event"]) for event in job.events()]
-    assert told[0] == "queued"
-    assert [word for word in told if word in {"retry", "checkpoint", "complete"}] == [
+    events = [str(event["event"]) for event in job.events()]
+    assert events[0] == "queued"
+    assert [word for word in events if word in {"retry", "checkpoint", "complete"}] == [
         "retry",
         "checkpoint",
         "complete",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks of exception groups: told without margins, so that what spans lines is still found and hidden in them."""
+"""Stacks of exception groups: written without margins, so that what spans lines is still found and hidden in them."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ async def gather(values: list[str]) -> None:
 def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another_process() -> None:
     job = claimed(VALUE)
     context = Context(job_id=1, pipeline="shop", stage="gather", attempt=1)
-    order = StageCall(gather.fn.__module__, "gather", job.input, context)
-    report = msgspec.msgpack.decode(work_off_apart(order), type=StageReport)
+    call = StageCall(gather.fn.__module__, "gather", job.input, context)
+    report = msgspec.msgpack.decode(run_in_process(call), type=StageReport)
     assert report.failure is not None
-    trouble = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)
-    stack = letter_of(trouble, job, "gather", DECISION, None).stack
+    failed = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)
+    stack = letter_of(failed, job, "gather", DECISION, None).stack
 
     assert shown_of(VALUE, stack) == []
     assert "ValueError: cannot take <payload:$[0]>\n" in stack
 
 
-def work_off_apart(order: StageCall) -> bytes:
+def run_in_process(call: StageCall) -> bytes:
     """Run an order as another process does: it has an event loop of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run_stage, msgspec.msgpack.encode(order)).result()
+        return pool.submit(run_stage, msgspec.msgpack.encode(call)).result()
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,15 @@ def misspelled() -> BaseException:
 
 
 @pytest.mark.parametrize("make", [alone, never_raised, caused, during, suppressed, circular, misspelled])
-def test_an_exception_without_a_group_is_told_as_python_tells_it(make: Callable[[], BaseException]) -> None:
+def test_an_exception_without_a_group_is_written_as_python_writes_it(
+    make: Callable[[], BaseException],
+) -> None:
     exc = make()
 
     assert traceback_text(exc) == "".join(traceback.format_exception(exc))
 
 
-def test_a_group_is_told_with_its_members_under_their_numbers() -> None:
+def test_a_group_is_written_with_its_members_under_their_numbers() -> None:
     inner = ExceptionGroup("inner", [ValueError("two\nlines"), KeyError("gone")])
     outer = ExceptionGroup("outer", [OSError("first"), inner])
 
@@ -162,7 +164,7 @@ def test_a_group_is_told_with_its_members_under_their_numbers() -> None:
     ]
 
 
-def test_of_a_group_no_more_is_told_than_python_shows() -> None:
+def test_of_a_group_no_more_is_written_than_python_shows() -> None:
     wide = traceback_text(ExceptionGroup("wide", [ValueError(f"member {n}") for n in range(100)]))
     deep = traceback_text(group("at the bottom", DEPTH_MAX + 5))
 
@@ -173,9 +175,9 @@ def test_of_a_group_no_more_is_told_than_python_shows() -> None:
     assert "at the bottom" not in deep
 
 
-def test_the_frames_of_a_group_and_of_its_members_are_told() -> None:
-    told = traceback_text(group("bad"))
+def test_the_frames_of_a_group_and_of_its_members_are_found() -> None:
+    text = traceback_text(group("bad"))
 
-    assert told.startswith("Exception Group Traceback (most recent call last):\n  File ")
-    assert "\nTraceback (most recent call last):\n  File " in told
-    assert "|" not in told
+    assert text.startswith("Exception Group Traceback (most recent call last):\n  File ")
+    assert "\nTraceback (most recent call last):\n  File " in text
+    assert "|" not in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage notes under names that are no longer apart once they are redacted or cut: each note is kept."""
+"""What a stage notes under names that become equal once they are redacted or cut: each note is kept."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_names_that_are_redacted_alike_are_numbered() -> None:
 
 def test_names_that_are_cut_alike_are_numbered() -> None:
     notes = {f"{'x ' * NOTE_MAX}{number}": str(number) for number in range(12)}
-    told = kept(notes, "plain enough")
+    kept_notes = kept(notes, "plain enough")
 
-    assert list(told.values()) == list(notes.values())
-    assert max(map(len, told)) == NOTE_MAX
-    assert list(told)[1].endswith(" (2)")
+    assert list(kept_notes.values()) == list(notes.values())
+    assert max(map(len, kept_notes)) == NOTE_MAX
+    assert list(kept_notes)[1].endswith(" (2)")
 
 
 def test_a_name_that_is_already_numbered_is_left_to_its_note() -> None:
@@ -49,7 +49,7 @@ def test_no_more_is_read_of_a_name_than_of_what_is_noted() -> None:
     """Half a secret where it is cut shows neither."""
     value = prose(1, TEXT_MAX - 100)
     for before in range(40, 100, 6):
-        told = kept({f"{value}{' ' * before}ghp_{KEY[:36]}{' y' * 500_000}": "seen"}, value)
+        kept_notes = kept({f"{value}{' ' * before}ghp_{KEY[:36]}{' y' * 500_000}": "seen"}, value)
 
-        assert list(told.values()) == ["seen"]
-        assert shown_of(KEY, "".join(told)) + shown_of(value, "".join(told)) == []
+        assert list(kept_notes.values()) == ["seen"]
+        assert shown_of(KEY, "".join(kept_notes)) + shown_of(value, "".join(kept_notes)) == []

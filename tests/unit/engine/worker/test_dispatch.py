@@ -66,7 +66,7 @@ def test_a_job_may_expire_between_two_attempts(store: SqliteStore, rd: Redrive, 
     assert jobs(store, "error_code") == [("JOB_EXPIRED",)]
 
 
-def test_jobs_that_expired_say_nothing_about_the_dependency(
+def test_jobs_that_expired_prove_nothing_about_the_dependency(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     breaker = Breaker("api", consecutive=2, counts="all")
@@ -111,7 +111,7 @@ class Crowd:
         return number
 
 
-def test_a_stage_runs_at_most_as_often_at_once_as_it_says_and_others_use_the_rest(
+def test_a_stage_runs_at_most_as_often_at_once_as_it_allows_and_others_use_the_rest(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     narrow, wide = Crowd(), Crowd()

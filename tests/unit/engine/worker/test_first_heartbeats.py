@@ -19,7 +19,7 @@ PLAIN = one_stage(lambda number: number, name="plain")
 
 
 class Scene:
-    """A worker with a heart that beats when it is told to, and somebody who reaps."""
+    """A worker with a heartbeat on demand, and another that reaps."""
 
     def __init__(self, store: SqliteStore, clock: VirtualClock) -> None:
         self.store, self.clock = store, clock
@@ -54,17 +54,17 @@ def test_a_worker_that_rises_while_the_clock_is_back_for_a_moment_is_not_reaped(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     async def scene() -> None:
-        told = Scene(store, clock)
-        async with working(told.worker):
-            await until(lambda: told.worker.known_as)
-            told.heartbeat.run_once()
-            told.jump(-3_600.0)
-            told.worker.declare_dead("w1")
-            await until(lambda: told.worker.known_as == "w2")
-            told.jump(3_600.0)
-            told.reaper.beat("reaper")
+        world = Scene(store, clock)
+        async with working(world.worker):
+            await until(lambda: world.worker.known_as)
+            world.heartbeat.run_once()
+            world.jump(-3_600.0)
+            world.worker.declare_dead("w1")
+            await until(lambda: world.worker.known_as == "w2")
+            world.jump(3_600.0)
+            world.reaper.beat("reaper")
 
-            assert "w2" in told.known
+            assert "w2" in world.known
 
     bounded(scene())
 
@@ -73,14 +73,14 @@ def test_a_worker_that_was_built_before_the_clock_went_back_knows_it_at_its_firs
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     async def scene() -> None:
-        told = Scene(store, clock)
-        told.jump(-3_600.0)
-        async with working(told.worker):
-            await until(lambda: told.worker.known_as)
-            told.jump(3_600.0)
-            told.reaper.beat("reaper")
+        world = Scene(store, clock)
+        world.jump(-3_600.0)
+        async with working(world.worker):
+            await until(lambda: world.worker.known_as)
+            world.jump(3_600.0)
+            world.reaper.beat("reaper")
 
-            assert "w1" in told.known
+            assert "w1" in world.known
 
     bounded(scene())
 
@@ -91,15 +91,15 @@ def test_a_clock_that_went_back_between_two_lives_and_stays_there_is_believed(
     """Nobody beats between two lives, so the last that is known may be old."""
 
     async def scene() -> None:
-        told = Scene(store, clock)
-        async with working(told.worker):
-            await until(lambda: told.worker.known_as)
-            told.jump(-3_600.0)
+        world = Scene(store, clock)
+        async with working(world.worker):
+            await until(lambda: world.worker.known_as)
+            world.jump(-3_600.0)
             clock.advance(2 * LEASE)
-            told.worker.declare_dead("w1")
-            await until(lambda: told.worker.known_as == "w2")
+            world.worker.declare_dead("w1")
+            await until(lambda: world.worker.known_as == "w2")
 
-            assert told.ends_in("w2") == pytest.approx(LEASE)
+            assert world.ends_in("w2") == pytest.approx(LEASE)
 
     bounded(scene())
 
@@ -111,19 +111,19 @@ def test_a_worker_asks_for_a_beat_as_soon_as_the_store_knows_its_name(
     asked: list[str | None] = []
 
     async def scene() -> None:
-        told = Scene(store, clock)
-        monkeypatch.setattr(told.heartbeat, "wake", lambda: asked.append(told.worker.known_as))
-        async with working(told.worker):
+        world = Scene(store, clock)
+        monkeypatch.setattr(world.heartbeat, "wake", lambda: asked.append(world.worker.known_as))
+        async with working(world.worker):
             await until(lambda: asked)
             if lives == 2:
-                told.worker.declare_dead("w1")
+                world.worker.declare_dead("w1")
                 await until(lambda: asked[1:])
 
     bounded(scene())
     assert asked == ["w1", "w2"][:lives]
 
 
-def test_the_heart_of_a_new_process_beats_at_once_and_not_after_a_third_of_its_lease(
+def test_the_heartbeat_of_a_new_process_beats_at_once_and_not_after_a_third_of_its_lease(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, renewed = filed.store, threading.Event()
@@ -147,7 +147,7 @@ def test_the_heart_of_a_new_process_beats_at_once_and_not_after_a_third_of_its_l
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_worker_that_said_goodbye_is_known_no_more(
+def test_a_worker_that_signed_off_is_known_no_more(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A beat under its name would hear that it is dead."""

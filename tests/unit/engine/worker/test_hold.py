@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holding and letting go: how long a worker waits for a dependency, and how gradually work starts again."""
+"""Holds and their end: how long a worker waits for a dependency, and how gradually work starts again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def starts_after_closing(store: SqliteStore, breaker: Breaker) -> tuple[step.Bre
     return state, starts[bisect.bisect_left(starts, state.changed_at) :]
 
 
-def test_after_a_hold_work_starts_as_gradually_as_the_breaker_says(
+def test_after_a_hold_work_starts_as_gradually_as_the_breaker_allows(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     pipeline = calling(clock, clock.wall() + 30)
@@ -135,7 +135,7 @@ def test_an_isolated_breaker_waits_for_somebody(store: SqliteStore, rd: Redrive,
     assert attempts(store) == []
 
 
-def test_a_fail_fast_stage_is_refused_by_name_and_says_when_to_come_back(
+def test_a_fail_fast_stage_is_refused_by_name_with_the_time_to_come_back(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     breaker = Breaker("api", consecutive=1, open_for=60, mode="fail_fast")

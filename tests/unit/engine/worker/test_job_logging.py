@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process that runs stages logs: as its worker does, told in words, each record with its job."""
+"""How a process that runs stages logs: as its worker does, each record with its job."""
 
 from __future__ import annotations
 

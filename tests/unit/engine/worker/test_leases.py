@@ -78,14 +78,14 @@ def test_a_wall_clock_that_jumps_reaps_nobody(scene: Scene) -> None:
     assert not scene.is_given_back
 
 
-def test_a_worker_that_was_reaped_is_told_so(scene: Scene) -> None:
+def test_a_worker_that_was_reaped_finds_out(scene: Scene) -> None:
     scene.store.reap(scene.clock.wall() + 1_000)
     scene.beat(1)
 
     assert scene.deaths == ["alive"]
 
 
-def test_the_heart_beats_on_a_thread_of_its_own_until_it_is_stopped() -> None:
+def test_the_heartbeat_runs_on_a_thread_of_its_own_until_it_is_stopped() -> None:
     beats: list[str] = []
     enough = threading.Event()
 

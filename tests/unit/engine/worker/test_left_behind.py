@@ -63,7 +63,7 @@ async def plain(number: int) -> int:
 
 
 async def live_again(worker: Worker, store: SqliteStore, clock: VirtualClock) -> None:
-    """Let a worker be declared dead by others, and go on under its next name."""
+    """Let a worker be declared dead by others, and continue under its next name."""
     before = worker.name
     store.reap(clock.wall() + 1_000)
     worker.declare_dead(worker.name)
@@ -101,7 +101,7 @@ def test_after_a_run_that_was_left_behind_has_ended_the_next_run_of_its_job_can_
     assert attempts(store) == [("crashed",), ("cancelled",)]
 
 
-def test_a_job_goes_on_when_a_run_that_was_left_behind_ends_together_with_its_next_run(
+def test_a_job_continues_when_a_run_that_was_left_behind_ends_together_with_its_next_run(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     gates: list[asyncio.Event] = []
@@ -166,7 +166,7 @@ def test_a_worker_that_was_declared_dead_twice_has_all_its_places_again(
     assert attempts(store) == [("crashed",), ("crashed",), ("ok",)]
 
 
-def test_a_stage_that_returns_because_it_is_let_go_is_settled_once(
+def test_a_stage_that_returns_because_it_is_dropped_is_settled_once(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has an outcome, so that nothing of it was cut off."""
@@ -200,7 +200,7 @@ def test_a_stage_that_returns_because_it_is_let_go_is_settled_once(
     assert sorted(sent) == list(range(1, 11))
 
 
-def test_runs_that_have_not_begun_when_they_are_let_go_keep_no_place(
+def test_runs_that_have_not_begun_when_they_are_dropped_keep_no_slot(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task that is cancelled before its first step never runs a line, and cannot clear up after itself."""
@@ -229,7 +229,7 @@ def test_runs_that_have_not_begun_when_they_are_let_go_keep_no_place(
 
 
 @pytest.mark.parametrize("is_abandoned", [True, False])
-def test_what_is_let_go_or_abandoned_before_there_is_a_thread_for_it_never_runs(
+def test_what_is_dropped_or_abandoned_before_there_is_a_thread_for_it_never_runs(
     store: SqliteStore, rd: Redrive, is_abandoned: bool
 ) -> None:
     """Its job is back in the queue, or settled; another worker may run it by now."""

@@ -27,7 +27,7 @@ def broken(*_args: object, **_options: object) -> object:
         raise RuntimeError(SAID) from error
 
 
-def is_told(caplog: pytest.LogCaptureFixture, line: str) -> bool:
+def is_logged(caplog: pytest.LogCaptureFixture, line: str) -> bool:
     assert TOKEN not in caplog.text
     return f"{line}: RuntimeError: signing in with Bearer <redacted:" in caplog.text
 
@@ -40,7 +40,7 @@ def test_a_heartbeat_that_broke_is_logged_without_secrets(
 
     Heartbeat(leases, lambda: "w1", lease=30.0).run_once()
 
-    assert is_told(caplog, "redrive-heartbeat failed and will run again")
+    assert is_logged(caplog, "redrive-heartbeat failed and will run again")
 
 
 def test_an_outcome_that_cannot_be_taken_in_is_logged_without_secrets(
@@ -56,7 +56,7 @@ def test_an_outcome_that_cannot_be_taken_in_is_logged_without_secrets(
 
     bounded(scene())
 
-    assert is_told(caplog, "the result of a stage could not be delivered")
+    assert is_logged(caplog, "the result of a stage could not be delivered")
 
 
 @pytest.mark.usefixtures("clock")
@@ -82,7 +82,7 @@ def test_a_job_that_cannot_be_settled_is_logged_without_secrets_and_values(
     monkeypatch.setattr(Runner, "decide_broken", worse)
     bounded(scene())
 
-    assert is_told(caplog, "job 1 could not be settled and stays leased")
+    assert is_logged(caplog, "job 1 could not be settled and stays leased")
     assert "Annabel" not in caplog.text
     assert jobs(store) == [("queued",)]
 

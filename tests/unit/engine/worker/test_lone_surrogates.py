@@ -26,7 +26,7 @@ from .process_stages import NAMING
 class Here:
     """Does in this process, and on the way there and back, what would be done in another one."""
 
-    places = 1
+    size = 1
 
     def can_run(self, _lane: Lane) -> bool:
         return True
@@ -62,7 +62,7 @@ def test_a_stage_that_noted_such_a_name_is_done(store: SqliteStore, rd: Redrive)
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_stage_that_gives_up_over_such_a_name_is_told_as_it_meant(store: SqliteStore, rd: Redrive) -> None:
+def test_a_stage_that_gives_up_over_such_a_name_fails_as_it_meant(store: SqliteStore, rd: Redrive) -> None:
     rd.submit(NAMING, "fail")
     work_off_here(store)
 
@@ -74,15 +74,18 @@ def test_every_text_of_a_failure_comes_across() -> None:
     texts = ("message", "error_class", "rule", "provider_code", "request_id", "line", "hint")
     halves = msgspec.structs.replace(plain, lineage=("a\udce9",), **dict.fromkeys(texts, "a\udce9"))
 
-    told = told_apart(
+    decoded = decoded_report(
         StageReport(failure=halves, stack="a\udce9", frames=(Frame("a\udce9", "a\udce9", 1, True),))
     )
 
-    assert told.failure is not None
-    assert {getattr(told.failure, name) for name in texts} == {told.stack} == {r"a\udce9"}
-    assert (told.failure.lineage, told.frames) == ((r"a\udce9",), (Frame(r"a\udce9", r"a\udce9", 1, True),))
-    assert told.failure.category is plain.category
+    assert decoded.failure is not None
+    assert {getattr(decoded.failure, name) for name in texts} == {decoded.stack} == {r"a\udce9"}
+    assert (decoded.failure.lineage, decoded.frames) == (
+        (r"a\udce9",),
+        (Frame(r"a\udce9", r"a\udce9", 1, True),),
+    )
+    assert decoded.failure.category is plain.category
 
 
-def told_apart(report: StageReport) -> StageReport:
+def decoded_report(report: StageReport) -> StageReport:
     return msgspec.msgpack.decode(encode_report(report), type=StageReport)

@@ -77,12 +77,12 @@ def test_a_secret_around_a_place_where_a_message_is_cut_never_shows(
     value = prose(2, swallowed)
     start = max(0, cut + place - len(value))
     message = f"{value}{'. ' * (start // 2)}\n{secret}\n{'y ' * behind}"
-    told = letter_for(message, claimed(value))
+    letter = letter_for(message, claimed(value))
     short = safe_message(DEFAULT.classify(ValueError(message)), claimed(value))
 
-    assert shown_of(KEY, told.message) == []
+    assert shown_of(KEY, letter.message) == []
     assert shown_of(KEY, short) == []
-    assert shown_of(KEY, told.stack) == []
+    assert shown_of(KEY, letter.stack) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -99,9 +99,9 @@ def test_a_secret_around_a_place_where_a_stack_is_cut_never_shows(
     rest = max(0, cut - place - len(value))
     # As Python shows it, so that it is not found as a whole before the stack is cut.
     message = f"{'y ' * 20_000}\n{secret}\n{'. ' * (rest // 2)}{value!r}"
-    told = letter_for(message, claimed(value))
+    letter = letter_for(message, claimed(value))
 
-    assert shown_of(KEY, told.stack) == []
+    assert shown_of(KEY, letter.stack) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -113,10 +113,10 @@ def test_a_value_of_the_job_around_the_cut_never_shows(length: int, place: int, 
     for read in (dead_letter.MESSAGE_READ, dead_letter.STACK_READ):
         start = max(0, read + place - len(before))
         message = f"{before}{'. ' * (start // 2)}{value}{'. ' * 20_000}"
-        told = letter_for(message, claimed(before, value))
+        letter = letter_for(message, claimed(before, value))
         backwards = letter_for(message[::-1], claimed(before[::-1], value[::-1]))
 
-        assert shown_of(value, told.message) + shown_of(value, told.stack) == []
+        assert shown_of(value, letter.message) + shown_of(value, letter.stack) == []
         assert shown_of(value[::-1], backwards.message) + shown_of(value[::-1], backwards.stack) == []
 
 
@@ -134,9 +134,9 @@ def test_a_long_secret_of_the_process_is_hidden_although_only_a_part_of_it_is_re
 ) -> None:
     secret = prose(6, 30_000)
     monkeypatch.setenv("SHOP_PASSWORD", secret)
-    told = letter_for(f"refused {secret}", claimed("plain enough"))
+    letter = letter_for(f"refused {secret}", claimed("plain enough"))
 
-    assert shown_of(secret, told.message) + shown_of(KEY, told.stack) == []
+    assert shown_of(secret, letter.message) + shown_of(KEY, letter.stack) == []
 
 
 def test_notes_and_progress_hide_a_value_that_is_longer_than_what_is_looked_at() -> None:
@@ -187,12 +187,12 @@ def test_a_message_of_inputs_that_are_taken_out_is_still_one_that_was_cut() -> N
     """Pydantic quotes inputs; without them what is left of a message may look as if it had never been cut."""
     quoted = "".join(f"input_value={prose(n, 900)}, input_type=str " for n in range(8))
     padding = dead_letter.MESSAGE_READ - len(quoted) - len(KEY)
-    told = letter_for(
+    letter = letter_for(
         f"{quoted}{'. ' * (padding // 2)}\nghp_{KEY[:36]} {'y ' * 9_000}", claimed("plain enough")
     )
 
-    assert told.message.startswith("input_value=<payload>, input_type=str input_value=<payload>")
-    assert shown_of(KEY, told.message) == []
+    assert letter.message.startswith("input_value=<payload>, input_type=str input_value=<payload>")
+    assert shown_of(KEY, letter.message) == []
 
 
 def test_a_long_message_falls_into_the_group_of_its_beginning() -> None:

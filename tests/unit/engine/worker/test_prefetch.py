@@ -17,7 +17,7 @@ PLACES = 2
 
 
 class Crossing:
-    """A stage whose first jobs block until they may go on."""
+    """A stage whose first jobs block until they may continue."""
 
     def __init__(self, rd: Redrive) -> None:
         self.begun: list[int] = []

@@ -64,16 +64,16 @@ def suspect(store: SqliteStore, *, crashes: int = 0) -> None:
     store._db.execute("UPDATE jobs SET suspect_count = 2, crash_count = ?", (crashes,))
 
 
-def order(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
+def call(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
     context = Context(job_id=7, pipeline=pipeline, stage=fn, attempt=1)
     return msgspec.msgpack.encode(StageCall(HERE, fn, msgspec.json.encode(wish), context))
 
 
 def report(fn: str, wish: object, pipeline: str = "crunching") -> StageReport:
-    return msgspec.msgpack.decode(run_stage(order(fn, wish, pipeline)), type=StageReport)
+    return msgspec.msgpack.decode(run_stage(call(fn, wish, pipeline)), type=StageReport)
 
 
-def test_a_process_stage_runs_elsewhere_and_all_it_said_counts_as_if_said_here(
+def test_a_process_stage_runs_elsewhere_and_all_it_reports_counts_as_if_reported_here(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     wishes = ["work", "fail", "cancel", "give up"]
@@ -92,7 +92,7 @@ def test_a_process_stage_runs_elsewhere_and_all_it_said_counts_as_if_said_here(
     assert "crunch" in str(letters(store, "stack")[0])
 
 
-def test_a_stage_that_calls_sys_exit_in_its_process_has_failed_and_the_worker_goes_on(
+def test_a_stage_that_calls_sys_exit_in_its_process_has_failed_and_the_worker_continues(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     rd.submit_many(CRUNCHING, ["exit", "work"])
@@ -177,16 +177,16 @@ def test_only_a_name_of_a_module_can_be_found_and_resources_need_their_pipeline_
 
 
 def test_in_the_other_process_resources_are_opened_for_the_call() -> None:
-    told = report("ask", "hello", "asking")
+    answer = report("ask", "hello", "asking")
 
-    assert msgspec.json.decode(told.output or b"") == "hello apart True Disk"
+    assert msgspec.json.decode(answer.output or b"") == "hello apart True Disk"
 
 
 def test_in_the_other_process_a_sync_stage_returns_or_ends_the_program_like_any_other() -> None:
     assert report("keep", "x").output == b'"x"'
-    told = report("crunch", "exit")
-    assert told.failure is not None
-    assert "sys.exit(3)" in told.failure.message
+    answer = report("crunch", "exit")
+    assert answer.failure is not None
+    assert "sys.exit(3)" in answer.failure.message
 
 
 def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_with_it(
@@ -221,25 +221,25 @@ def test_in_the_other_process_log_records_name_their_job(caplog: pytest.LogCaptu
     assert CURRENT_JOB.get() is None
 
 
-def test_in_the_other_process_a_signal_is_told_as_a_wish() -> None:
-    told = report("ask_again", "x")
+def test_in_the_other_process_a_signal_is_reported_as_a_failure() -> None:
+    answer = report("ask_again", "x")
 
-    assert told.failure is not None
-    assert (told.failure.signal, told.failure.retry_after) == (SignalKind.RETRY, 1.0)
+    assert answer.failure is not None
+    assert (answer.failure.signal, answer.failure.retry_after) == (SignalKind.RETRY, 1.0)
 
 
 def test_in_the_other_process_an_input_that_does_not_fit_is_a_failure() -> None:
-    told = report("crunch", 7)
+    answer = report("crunch", 7)
 
-    assert told.failure is not None
-    assert "crunch (input)" in told.failure.message
+    assert answer.failure is not None
+    assert "crunch (input)" in answer.failure.message
 
 
 def test_in_the_other_process_an_async_stage_is_cancelled_at_its_timeout() -> None:
-    told = report("wait_long", "x")
+    answer = report("wait_long", "x")
 
-    assert told.failure is not None
-    assert told.failure.code == "TIMEOUT"
+    assert answer.failure is not None
+    assert answer.failure.code == "TIMEOUT"
 
 
 def test_in_the_other_process_a_stage_knows_its_deadline_too(
@@ -263,7 +263,7 @@ def test_in_the_other_process_a_stage_knows_its_deadline_too(
 class Fake:
     """Processes that are none."""
 
-    places = 4
+    size = 4
 
     def can_run(self, _lane: Lane) -> bool:
         return True
@@ -287,7 +287,7 @@ def test_a_late_error_of_a_process_stage_is_a_timeout_as_on_a_thread(
     assert jobs(store, "error_code") == [("TIMEOUT",)]
 
 
-def test_a_job_that_runs_apart_can_be_cancelled_and_let_go(
+def test_a_job_that_runs_in_a_process_can_be_cancelled_and_dropped(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     async def scene() -> None:

@@ -25,7 +25,7 @@ LEASE = 30.0
 
 
 class Scene:
-    """Jobs that run until they are let go, whose stages say what they are told to say."""
+    """Jobs that run until they are dropped, whose stages report what a test wants."""
 
     def __init__(self, store: SqliteStore, rd: Redrive, count: int) -> None:
         self.store = store
@@ -43,7 +43,7 @@ class Scene:
         for number in which or self.contexts:
             self.contexts[number].progress(1, 2, text)
 
-    def tell(self) -> None:
+    def write(self) -> None:
         self.worker.progress.write(self.worker.name)
 
     @property
@@ -63,29 +63,29 @@ def played(store: SqliteStore, rd: Redrive, play: Callable[[Scene], None], *, co
     bounded(scene())
 
 
-def test_the_lease_is_renewed_before_progress_is_told(store: SqliteStore, clock: VirtualClock) -> None:
+def test_the_lease_is_renewed_before_progress_is_written(store: SqliteStore, clock: VirtualClock) -> None:
     held_for: list[float] = []
 
-    def tell(worker: str) -> None:
+    def write(worker: str) -> None:
         ((ends_at,),) = store.read("SELECT expires_at FROM workers WHERE id = ?", (worker,))
         held_for.append(float(str(ends_at)) - clock.wall())
 
     store.start_worker("w1", clock.wall(), LEASE)
-    leases = Leases(store, clock, lease=LEASE, on_dead=lambda _name: None, progress=tell)
+    leases = Leases(store, clock, lease=LEASE, on_dead=lambda _name: None, progress=write)
     clock.advance(LEASE / 3)
     leases.beat("w1")
 
     assert held_for == [pytest.approx(LEASE)]
 
 
-def test_nothing_is_told_under_a_name_that_the_store_does_not_know(
+def test_nothing_is_written_under_a_name_that_the_store_does_not_know(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
-    told: list[str] = []
-    leases = Leases(store, clock, lease=LEASE, on_dead=lambda _name: None, progress=told.append)
+    written: list[str] = []
+    leases = Leases(store, clock, lease=LEASE, on_dead=lambda _name: None, progress=written.append)
     leases.beat("nobody")
 
-    assert told == []
+    assert written == []
 
 
 @pytest.mark.usefixtures("clock")
@@ -102,12 +102,12 @@ def test_what_has_not_changed_is_neither_redacted_nor_written_again(
 
     def play(scene: Scene) -> None:
         scene.say("pages")
-        scene.tell()
+        scene.write()
         stamp = store.stamp()
-        scene.tell()
+        scene.write()
         assert store.stamp() == stamp
         scene.say("leaves", 1)
-        scene.tell()
+        scene.write()
         assert scene.written == ["1 of 2 leaves", "1 of 2 pages"]
 
     played(store, rd, play, count=2)
@@ -129,7 +129,7 @@ def test_the_values_of_a_job_are_looked_up_once_for_each_run(
     def play(scene: Scene) -> None:
         for text in ("a", "b", "for customer number 0"):
             scene.say(text)
-            scene.tell()
+            scene.write()
         assert str(scene.written[0]).startswith("1 of 2 for <payload:")
 
     played(store, rd, play)
@@ -139,7 +139,7 @@ def test_the_values_of_a_job_are_looked_up_once_for_each_run(
 def test_what_there_was_no_time_for_comes_first_the_next_time(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a stage that always has something new to say does not keep the others from being told."""
+    """And a stage that always reports something new does not keep the others from being written."""
 
     def slow(text: str, literals: dict[str, str]) -> str:
         clock.advance(LEASE / 12)
@@ -149,12 +149,12 @@ def test_what_there_was_no_time_for_comes_first_the_next_time(
 
     def play(scene: Scene) -> None:
         scene.say("one")
-        for told in (2, 4, 5):
+        for written in (2, 4, 5):
             began = clock.monotonic()
-            scene.say(f"before {told}", 1, 2)
-            scene.tell()
+            scene.say(f"before {written}", 1, 2)
+            scene.write()
             assert clock.monotonic() - began <= LEASE / 6 + 0.001
-            assert sum(text is not None for text in scene.written) == told
+            assert sum(text is not None for text in scene.written) == written
 
     played(store, rd, play, count=5)
 
@@ -199,8 +199,8 @@ def test_a_text_that_cannot_be_redacted_is_left_out_once_and_keeps_nobody_waitin
     def play(scene: Scene) -> None:
         scene.say("bad", 1)
         scene.say("good", 2)
-        scene.tell()
-        scene.tell()
+        scene.write()
+        scene.write()
         assert scene.written == [None, "1 of 2 good"]
 
     with caplog.at_level(logging.WARNING):
@@ -209,28 +209,28 @@ def test_a_text_that_cannot_be_redacted_is_left_out_once_and_keeps_nobody_waitin
     assert "bad" not in caplog.text
 
 
-def test_a_worker_whose_progress_takes_for_ever_to_tell_is_not_reaped(
+def test_a_worker_whose_progress_takes_for_ever_to_write_is_not_reaped(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
-    """However often its heart beats meanwhile, what came up is told once more, and not each time."""
-    told: list[str] = []
+    """However often its heartbeat comes meanwhile, what came up is written once more, and not each time."""
+    written: list[str] = []
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def tell(worker: str) -> None:
-        told.append(worker)
+    def write(worker: str) -> None:
+        written.append(worker)
         begun.set()
         assert go_on.wait(STUCK_SECONDS)
-        if len(told) == 2:
+        if len(written) == 2:
             ended.set()
 
     dead: list[str] = []
     for name in ("w1", "reaper"):
         store.start_worker(name, clock.wall(), LEASE)
-    teller = ProgressThread(tell)
-    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=teller.request)
+    thread = ProgressThread(write)
+    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=thread.request)
     heartbeat = Heartbeat(mine, lambda: "w1", lease=LEASE)
     reaper = Leases(store, clock, lease=LEASE, on_dead=dead.append)
-    teller.start()
+    thread.start()
     heartbeat.run_once()
     assert begun.wait(STUCK_SECONDS)
     for _ in range(12):
@@ -241,49 +241,51 @@ def test_a_worker_whose_progress_takes_for_ever_to_tell_is_not_reaped(
     assert dead == []
     go_on.set()
     assert ended.wait(STUCK_SECONDS)
-    teller.stop()
-    assert told == ["w1", "w1"]
+    thread.stop()
+    assert written == ["w1", "w1"]
 
 
-def test_a_teller_goes_on_after_what_broke_and_does_not_show_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_progress_thread_continues_after_an_error_and_logs_it_redacted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     again = threading.Event()
 
-    def tell(worker: str) -> None:
+    def write(worker: str) -> None:
         if worker == "w1":
-            teller.request("w2")
+            thread.request("w2")
             raise RuntimeError("signing in with Bearer ghp_0123456789abcdef0123456789abcdef0123")
         again.set()
 
-    teller = ProgressThread(tell)
-    teller.start()
-    teller.request("w1")
+    thread = ProgressThread(write)
+    thread.start()
+    thread.request("w1")
 
     assert again.wait(STUCK_SECONDS)
-    teller.stop()
+    thread.stop()
     assert "redrive-progress failed and will run again: RuntimeError: signing in" in caplog.text
     assert "ghp_" not in caplog.text
 
 
-def test_a_worker_tells_progress_on_a_thread_of_its_own(
+def test_a_worker_writes_progress_on_a_thread_of_its_own(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told_on: list[str] = []
-    told = threading.Event()
+    written_on: list[str] = []
+    written = threading.Event()
     plain = Progress.write
 
     def seen(self: Progress, worker: str) -> None:
         plain(self, worker)
-        told_on.append(threading.current_thread().name)
-        told.set()
+        written_on.append(threading.current_thread().name)
+        written.set()
 
     monkeypatch.setattr(Progress, "write", seen)
 
     def wait(number: int) -> int:
-        assert told.wait(STUCK_SECONDS)
+        assert written.wait(STUCK_SECONDS)
         return number
 
     pipeline = one_stage(wait)
     filed.submit(pipeline, 1)
     filed.work([pipeline], until_idle=True, lease=600.0)
 
-    assert told_on[0] == "redrive-progress"
+    assert written_on[0] == "redrive-progress"

@@ -18,7 +18,7 @@ from tests.unit.build import STEADY, attempts, jobs, letters, one_stage, work
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def test_an_attempt_says_under_which_settings_it_was_made(store: SqliteStore, rd: Redrive) -> None:
+def test_an_attempt_records_under_which_settings_it_was_made(store: SqliteStore, rd: Redrive) -> None:
     def call(number: int, ctx: Context) -> int:
         if ctx.attempt == 1:
             raise ConnectionResetError(104, "reset")
@@ -133,10 +133,10 @@ def test_a_payload_that_holds_our_own_words_leaves_the_names_of_a_context_alone(
     work(store, pipeline)
 
     ((context,),) = letters(store, "context")
-    told = json.loads(context)  # type: ignore[arg-type]
+    stored = json.loads(context)  # type: ignore[arg-type]
     names = "stage attempt dispatch http_status provider_code request_id round notes input_sha256".split()
-    assert list(told) == names
-    assert told["notes"] == {"who": "for <payload:$[0]>"}
+    assert list(stored) == names
+    assert stored["notes"] == {"who": "for <payload:$[0]>"}
 
 
 def test_a_stages_own_input_is_taken_out_as_well(store: SqliteStore, rd: Redrive) -> None:
@@ -160,7 +160,7 @@ def test_literals_are_the_longer_strings_of_an_input_by_place_and_only_so_many()
     assert len(literals_in(many)) == 5_000
 
 
-def test_however_many_strings_a_payload_holds_none_of_them_is_told(store: SqliteStore, rd: Redrive) -> None:
+def test_however_many_strings_a_payload_holds_none_of_them_is_stored(store: SqliteStore, rd: Redrive) -> None:
     def complain(names: list[str]) -> None:
         raise ValueError(f"bad records: {names[0]} and {names[-1]}")
 
@@ -171,7 +171,7 @@ def test_however_many_strings_a_payload_holds_none_of_them_is_told(store: Sqlite
     assert "name of person" not in str(letters(store, "message, stack"))
 
 
-def test_what_stood_in_the_payload_is_not_told_by_a_later_stage_either(
+def test_what_was_in_the_payload_is_not_stored_by_a_later_stage_either(
     store: SqliteStore, rd: Redrive
 ) -> None:
     def first(payload: dict[str, str]) -> int:
@@ -188,7 +188,7 @@ def test_what_stood_in_the_payload_is_not_told_by_a_later_stage_either(
     assert "lovelace" not in str(jobs(store, "error_message"))
 
 
-def test_a_dead_letter_says_when_it_failed_first_and_last(
+def test_a_dead_letter_records_when_it_failed_first_and_last(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     def call(_number: int) -> None:
@@ -207,7 +207,9 @@ def test_a_dead_letter_says_when_it_failed_first_and_last(
     assert category == "network"
 
 
-def test_what_a_message_quotes_of_the_payload_tells_no_causes_apart(store: SqliteStore, rd: Redrive) -> None:
+def test_what_a_message_quotes_of_the_payload_does_not_distinguish_causes(
+    store: SqliteStore, rd: Redrive
+) -> None:
     def call(order: list[str]) -> None:
         raise ValueError(f"cannot resolve customer {order[0]} in region {order[1]}")
 
@@ -219,7 +221,7 @@ def test_what_a_message_quotes_of_the_payload_tells_no_causes_apart(store: Sqlit
     assert letters(store, "count(DISTINCT fingerprint)") == [(1,)]
 
 
-def test_an_attempt_says_why_it_was_decided_so(store: SqliteStore, rd: Redrive) -> None:
+def test_an_attempt_records_why_it_was_decided_so(store: SqliteStore, rd: Redrive) -> None:
     def call(_number: int) -> None:
         raise ConnectionResetError(104, "reset")
 

@@ -46,7 +46,7 @@ async def ask(port: int, request: bytes = b"GET /health HTTP/1.0\r\n\r\n") -> tu
 @pytest.mark.parametrize(
     ("is_well", "line", "word"), [(True, "200 OK", "ok"), (False, "503 Service", "unwell")]
 )
-def test_the_port_says_how_the_worker_is(is_well: bool, line: str, word: str) -> None:
+def test_the_port_reports_how_the_worker_is(is_well: bool, line: str, word: str) -> None:
     async def scene() -> tuple[str, dict[str, object]]:
         port = free_port()
         async with health_port("127.0.0.1", port, lambda: Health(is_well, {"worker": "w1"})):
@@ -91,7 +91,7 @@ def test_a_port_that_is_taken_is_refused_by_name(filed: Redrive) -> None:
     assert filed.store.query("workers") == []
 
 
-def test_a_worker_is_well_while_its_heart_reaches_the_store_and_unwell_after_a_lease_without(
+def test_a_worker_is_well_while_its_heartbeat_reaches_the_store_and_unwell_after_a_lease_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
@@ -260,7 +260,7 @@ def test_work_can_be_done_on_a_thread_that_gets_no_signals(filed: Redrive) -> No
     assert endings == ["idle"]
 
 
-def test_a_worker_says_who_it_is_while_it_works(filed: Redrive) -> None:
+def test_a_worker_is_registered_with_what_it_is_while_it_works(filed: Redrive) -> None:
     seen: list[tuple[object, ...]] = []
 
     def look(number: int) -> int:

@@ -131,7 +131,7 @@ def test_a_result_whose_text_is_no_utf_8_is_a_failure_of_the_attempt(store: Sqli
     assert jobs(store) == [("failed",)]
 
 
-def test_an_exception_that_cannot_say_what_it_is_is_still_settled(store: SqliteStore, rd: Redrive) -> None:
+def test_an_exception_that_cannot_be_read_is_still_settled(store: SqliteStore, rd: Redrive) -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("even this")

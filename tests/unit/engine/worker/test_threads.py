@@ -179,20 +179,20 @@ class Contrived(StageThreads):
             pass
 
 
-def test_what_ends_while_the_loop_looks_is_told_although_nothing_waits_any_more() -> None:
+def test_what_ends_while_the_loop_polls_is_delivered_although_nothing_waits_any_more() -> None:
     first_may_end, second_may_end = threading.Event(), threading.Event()
 
     async def scene() -> list[str]:
-        threads, told, over = Contrived(4, first_may_end), list[str](), asyncio.Event()
+        threads, delivered, over = Contrived(4, first_may_end), list[str](), asyncio.Event()
 
         def done(name: str, _result: object) -> None:
-            told.append(name)
+            delivered.append(name)
             over.set()
 
         threads.start(lambda _: first_may_end.wait(10), "first", done)
         threads.start(lambda _: second_may_end.wait(10), "second", done)
         await over.wait()
-        seen = list(told)
+        seen = list(delivered)
         over.clear()
         second_may_end.set()
         await over.wait()
@@ -228,7 +228,7 @@ class Counted(StageThreads):
             self.started_by.append(threading.current_thread().name)
 
 
-def test_a_system_without_threads_is_asked_once_in_a_while_and_told_of_once(
+def test_a_system_without_threads_is_asked_once_in_a_while_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now, start, asked = [100.0], threading.Thread.start, list[float]()
@@ -283,7 +283,7 @@ def test_a_thread_at_rest_holds_on_to_nothing() -> None:
     assert bounded(scene())
 
 
-def test_a_failure_that_was_told_is_gone_at_once_and_with_it_what_it_holds() -> None:
+def test_a_failure_that_was_delivered_is_gone_at_once_and_with_it_what_it_holds() -> None:
     # Its traceback knows the frames it came through. If one of them knew it in turn, only the search for cyclic garbage would free
     # it, and until then the connection of every failed call would stay open.
     class Failure(Exception):

@@ -59,7 +59,7 @@ def test_an_async_stage_is_cancelled_at_its_timeout_and_tried_again(
     assert attempts(store, "outcome, code, burned") == [("retry", "TIMEOUT", 1), ("ok", None, 1)]
 
 
-def test_a_late_success_of_a_sync_stage_is_a_success_that_says_it_overran(
+def test_a_late_success_of_a_sync_stage_is_a_success_marked_as_overrun(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     def fetch(number: int) -> int:
@@ -74,7 +74,7 @@ def test_a_late_success_of_a_sync_stage_is_a_success_that_says_it_overran(
     assert attempts(store, "outcome, reason") == [("ok", "overran")]
 
 
-def test_a_success_in_time_says_nothing(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_a_success_in_time_is_not_marked(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
     def fetch(number: int) -> int:
         clock.advance(60)
         return number
@@ -350,7 +350,7 @@ def test_what_would_abandon_a_stage_goes_with_its_run(
 
 
 @pytest.mark.parametrize("is_deaf", [True, False])
-def test_an_async_stage_that_does_not_let_go_is_waited_for_and_logged(
+def test_an_async_stage_that_ignores_its_cancellation_is_waited_for_and_logged(
     store: SqliteStore,
     rd: Redrive,
     clock: VirtualClock,

@@ -61,7 +61,7 @@ def test_a_job_with_an_unreadable_value_fails_by_itself_and_keeps_nobody_waiting
     assert "words of" not in str(letters(store, "message, stack, context"))
 
 
-def test_a_stage_that_reads_a_value_itself_does_not_tell_it_either(store: SqliteStore, rd: Redrive) -> None:
+def test_a_stage_that_reads_a_value_itself_does_not_store_it_either(store: SqliteStore, rd: Redrive) -> None:
     def refuse(given: Lenient) -> None:
         raise ValueError(f"no good: {given}, that is {str(given)[1:-1]}")
 
@@ -70,10 +70,10 @@ def test_a_stage_that_reads_a_value_itself_does_not_tell_it_either(store: Sqlite
     store._db.execute("UPDATE jobs SET payload = ?", (b'"the whole name of Ren\xe9e Somebody-Long"',))
     work(store, pipeline)
 
-    told = str(letters(store, "message, stack")) + str(rows(store, "message", "attempts"))
-    assert "no good: " in told
-    assert "the whole name" not in told
-    assert "Somebody-Long" not in told
+    stored = str(letters(store, "message, stack")) + str(rows(store, "message", "attempts"))
+    assert "no good: " in stored
+    assert "the whole name" not in stored
+    assert "Somebody-Long" not in stored
 
 
 def test_no_value_reads_as_another_job_not_even_if_it_knew_the_token(store: SqliteStore) -> None:

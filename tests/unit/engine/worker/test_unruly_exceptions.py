@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is no ordinary exception, raised by a stage or while its outcome is told: a failure of that attempt, and nobody else's."""
+"""What is no ordinary exception, raised by a stage or while its outcome is settled: a failure of that attempt, and nobody else's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 
 from redrive import Breaker, Context, Redrive
 from redrive.engine.pipeline.codec import storable
-from redrive.engine.worker import dead_letter as told
-from redrive.engine.worker import progress
+from redrive.engine.worker import dead_letter, progress
 from redrive.engine.worker.settlements import UNREADABLE
 from redrive.engine.worker.threads import StageThreads
 from redrive.store.protocol import Claimed
@@ -131,7 +130,7 @@ def test_a_failure_whose_attributes_end_the_program_ends_no_worker(
 @pytest.mark.parametrize("raised", [RecursionError, Panic, KeyboardInterrupt])
 @pytest.mark.parametrize("is_guarded", [True, False])
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_job_whose_failure_can_not_even_be_told_is_given_up_in_fixed_texts(
+def test_a_job_whose_failure_can_not_even_be_read_is_given_up_in_fixed_texts(
     store: SqliteStore,
     rd: Redrive,
     caplog: pytest.LogCaptureFixture,
@@ -151,7 +150,7 @@ def test_a_job_whose_failure_can_not_even_be_told_is_given_up_in_fixed_texts(
     async def fail_async(secret: str) -> str:
         return fail(secret)
 
-    monkeypatch.setattr(told, "redact", broken)
+    monkeypatch.setattr(dead_letter, "redact", broken)
     breaker = Breaker("api", consecutive=5) if is_guarded else None
     pipeline = one_stage(fail_async if is_async else fail, retry=ONCE, breaker=breaker)
     rd.submit_many(pipeline, ["my hidden words", "", ""])
@@ -168,13 +167,13 @@ def test_a_job_whose_failure_can_not_even_be_told_is_given_up_in_fixed_texts(
     assert f"job 1: {UNREADABLE}, because of {raised.__name__}" in caplog.text
 
 
-def test_an_outcome_that_neither_fits_nor_can_be_told_is_given_up_in_fixed_texts(
+def test_an_outcome_that_neither_fits_nor_can_be_read_is_given_up_in_fixed_texts(
     store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_args: object, **_options: object) -> str:
         raise RecursionError
 
-    monkeypatch.setattr(told, "redact", broken)
+    monkeypatch.setattr(dead_letter, "redact", broken)
     store._db.execute(
         "CREATE TRIGGER refused BEFORE INSERT ON attempts WHEN NEW.outcome = 'ok' AND NEW.job_id = 1"
         " BEGIN SELECT RAISE(ABORT, 'refused'); END"
@@ -186,7 +185,7 @@ def test_an_outcome_that_neither_fits_nor_can_be_told_is_given_up_in_fixed_texts
     assert jobs(store, "status, error_message") == [("failed", UNREADABLE), ("complete", None)]
 
 
-def test_progress_that_can_not_be_told_of_one_job_keeps_no_lease_from_being_renewed(
+def test_progress_that_can_not_be_redacted_of_one_job_keeps_no_lease_from_being_renewed(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     going: list[int] = []
@@ -194,7 +193,7 @@ def test_progress_that_can_not_be_told_of_one_job_keeps_no_lease_from_being_rene
     def broken(job: Claimed) -> dict[str, str]:
         if job.id == 1:
             raise RecursionError
-        return told.literals_of(job)
+        return dead_letter.literals_of(job)
 
     async def count(number: int, ctx: Context) -> None:
         ctx.progress(number, 4)
@@ -241,12 +240,12 @@ def test_a_thread_that_was_abandoned_may_add_notes_while_those_before_are_writte
             await until(lambda: rd.counts() == {"failed": 1})
         may_end.set()
 
-    monkeypatch.setattr(told, "storable", adding)
+    monkeypatch.setattr(dead_letter, "storable", adding)
     bounded(scene())
     assert jobs(store, "error_code") == [("TIMEOUT",)]
 
 
-def test_an_outcome_that_cannot_be_told_keeps_no_other_thread_waiting(
+def test_an_outcome_that_cannot_be_read_keeps_no_other_thread_waiting(
     store: SqliteStore, rd: Redrive
 ) -> None:
     """Both outcomes are there before the loop looks, and nothing comes after them that would make it look again."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes that the store cannot take, however often they are put to it: the job ends, or is let go; the worker never spins."""
+"""Outcomes that the store cannot take, however often they are sent: the job ends, or is released; the worker never spins."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_letter_whose_texts_never_fit_is_reduced_to_safe_ones(
 
 
 @pytest.mark.parametrize("table", ["attempts", "dead_letters"])
-def test_a_job_that_can_not_be_settled_at_all_is_let_go_after_a_pause_and_comes_back(
+def test_a_job_that_can_not_be_settled_at_all_is_released_after_a_pause_and_comes_back(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture, table: str
 ) -> None:
     began_at: list[float] = []
@@ -111,7 +111,7 @@ def test_a_job_that_can_not_be_settled_at_all_is_let_go_after_a_pause_and_comes_
     assert attempts(store) == [("dead",)]
 
 
-def test_what_was_let_go_goes_back_at_once_when_the_worker_ends(
+def test_what_waits_for_its_release_goes_back_at_once_when_the_worker_ends(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     pipeline = failing()

@@ -142,7 +142,7 @@ def test_an_exhausted_stage_leaves_a_dead_letter_and_keeps_the_work_of_the_stage
 
 
 @pytest.mark.req("CR-4.2", "CR-4.3")
-def test_a_dead_letter_says_what_an_operator_needs_and_nothing_secret(
+def test_a_dead_letter_has_what_an_operator_needs_and_nothing_secret(
     store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = "zq7-plain-words-of-a-customer"
@@ -220,10 +220,10 @@ def test_a_stage_may_raise_or_return_a_signal(
     def wish(value: int) -> object:
         if not wishes:
             return value
-        told = wishes.pop()
+        wish = wishes.pop()
         if is_returned:
-            return told
-        raise told
+            return wish
+        raise wish
 
     pipeline = one_stage(wish)
     submit(store, pipeline, 1)
@@ -332,7 +332,7 @@ def test_a_cancelled_worker_gives_back_what_it_holds(store: SqliteStore, clock: 
     assert store.read("SELECT count(*) FROM workers") == [(0,)]
 
 
-def test_a_worker_declared_dead_drops_its_runs_and_goes_on_under_a_new_name(
+def test_a_worker_declared_dead_drops_its_runs_and_continues_under_a_new_name(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     runs: list[str] = []

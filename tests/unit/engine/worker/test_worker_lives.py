@@ -87,7 +87,7 @@ def test_an_outage_is_logged_and_waited_for(
     assert clock.waits.count(1.0) >= 5
 
 
-def test_a_worker_that_cannot_say_goodbye_leaves_its_lease_to_end(
+def test_a_worker_that_cannot_sign_off_lets_its_lease_expire(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:
@@ -138,7 +138,7 @@ def test_a_worker_that_the_store_does_not_know_any_more_starts_a_new_life(
     assert "continues under a new name" in caplog.text
 
 
-def test_a_heartbeat_tells_a_worker_that_it_was_declared_dead(
+def test_a_heartbeat_finds_out_that_its_worker_was_declared_dead(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     async def scene() -> None:
@@ -225,7 +225,7 @@ def test_what_runs_on_a_thread_when_its_worker_dies_keeps_the_place_and_does_not
     assert rd.job(1).result() == 7
 
 
-def test_the_second_stop_lets_go_of_what_runs(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_the_second_stop_drops_what_runs(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
     async def scene() -> None:
         going = asyncio.Event()
 
@@ -283,7 +283,7 @@ def test_a_run_that_is_over_and_one_signal_do_not_cut_off_what_runs(
     assert attempts(store) == [("ok",)]
 
 
-def test_after_a_run_is_over_the_second_signal_lets_go_of_what_runs(
+def test_after_a_run_is_over_the_second_signal_drops_what_runs(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     async def scene() -> None:
