@@ -201,7 +201,7 @@ def test_a_run_that_was_read_to_its_end_is_not_resumed_with_another_file(shell: 
     resumed = shell("run", "resume", "1", "--items", "items.jsonl", "-o", "json")
 
     assert refused.code == 1
-    assert "no longer yields the same item at place 1" in refused.err
+    assert "no longer yields the same item at position 1" in refused.err
     assert (shown["status"], "finished jobs failed" in shown["reason"]) == ("paused", True)
     assert (resumed.code, resumed.json["status"]) == (1, "partial_success")
 

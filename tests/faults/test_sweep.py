@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.delivery.outbox import Hooks
+from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.schedules import ScheduleBook, Ticker
 from redrive.engine.worker.leases import Leases
@@ -124,7 +124,7 @@ class Sweep:
     async def _live(self, flow: Pipeline, children: Pipeline, clock: VirtualClock) -> None:
         worker = self._worker(flow, children)
         leases = Leases(self.faulty, clock, lease=LEASE, on_dead=worker.declare_dead)  # type: ignore[arg-type]
-        hooks = Hooks(self.faulty, worker.lanes, clock, ask_store=at_once, call=at_once)  # type: ignore[arg-type]
+        hooks = Delivery(self.faulty, worker.lanes, clock, ask_store=at_once, call=at_once)  # type: ignore[arg-type]
         working = asyncio.ensure_future(worker.run(until_idle=True))
         beating = asyncio.ensure_future(_beat(worker, leases, clock))
         await asyncio.wait([working], timeout=30)

@@ -15,7 +15,7 @@ from apps.collabiq.files import files_of
 from apps.collabiq.pipeline import NAME, MailRef, open_clients, pipeline_of
 from apps.collabiq.settings import Settings
 from redrive import Job, Redrive
-from redrive.engine.delivery.outbox import Hooks
+from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.worker import Worker
 from tests.inline import at_once, inline_parts
@@ -57,7 +57,7 @@ def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[J
                 resources={NAME: [clients]},
             )
             await worker.run(until_idle=True)
-            hooks = Hooks(rd.store, worker.lanes, CURRENT.get().clock, ask_store=at_once, call=at_once)
+            hooks = Delivery(rd.store, worker.lanes, CURRENT.get().clock, ask_store=at_once, call=at_once)
             while await hooks.deliver():
                 pass
 

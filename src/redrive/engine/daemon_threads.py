@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads for functions of the user that may never return: hooks, sinks, the source of a run.
+"""Threads for user functions that may never return: hooks, sinks, the source of a run.
 
-The loop's own threads are few, and a process does not end before all of them have: one hook that hangs would keep all others
-waiting, and the process from ending. These are made as needed, end after being idle for a while, and do not keep the process
-alive. Whoever calls a function that may hang limits how many of its calls are open.
+The event loop has few threads, and a process waits for them at its end: one hook that hangs would block the others and the end of
+the process. These threads are created as needed, end after some idle time, and do not keep the process alive. The caller limits
+how many calls that may hang are open.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 IDLE_SECONDS: Final = 10.0
-"""How long a thread waits for more to do before it ends."""
+"""How long a thread waits for more work before it ends."""
 
 Answer = asyncio.Future[object]
 Order = tuple[asyncio.AbstractEventLoop, Answer, contextvars.Context, Callable[[], object]]
 
 
 class DaemonThreads:
-    """Runs each function on a thread that is idle, or on a new one."""
+    """Runs each function on an idle thread, or on a new one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -32,7 +32,7 @@ class DaemonThreads:
         self._idle: list[SimpleQueue[Order]] = []
 
     def ask(self, question: Callable[[], object]) -> Answer:
-        """Run a function in a copy of the caller's context; the future brings what it returned or raised."""
+        """Run a function in a copy of the caller's context; the future gets its result or exception."""
         loop = asyncio.get_running_loop()
         answer: Answer = loop.create_future()
         with self._mutex:
@@ -48,24 +48,24 @@ class DaemonThreads:
             pass
 
     def _work_one(self, inbox: SimpleQueue[Order]) -> bool:
-        """Run the next function; False when none came for a while."""
+        """Run the next function; return False when none came for a while."""
         try:
             loop, answer, context, question = inbox.get(timeout=IDLE_SECONDS)
         except Empty:
             with self._mutex:
-                # This thread may have been chosen at the very last moment.
+                # A caller may have chosen this thread at the last moment.
                 if inbox not in self._idle:
                     return True
                 self._idle.remove(inbox)
             return False
         outcome = _outcome(context, question)
-        # First idle, then answered: the next caller finds this thread.
+        # Become idle before answering, so that the next caller finds this thread.
         with self._mutex:
             self._idle.append(inbox)
         # The loop may have ended.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_set, answer, *outcome)
-        # An exception refers to this frame by its traceback, and the two would keep each other alive.
+        # An exception's traceback refers to this frame; without this, the two would keep each other alive.
         del loop, answer, context, question, outcome
         return True
 
@@ -73,7 +73,7 @@ class DaemonThreads:
 def _outcome(
     context: contextvars.Context, question: Callable[[], object]
 ) -> tuple[object, BaseException | None]:
-    """Return what a function returned, or what it raised."""
+    """Return the result of a function, or its exception."""
     try:
         return context.run(question), None
     except StopIteration as error:
@@ -85,7 +85,7 @@ def _outcome(
 
 def _set(answer: Answer, result: object, error: BaseException | None) -> None:
     if answer.done():
-        # The caller does not wait any more.
+        # The caller no longer waits.
         return
     if error is None:
         answer.set_result(result)

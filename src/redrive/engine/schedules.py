@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs submitted again and again by the clock: a cron expression in a time zone, once per tick over all workers.
+"""Schedules: jobs submitted at the ticks of a cron expression in a time zone, once per tick over all workers.
 
-Whoever sees a due tick first moves the schedule on and submits the job in one transaction, so that a tick makes one job however
-many workers there are. Ticks that passed while nobody worked are made up for by one job, not by many.
+The first worker that sees a due tick advances the schedule and submits the job in one transaction, so that a tick creates one job
+with any number of workers. All ticks that passed while no worker ran create one job together.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from redrive.store.protocol import Row, Step, Store
 logger = logging.getLogger("redrive.schedules")
 
 LOOK_SECONDS: Final = 5.0
-"""How often to look for schedules that others added."""
+"""How often to check for new schedules."""
 
 
 def next_tick(cron: str, zone: str, after: float) -> float:
-    """Return the first instant after `after` that a cron expression names in a time zone."""
+    """Return the first tick of a cron expression in a time zone after `after`."""
     try:
         there = datetime.fromtimestamp(after, ZoneInfo(zone))
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ConfigurationError(
             field="schedule(zone)",
             value=zone,
-            rule="is no known time zone",
+            rule="is not a known time zone",
             fix='"Europe/Berlin", for example.',
         ) from error
     try:
@@ -47,13 +47,13 @@ def next_tick(cron: str, zone: str, after: float) -> float:
         raise ConfigurationError(
             field="schedule(cron)",
             value=cron,
-            rule="is no cron expression that ever comes",
+            rule="is not a cron expression with a future tick",
             fix='"*/15 * * * *" is every quarter of an hour.',
         ) from error
 
 
 class Ticker:
-    """What makes a worker submit due jobs."""
+    """Submits the due jobs of schedules, in a worker."""
 
     def __init__(self, store: Store, clock: Clock, *, ask_store: AskStore) -> None:
         self._store = store
@@ -71,10 +71,10 @@ class Ticker:
                 )[0][0]
                 if next_at is not None:
                     due_in = cast("float", next_at) - self._clock.wall()
-                    # One that is still due could not be moved on; looking again at once would not help it.
+                    # A schedule that is still due could not be advanced; trying again at once would not help.
                     wait = min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
             except StoreError as error:
-                logger.warning("schedules wait: %s", error)
+                logger.warning("schedules wait for the store: %s", error)
             await self._clock.asleep(wait)
 
     def tick(self) -> int:
@@ -85,19 +85,19 @@ class Ticker:
             try:
                 following = next_tick(str(cron), str(zone), now)
             except ConfigurationError as error:
-                logger.warning("the schedule %s is left out: %s", name, error)
+                logger.warning("schedule %s skipped: %s", name, error)
                 continue
             stamp = datetime.fromtimestamp(cast("float", due_at), UTC).isoformat()
             moved = Step("tick", (following, due_at, name, due_at), rows=1)
             job = (lane, priority, now, f"{name}@{stamp}", payload, now)
-            # A job with this key is there already when the clock was set back: then the tick has had its job.
+            # A job with this key exists already if the clock was set back: then the tick has had its job.
             made += self._store.apply(moved, Step("submit_tick", job)) is not None
         return made
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule, as it is now."""
+    """The current state of a schedule."""
 
     name: str
     pipeline: str
@@ -123,7 +123,7 @@ class ScheduleBook:
         zone: str = "UTC",
         priority: int = 5,
     ) -> None:
-        """Submit a job at every tick of a cron expression in a time zone, once over all workers; the same name changes it."""
+        """Add a schedule, or change the one with this name: a job at every tick of a cron expression in a time zone."""
         check_name("schedule(name)", name)
         encoded = new_job(pipeline, payload, priority=priority).payload
         first = next_tick(cron, zone, CURRENT.get().clock.wall())
@@ -131,7 +131,7 @@ class ScheduleBook:
         self._store.apply(Step("put_schedule", (name, lane, cron, zone, encoded, priority, first)))
 
     def drop(self, name: str) -> bool:
-        """Submit no more jobs under this name; say whether there was such a schedule."""
+        """Remove a schedule; return whether there was one."""
         return self._store.apply(Step("drop_schedule", (name,), rows=1)) is not None
 
     def all(self) -> list[Schedule]:

@@ -28,7 +28,7 @@ from redrive.errors import EvidenceMissingError, RunError
 from redrive.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
-DRIVING = {"reopen", "unended", "next_place", "end", "pause_items", "cancel_items", "fed"}
+DRIVING = {"reopen", "resumable", "next_ordinal", "end", "pause_items", "cancel_items", "end_source"}
 """Methods of the sync run book by which a run is driven; nobody but its driver needs them."""
 
 

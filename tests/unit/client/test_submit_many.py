@@ -141,9 +141,9 @@ def test_a_run_takes_no_jobs_that_are_not_its_own(rd: Redrive) -> None:
         rd.submit_many(SHOP, [1], run=over)
     with pytest.raises(RunError, match="belongs to the pipeline shop"):
         rd.submit_many(OTHER, [1], run=fresh)
-    with pytest.raises(RunError, match="not known"):
+    with pytest.raises(RunError, match="there is no such run"):
         rd.submit_many(SHOP, [1], run=99)
-    with pytest.raises(RunError, match="was not read to its end after 1 items"):
+    with pytest.raises(RunError, match="read only up to item 1, not to its end"):
         rd.submit_many(SHOP, [1], run=unfed)
     with pytest.raises(ConfigurationError, match="key"):
         rd.submit_many(SHOP, [1], run=fresh, key=str)

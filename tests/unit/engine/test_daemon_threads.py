@@ -19,7 +19,7 @@ from redrive.engine import daemon_threads
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery import outbox as module
-from redrive.engine.delivery.outbox import UNRETURNED_MAX, Hooks
+from redrive.engine.delivery.outbox import UNRETURNED_MAX, Delivery
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runs import driver
 from redrive.engine.runs.runs import RunOptions
@@ -144,7 +144,7 @@ def test_a_hook_that_hangs_is_called_only_so_often_and_again_when_it_has_returne
 
     async def scene() -> None:
         threads = DaemonThreads("aside")
-        hooks = Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=threads.ask)
+        hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=threads.ask)
         for _ in range(5):
             await hooks.deliver()
             clock.advance(1_000)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a notice to what is told about it, an event for a hook or a dead letter for a sink, in the words of the public interface.
+"""Build the message for a notice: an event for a hook, or a dead letter for a sink.
 
-Only reads, and always finds something to say: whatever was pruned or erased meanwhile is left out.
+Only reads, and always builds a message: what was pruned or erased meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from redrive.sinks.base import EXCLUDE, INCLUDE, Sink, SunkAttempt, SunkLetter, 
 from redrive.store.protocol import Row, Store
 
 HISTORY_MAX: Final = 20
-"""So many attempts go along with a letter, the last ones."""
+"""How many attempts a letter carries: the last ones."""
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What decoding raises when a value is no JSON, no text, or nested too deep."""
+"""What decoding raises for a value that is not JSON, not text, or nested too deep."""
 
 
 def event_of(store: Store, lane: Lane, notice: Row) -> Event:
-    """Return the event that a notice is about; `notice` is a row of `notices_for` whose attempt is still there."""
+    """Return the event for a notice; `notice` is a row of `notices_for` whose attempt still exists."""
     _, job, _, attempt, outcome, code, message, reason, sentence, ended_at, round_, run_at, *more = notice
     http_status, notes, key, error_class, _ = more
     is_dead = outcome == "dead"
     found = store.query("letter_for_sink", job, round_) if is_dead else []
-    letter = _told(found[0]) if found else {"category": category_of(lane, str(code))}
+    letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(code))}
     return Event(
         kind=str(outcome),
         job_id=cast("int", job),
@@ -54,7 +54,7 @@ def event_of(store: Store, lane: Lane, notice: Row) -> Event:
 
 
 def category_of(lane: Lane, code: str) -> str | None:
-    """Return the category of a failure of which only the code is on record; None when that does not tell."""
+    """Return the category of a failure of which only the code is stored; None when the code does not determine it."""
     codes, known = lane.pipeline.codes, CODES.get(code)
     found = None if known is None else known.category
     if codes is not None and code in codes.names:
@@ -63,7 +63,7 @@ def category_of(lane: Lane, code: str) -> str | None:
 
 
 def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink) -> SunkLetter:
-    """Return the letter that a notice is about, with the values that the sink asks for; `notice` is as for `event_of`."""
+    """Return the letter for a notice, with the values that the sink asks for; `notice` is as for `event_of`."""
     _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, *_, error_class, _ = notice
     found = store.query("letter_for_sink", job, round_)
     attempts = store.query("attempts_for_sink", job, dispatch, HISTORY_MAX)
@@ -90,8 +90,8 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink
         "payload": _value_of(store.query("payload_for_sink", job)) if wants_payload(sink) else None,
         "input": _input_of(store, lane, notice, wanted_input(sink)),
     }
-    told = _told(found[0]) if found else {**_BLANK, **left}
-    return msgspec.convert({**ids, **told, **history}, SunkLetter)
+    letter = _letter_fields(found[0]) if found else {**_BLANK, **left}
+    return msgspec.convert({**ids, **letter, **history}, SunkLetter)
 
 
 _BLANK: Final[dict[str, object]] = {
@@ -108,8 +108,8 @@ _BLANK: Final[dict[str, object]] = {
 }
 
 
-def _told(row: Row) -> dict[str, object]:
-    """Return what a letter's own row says."""
+def _letter_fields(row: Row) -> dict[str, object]:
+    """Return the fields from a letter's row."""
     letter_id, pipeline, stage, _, code, category, is_retryable, error_class, *texts = row
     message, stack, print_, reason, context, first_at, last_at, is_escalated, follows, key, owner = texts
     return {
@@ -129,7 +129,7 @@ def _told(row: Row) -> dict[str, object]:
         "last_failure_at": instant(last_at),
         "is_escalated": bool(is_escalated),
         "follows": follows,
-        # Both were given by whoever submitted the job, and were not redacted in the store, where they are looked for.
+        # The submitter of the job set both; the store has them unredacted, because they are searched.
         "key": None if key is None else redact(str(key)),
         "owner": None if owner is None else redact(str(owner)),
     }

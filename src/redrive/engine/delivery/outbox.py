@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling hooks about failed attempts, and sinks about dead letters: after the commit, and without any say in the outcome.
+"""Deliver notices to hooks (failed attempts) and sinks (dead letters): after the commit, without effect on the outcome.
 
-A notice is written with the settlement it is about, one for each recipient. Whoever takes it hides it from others for a while;
-told, it is dropped; if the recipient raises, it comes up again after a pause that grows, and if the worker dies, when it is no
-longer hidden. So a recipient may hear of something twice, and never not at all. Recipients do not wait for each other's answers,
-and a notice for a sink that this worker's code does not have is left to others.
+A settlement writes one notice per recipient in its own transaction. A worker that takes a notice hides it from others for a while
+and drops it after delivery. If the recipient raises, the notice is due again after a growing pause; if the worker dies, when it is
+no longer hidden. So delivery is at least once. Recipients do not wait for each other; a notice for a sink that this worker does not
+have stays for other workers.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ logger = logging.getLogger("redrive.hooks")
 
 BATCH: Final = 20
 HOOK_SECONDS: Final = 30.0
-"""How long a hook, or a sink with one letter, may take."""
+"""How long a hook may take, or a sink for one letter."""
 HIDDEN_SECONDS: Final = 60.0
-"""How long notices are hidden from others while their recipient is told; what it could not hear in half of that is taken again."""
+"""How long notices are hidden from others during delivery; those not delivered within half of that are taken again."""
 LOOK_SECONDS: Final = 30.0
 FLUSH_SECONDS: Final = 5.0
 UNRETURNED_MAX: Final = 4
-"""So many calls of one recipient may be out without having returned; each that hangs keeps a thread."""
+"""How many calls of one recipient may be unreturned at a time; each that hangs occupies a thread."""
 
 Call = Callable[[], Awaitable[None] | None]
 
 
-class Hooks:
-    """Everybody whom one worker's pipelines tell: their hooks and their sinks."""
+class Delivery:
+    """Delivers the notices of one worker's pipelines to their hooks and sinks."""
 
     def __init__(
         self,
@@ -63,136 +63,136 @@ class Hooks:
         self._ask_store = ask_store
         self._call = call
         self._unreturned: dict[Recipient, set[object]] = {each: set() for each in self._recipients}
-        """A mark for each call that has not returned, though nobody may be waiting for it any more."""
+        """An object for each call that has not returned, even if nothing waits for it any more."""
 
     def committed(self, done: list[Settlement]) -> None:
-        """Take in what was committed."""
+        """Wake the recipients if settlements with notices were committed."""
         if any(settled.recipients for settled in done):
             for recipient in self._recipients:
-                recipient.news.set()
+                recipient.wake.set()
 
     async def run(self) -> None:
-        """Tell what there is to tell, until cancelled; each recipient at its own pace."""
-        await asyncio.gather(*(self._keep_telling(recipient) for recipient in self._recipients))
+        """Deliver notices until cancelled, to each recipient at its own pace."""
+        await asyncio.gather(*(self._deliver_forever(recipient) for recipient in self._recipients))
 
-    async def _keep_telling(self, recipient: Recipient) -> None:
+    async def _deliver_forever(self, recipient: Recipient) -> None:
         while True:
-            recipient.news.clear()
+            recipient.wake.clear()
             recipient.next_at = math.inf
             try:
-                while await self._serve(recipient):
+                while await self._deliver_batches(recipient):
                     pass
             except StoreError as error:
-                logger.warning("hooks wait: %s", error)
-            except Exception as error:  # noqa: BLE001 - nobody would tell this recipient anything any more.
-                logger.warning("hooks wait: %s", error_text(error))
+                logger.warning("delivery of notices waits: %s", error)
+            except Exception as error:  # noqa: BLE001 - otherwise this recipient would never get another notice.
+                logger.warning("delivery of notices waits: %s", error_text(error))
             wait = max(0.0, recipient.next_at - self._clock.wall())
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, wait)):
-                    await recipient.news.wait()
+                    await recipient.wake.wait()
 
     async def flush(self) -> None:
-        """Tell what is left before the worker ends; what cannot be told now is left to other workers."""
+        """Deliver what is left before the worker ends; what cannot be delivered now stays for other workers."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 while await self.deliver():
                     pass
         except (StoreError, TimeoutError):
             pass
-        except Exception as error:  # noqa: BLE001 - what the worker did is done, however this ends.
-            logger.warning("hooks are left to other workers: %s", error_text(error))
+        except Exception as error:  # noqa: BLE001 - the worker's own work is already committed.
+            logger.warning("notices not delivered; other workers will deliver them: %s", error_text(error))
 
     async def deliver(self) -> int:
-        """Tell each recipient one batch of notices per lane; return how many there were."""
-        served = (self._serve(recipient) for recipient in self._recipients)
-        told = await asyncio.gather(*served, return_exceptions=True)
-        for each in told:
+        """Deliver one batch of notices per recipient and lane; return how many there were."""
+        deliveries = (self._deliver_batches(recipient) for recipient in self._recipients)
+        counts = await asyncio.gather(*deliveries, return_exceptions=True)
+        for each in counts:
             if isinstance(each, BaseException):
                 raise each
-        return sum(each for each in told if isinstance(each, int))
+        return sum(each for each in counts if isinstance(each, int))
 
-    async def _serve(self, recipient: Recipient) -> int:
-        told = 0
-        async with recipient.turn:
+    async def _deliver_batches(self, recipient: Recipient) -> int:
+        count = 0
+        async with recipient.lock:
             for lane in recipient.lanes:
                 now = self._clock.wall()
-                if self._rests(recipient, now):
-                    recipient.next_at = min(recipient.next_at, recipient.rests_until)
+                if self._is_paused(recipient, now):
+                    recipient.next_at = min(recipient.next_at, recipient.paused_until)
                     break
                 due = functools.partial(self._store.query, "notices_for", lane.id, recipient.name, now, BATCH)
                 rows = await self._ask(due)
                 if rows and await self._take(rows, now + HIDDEN_SECONDS):
-                    told += len(rows)
-                    await self._tell(recipient, lane, rows)
-        return told
+                    count += len(rows)
+                    await self._deliver_batch(recipient, lane, rows)
+        return count
 
-    def _rests(self, recipient: Recipient, now: float) -> bool:
-        """Say whether a recipient is to be left alone now: it failed too often, or too many of its calls have not returned."""
-        out = len(self._unreturned[recipient])
-        if out >= UNRETURNED_MAX and recipient.rests_until <= now:
-            recipient.rests_until = now + HOOK_SECONDS
+    def _is_paused(self, recipient: Recipient, now: float) -> bool:
+        """Return whether a recipient is paused: it failed too often, or too many of its calls have not returned."""
+        unreturned = len(self._unreturned[recipient])
+        if unreturned >= UNRETURNED_MAX and recipient.paused_until <= now:
+            recipient.paused_until = now + HOOK_SECONDS
             logger.warning(
-                "%s of pipeline %s is not called now: %d calls have not returned. Give it a timeout of its own.",
+                "%s of pipeline %s is paused: %d calls have not returned. Give it a timeout of its own.",
                 "the hook" if recipient.sink is None else f"sink {recipient.name}",
                 recipient.lanes[0].pipeline.name,
-                out,
+                unreturned,
             )
-        return recipient.rests_until > now
+        return recipient.paused_until > now
 
     async def _take(self, rows: list[Row], hidden_until: float) -> bool:
-        """Hide notices from others; False when somebody else was faster with one of them."""
+        """Hide notices from others; return False when another worker took one of them first."""
         takes = [Step("take_notice", (hidden_until, row[0], row[-1]), rows=1) for row in rows]
         return await self._ask(lambda: self._store.apply(*takes)) is not None
 
-    async def _tell(self, recipient: Recipient, lane: Lane, rows: list[Row]) -> None:
-        """Tell notices that were taken, and write down what became of each."""
+    async def _deliver_batch(self, recipient: Recipient, lane: Lane, rows: list[Row]) -> None:
+        """Deliver taken notices, and record the result of each."""
         began_at = self._clock.wall()
         after: list[Step] = []
         for row in rows:
             now = self._clock.wall()
             is_late = now - began_at > HIDDEN_SECONDS - HOOK_SECONDS
-            if is_late or self._rests(recipient, now):
-                due_at = max(now, recipient.rests_until)
-                # Given back as it was taken: it was not tried.
-                after.append(_put_off(row, due_at, tries=cast("int", row[-1])))
+            if is_late or self._is_paused(recipient, now):
+                due_at = max(now, recipient.paused_until)
+                # Returned with the same count of tries: it was not tried.
+                after.append(_postponed(row, due_at, tries=cast("int", row[-1])))
                 continue
-            # What is left of a job that was pruned is nothing to tell about.
-            is_told = row[4] is None or await self._told(recipient, lane, row)
-            if is_told:
-                recipient.strikes = 0
+            # There is nothing to deliver about a pruned job.
+            is_delivered = row[4] is None or await self._deliver_one(recipient, lane, row)
+            if is_delivered:
+                recipient.failures = 0
                 after.append(Step("drop_notice", (row[0],)))
             else:
                 now, tries = self._clock.wall(), cast("int", row[-1]) + 1
                 recipient.failed(now)
                 due_at = now + pause(tries)
                 recipient.next_at = min(recipient.next_at, due_at)
-                after.append(_put_off(row, due_at, tries=tries))
+                after.append(_postponed(row, due_at, tries=tries))
         await self._ask(lambda: self._store.apply(*after))
 
-    async def _told(self, recipient: Recipient, lane: Lane, row: Row) -> bool:
-        """Tell one notice; say whether it was heard. Whatever a recipient raises changes nothing."""
+    async def _deliver_one(self, recipient: Recipient, lane: Lane, row: Row) -> bool:
+        """Deliver one notice; return whether that succeeded. An exception of the recipient changes nothing else."""
         try:
-            what, call = await self._prepared(recipient, lane, row)
+            what, call = await self._prepare(recipient, lane, row)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - those before it in the batch would be told again and again.
-            logger.warning("a notice of job %s cannot be told: %s", row[1], error_text(error))
+        except Exception as error:  # noqa: BLE001 - otherwise the notices before it would be delivered again and again.
+            logger.warning("a notice of job %s cannot be delivered: %s", row[1], error_text(error))
             return False
         if call is None:
             return True
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                await self._called(recipient, call)
+                await self._call_recipient(recipient, call)
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
-            # A sink that gets values may quote them; what kind of error it was is enough then.
-            is_let_in = recipient.sink is not None and wants_values(recipient.sink)
-            told = type(error).__name__ if is_let_in else error_text(error)
-            logger.warning("%s of job %s raised %s", what, row[1], told)
+            # A sink that gets values may quote them in its error, so only the class is logged.
+            gets_values = recipient.sink is not None and wants_values(recipient.sink)
+            text = type(error).__name__ if gets_values else error_text(error)
+            logger.warning("%s of job %s raised %s", what, row[1], text)
             return False
         return True
 
-    async def _prepared(self, recipient: Recipient, lane: Lane, row: Row) -> tuple[str, Call | None]:
-        """Return what is called and how; None when nobody wants to hear it any more."""
+    async def _prepare(self, recipient: Recipient, lane: Lane, row: Row) -> tuple[str, Call | None]:
+        """Return the name of the recipient and the call; None when the hook no longer exists."""
         sink = recipient.sink
         if sink is None:
             read_event = functools.partial(event_of, self._store, lane, row)
@@ -203,43 +203,43 @@ class Hooks:
         letter = cast("SunkLetter", await self._ask_store(read))
         return f"sink {recipient.name} with the dead letter", functools.partial(sink.deliver, letter)
 
-    async def _called(self, recipient: Recipient, call: Call) -> None:
-        """Call a hook or a sink; whatever it raises, an ending of the program included, comes back as an ordinary error."""
-        mark, unreturned = object(), self._unreturned[recipient]
-        unreturned.add(mark)
+    async def _call_recipient(self, recipient: Recipient, call: Call) -> None:
+        """Call a hook or a sink; whatever it raises, even SystemExit, becomes an ordinary error."""
+        key, unreturned = object(), self._unreturned[recipient]
+        unreturned.add(key)
         try:
-            asked = self._call(functools.partial(_caught, call, functools.partial(unreturned.discard, mark)))
+            pending = self._call(functools.partial(_caught, call, functools.partial(unreturned.discard, key)))
         except BaseException:
             # There is no thread for it.
-            unreturned.discard(mark)
+            unreturned.discard(key)
             raise
-        answer = await asked
+        answer = await pending
         try:
             if isinstance(answer, BaseException):
                 raise as_failure(answer)
             if inspect.isawaitable(answer):
                 await answer
         except asyncio.CancelledError as exc:
-            # A task it waited for may have been cancelled by somebody; only a cancellation of this one is meant for us.
+            # The recipient may have waited for a task that was cancelled; only a cancellation of this task is ours.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             raise as_failure(exc) from None
         finally:
-            # What is raised here knows this frame: the two would keep each other alive, with whatever the error holds.
-            del answer, asked
+            # An exception raised here refers to this frame; without this, the two would keep each other alive.
+            del answer, pending
 
     async def _ask(self, question: Callable[[], list[Row] | list[list[Row]] | None]) -> list[Row]:
         return cast("list[Row]", await self._ask_store(question))
 
 
-def _put_off(row: Row, due_at: float, *, tries: int) -> Step:
-    """Return the change that lets a notice that was taken come up again; `tries` is how often it was tried by then."""
+def _postponed(row: Row, due_at: float, *, tries: int) -> Step:
+    """Return the step that makes a taken notice due again; `tries` is how often it was tried so far."""
     return Step("postpone_notice", (due_at, tries, row[0], cast("int", row[-1]) + 1))
 
 
 def _caught(call: Call, returned: Callable[[], None]) -> object:
-    """Call somebody on a thread. What is raised is returned: some of it, StopIteration for one, cannot cross to the loop."""
+    """Call a recipient on a thread. Return what it raises: some exceptions, such as StopIteration, cannot cross to the loop."""
     try:
         return call()
     except BaseException as error:  # noqa: BLE001 - a recipient must not change anything.

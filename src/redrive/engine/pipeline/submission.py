@@ -79,7 +79,7 @@ class BulkSubmission:
         self._key = key
         self._book = RunBook(store)
         self._run = None if run is None else RunId(run)
-        self._first = 0 if self._run is None else self._book.next_place(self._run, pipeline.name)
+        self._first = 0 if self._run is None else self._book.next_ordinal(self._run, pipeline.name)
         self._ids: list[int] = []
         self._index = 0
 
@@ -106,7 +106,7 @@ class BulkSubmission:
 
     def _end_items(self, run: RunId) -> None:
         """Record that no source follows; items that were added to a paused run wait with the others."""
-        self._book.fed(run)
+        self._book.end_source(run)
         if self._book.report(run).status == RunStatus.PAUSED:
             self._book.pause_items(run)
 

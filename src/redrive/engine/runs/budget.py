@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has spent of its failure budget: counted outcome by outcome, in the order in which they were committed.
+"""Track the failure budget of a run: count outcomes one by one, in the order of their commits.
 
-Outcomes of this process are told by its worker's commits, so that every full interval is looked at, however many of them one
-commit brings. What other workers did is learned by looking at the store. Only counts; acting on it is the driver's part.
+Outcomes of this process come from its worker's commits, so that every full interval is checked, even if one commit contains
+several. Outcomes of other workers come from the store. This module only counts; the driver acts.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from redrive.store.protocol import JobId, Settlement
 ENDED: Final[tuple[JobState, ...]] = (JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED)
 
 
-class Spending:
-    """Counts for one run, from the moment it was started or resumed: then it has a fresh budget. Belongs to one loop."""
+class BudgetTracker:
+    """The counts of one run since it was started or resumed: a resumed run has a fresh budget. Belongs to one event loop."""
 
     def __init__(self, budget: FailureBudget | None, base: Tally) -> None:
         self._budget = budget
         self._base = base
         self._mine: set[JobId] = set()
-        """Items that this process has submitted and not seen ended: as many as are open at a time."""
+        """Items that this process submitted and that have not ended, as far as it knows."""
         self._own = dict.fromkeys(ENDED, 0)
         self._others = dict.fromkeys(ENDED, 0)
         self._finished = 0
         self._checked = 0
         self._unknown = 0
         self.exceeded: BudgetExceeded | None = None
-        """Why the run has to stop, as soon as it has to."""
-        self.news = asyncio.Event()
-        """Set when it is time to look at the run."""
+        """Why the run must stop; None while it may continue."""
+        self.due = asyncio.Event()
+        """Set when the driver should check the run."""
 
-    def expect(self, jobs: Iterable[JobId]) -> None:
-        """Take in which jobs are items of this run."""
+    def add_jobs(self, jobs: Iterable[JobId]) -> None:
+        """Add jobs that are items of this run."""
         if self._budget is not None:
             self._mine.update(jobs)
 
     def committed(self, done: list[Settlement]) -> None:
-        """Take in what was committed."""
+        """Count committed settlements."""
         if self._budget is None or self.exceeded is not None:
             return
         for settled in done:
             if settled.status not in ENDED:
                 continue
             if settled.job.id not in self._mine:
-                # An item from before it was resumed, or no item at all: the store knows.
+                # Submitted before the run was resumed, or not an item of this run: the store knows.
                 self._unknown += 1
                 continue
             self._mine.discard(settled.job.id)
@@ -58,10 +58,10 @@ class Spending:
             if self._is_spent(self._budget):
                 break
         if self.exceeded is not None or self._unknown >= self._budget.check_every:
-            self.news.set()
+            self.due.set()
 
-    def look(self, tally: Tally, *, is_last: bool) -> BudgetExceeded | None:
-        """Take in what the store knows; say why the run has to stop. The last look, when all has ended, needs no full interval."""
+    def check(self, tally: Tally, *, is_last: bool) -> BudgetExceeded | None:
+        """Count what the store knows, and return why the run must stop. The last check, after all items, needs no full interval."""
         if self._budget is None or self.exceeded is not None:
             return self.exceeded
         since = {
@@ -77,13 +77,13 @@ class Spending:
         return self.exceeded
 
     def _is_spent(self, budget: FailureBudget) -> bool:
-        """Look at the budget if another interval is full."""
+        """Check the budget if another interval is full."""
         if budget.is_due(self._checked, self._finished):
             self._checked = self._finished
             self.exceeded = budget.check(self._tally())
         return self.exceeded is not None
 
     def _tally(self) -> Tally:
-        # A replay may have taken an old failure away, so that there are fewer than at the start.
-        good, bad, gone = (max(0, self._own[state] + self._others[state]) for state in ENDED)
-        return Tally(total=good + bad + gone, succeeded=good, dead=bad, cancelled=gone)
+        # A replay may have removed an old failure, so that there are fewer than at the start.
+        succeeded, dead, cancelled = (max(0, self._own[state] + self._others[state]) for state in ENDED)
+        return Tally(total=succeeded + dead + cancelled, succeeded=succeeded, dead=dead, cancelled=cancelled)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driving a run: its items go in while earlier ones are worked on, and the run is stopped, paused or ended by its own rules.
+"""Drive a run: submit its items while earlier ones are processed, and stop, pause or end it by its own rules.
 
-However it ends, every item that was submitted is in the store; what was not can be submitted by resuming the run.
+However it ends, every submitted item is in the store; resuming the run submits the rest.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from redrive.engine.clock import Clock
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import PAYLOAD_MAX
-from redrive.engine.runs.budget import Spending
-from redrive.engine.runs.items import Itemiser, first_difference
-from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport, judge
+from redrive.engine.runs.budget import BudgetTracker
+from redrive.engine.runs.items import JobBuilder, first_difference
+from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.threads import AskStore
@@ -44,14 +44,14 @@ Source = Iterable[object] | AsyncIterable[object]
 BATCH: Final = 1_000
 """Items per transaction."""
 BATCH_SECONDS: Final = 0.2
-"""How long a slow source may let a started batch wait."""
+"""How long a started batch waits for a slow source."""
 LAST_ITEM_SECONDS: Final = 2.0
-"""How long a run that is stopped waits for the item that its source is about to yield."""
+"""How long a stopped run waits for the item that its source is computing."""
 LOOK_SECONDS: Final = 0.25
 RETRY_SECONDS: Final = 1.0
 WINDOW_PER_PLACE: Final = 8
 WINDOW_MIN: Final = 20 * BATCH
-"""So many items may be open at a time: enough for every place, and for all that ends between two looks."""
+"""How many items may be open at a time: enough for every slot, and for all items that end between two reports."""
 
 
 async def drive_run(
@@ -64,16 +64,16 @@ async def drive_run(
     resume: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> RunReport:
-    """Start a run, or resume one, work on it until it ends or is stopped, and return the account of it.
+    """Start or resume a run, work on it until it ends or is stopped, and return its report.
 
-    A run that is resumed after it read its source to the end needs no items; those that are given are compared.
+    A run whose source was read to the end needs no items to resume; if items are given, they are compared.
     """
     book, clock = RunBook(store), CURRENT.get().clock
     if resume is None:
         run = book.add(pipeline.name, options, clock.wall())
     else:
         run = RunId(resume)
-        book.unended(run, pipeline.name)
+        book.resumable(run, pipeline.name)
         options = book.options(run)
     driver = Driver(
         store, pipeline, run, options, clock=clock, concurrency=how.concurrency, on_progress=on_progress
@@ -83,28 +83,28 @@ async def drive_run(
             store,
             [pipeline],
             how,
-            on_commit=driver.spending.committed,
+            on_commit=driver.budget.committed,
             beside=lambda worker, ask: driver.drive(items, worker, ask),
         )
     except Exception as error:
-        # A store that is gone is the reason itself; the run is found running then, as after a crash.
+        # If the store is unavailable, that is the error itself; the run stays `running`, as after a crash.
         with suppress(StoreError):
-            driver.leave(error)
+            driver.pause_after(error)
         raise
     finally:
         report = book.report(run)
         if report.status == RunStatus.PAUSED:
-            # What was in a stage when the run was paused has come back since.
+            # Items that were in a stage when the run was paused are queued again by now.
             book.pause_items(run)
     if report.status == RunStatus.ABORTED:
-        spent = driver.spending.exceeded
+        spent = driver.budget.exceeded
         rate = 0.0 if spent is None else spent.rate
         raise FailureBudgetExceededError(run=run, sentence=report.reason or "", rate=rate, report=report)
     return report
 
 
 class Driver:
-    """What drives one run beside a worker in this process."""
+    """Drives one run beside a worker in this process."""
 
     def __init__(
         self,
@@ -125,102 +125,103 @@ class Driver:
         self._window = max(WINDOW_MIN, WINDOW_PER_PLACE * concurrency)
         self._on_progress = on_progress
         lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-        self._items = Itemiser(pipeline, lane, run)
+        self._items = JobBuilder(pipeline, lane, run)
         self._submitted = 0
         self._finished = 0
-        self._is_left = False
+        self._is_closed = False
         before = self._book.report(run)
         self._is_paused = before.status == RunStatus.PAUSED
-        # A run that is resumed after it failed too often starts with a fresh budget.
-        self.spending = Spending(options.budget, before.tally)
-        self._looked = asyncio.Event()
+        # A run that is resumed after its budget was exceeded starts with a fresh budget.
+        self.budget = BudgetTracker(options.budget, before.tally)
+        self._reported = asyncio.Event()
         self._is_full = False
         """True while the source waits for earlier items to end."""
 
     async def drive(self, source: Source | None, worker: Worker, ask_store: AskStore) -> None:
-        """Feed the run and watch over it until it has ended or was stopped."""
+        """Submit the items and check the run until it has ended or is stopped."""
         self._ask_store = ask_store
-        feeding = asyncio.ensure_future(self._feed(source))
+        submitting = asyncio.ensure_future(self._submit_items(source))
         try:
             while True:
-                report = await self._look()
-                is_fed = feeding.done()
+                report = await self._report()
+                is_fed = submitting.done()
                 if is_fed:
-                    feeding.result()
+                    submitting.result()
                 stop = await self._reason_to_stop(report, worker, is_fed=is_fed)
                 if stop is not None:
-                    await _cancelled(feeding)
+                    await _cancelled(submitting)
                     await stop()
                     return
-                await self._nap()
+                await self._wait()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            # Whatever stopped it, the source included: the run can be resumed.
-            await self._ask(functools.partial(self.leave, error))
-            # Who listens is told; what that raises, if it was not the reason itself, matters less than the reason.
+            # Whatever stopped it, even an error of the source: the run can be resumed.
+            await self._ask(functools.partial(self.pause_after, error))
+            # Report progress once more; an error of the listener matters less than this one.
             with suppress(Exception):
-                await self._look()
+                await self._report()
             raise
         finally:
-            await _cancelled(feeding)
+            await _cancelled(submitting)
 
-    def leave(self, error: BaseException) -> None:
-        """Leave the run paused, so that it can be resumed, if it has not ended; one that was refused is as it was."""
-        if self._is_left or isinstance(error, RunError):
+    def pause_after(self, error: BaseException) -> None:
+        """Pause the run after an error, so that it can be resumed. Does nothing if it has ended or the run itself was refused."""
+        if self._is_closed or isinstance(error, RunError):
             return
         reason = f"it was interrupted by {type(error).__name__}{_place_of(error)}"
         self._book.pause_items(self._run)
         self._book.end(self._run, RunStatus.PAUSED, reason, self._clock.wall())
         error.add_note(
-            f"run {self._run} is paused: rd.run(..., resume={self._run}) goes on with it,"
+            f"run {self._run} is paused: rd.run(..., resume={self._run}) continues it,"
             f" or redrive run resume {self._run}"
         )
-        self._is_left = True
+        self._is_closed = True
 
-    async def _nap(self) -> None:
-        """Wait for the next look, or until an interval of the budget asks for one."""
-        nap = asyncio.ensure_future(self._clock.asleep(LOOK_SECONDS))
-        news = asyncio.ensure_future(self.spending.news.wait())
+    async def _wait(self) -> None:
+        """Wait until the next report, or until the budget is due for a check."""
+        pause = asyncio.ensure_future(self._clock.asleep(LOOK_SECONDS))
+        due = asyncio.ensure_future(self.budget.due.wait())
         try:
-            await asyncio.wait((nap, news), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((pause, due), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancelled(nap)
-            await _cancelled(news)
-        self.spending.news.clear()
+            await _cancelled(pause)
+            await _cancelled(due)
+        self.budget.due.clear()
 
-    async def _look(self) -> RunReport:
+    async def _report(self) -> RunReport:
         report = await self._ask(lambda: self._book.report(self._run))
         if self._on_progress is not None:
             self._on_progress(report)
         self._finished = report.tally.finished
-        self._looked.set()
+        self._reported.set()
         return report
 
     async def _reason_to_stop(
         self, report: RunReport, worker: Worker, *, is_fed: bool
     ) -> Callable[[], Awaitable[None]] | None:
-        """Return what to do with a run whose budget is spent, that is over, or has been held too long; None to go on."""
+        """Return how to stop a run that is finished, has spent its budget or was held too long; None to continue."""
         is_over = is_fed and not report.open and report.total >= self._submitted
-        exceeded = self.spending.look(report.tally, is_last=is_over)
+        exceeded = self.budget.check(report.tally, is_last=is_over)
         if exceeded is not None:
             budget = self._options.budget
             is_pause = budget is not None and budget.on_exceeded == "pause"
             return functools.partial(self._pause if is_pause else self._abort, exceeded.sentence)
         if is_over:
-            return functools.partial(self._end, judge(self._options, report), None)
+            status = self._options.thresholds.status_of(report.tally)
+            return functools.partial(self._end, status, None)
         if not (is_fed or self._is_full) or await worker.held_for() < max(self._options.hold_max, 1e-9):
             return None
-        sentence = f"all that is left has been held for {self._options.hold_max:g} s"
+        sentence = f"all remaining items have been held for {self._options.hold_max:g} s"
         return functools.partial(self._end, RunStatus.PAUSED, sentence)
 
     async def _abort(self, sentence: str) -> None:
-        """Cancel what has not started; what runs ends its stage first, and what is done stays done."""
+        """Cancel the items that have not started; running ones finish their stage first, finished ones stay."""
         cancel, first = self._book.cancel_items, 0
-        while (report := await self._look()).open:
+        while (report := await self._report()).open:
             first = await self._ask(functools.partial(cancel, self._run, self._clock.wall(), BATCH, first))
-            if report.open == (await self._look()).open:
-                await self._nap()
+            if report.open == (await self._report()).open:
+                await self._wait()
         await self._end(RunStatus.ABORTED, sentence)
 
     async def _pause(self, sentence: str) -> None:
@@ -229,17 +230,17 @@ class Driver:
 
     async def _end(self, status: RunStatus, reason: str | None) -> None:
         await self._ask(lambda: self._book.end(self._run, status, reason, self._clock.wall()))
-        self._is_left = True
-        await self._look()
+        self._is_closed = True
+        await self._report()
 
-    async def _feed(self, source: Source | None) -> None:
+    async def _submit_items(self, source: Source | None) -> None:
         known = (await self._ask(lambda: self._book.report(self._run))).total
         is_fed = await self._ask(lambda: self._book.is_fed(self._run))
         if source is None:
-            # Nothing is left to read, so that a source that can be read only once is not needed again.
+            # Nothing is left to read, so a source that can be read only once is not needed again.
             self._submitted = known
-            self._refuse_unless(is_fed, f"its source was not read to its end, {known} items were")
-            await self._go_on()
+            self._require(is_fed, f"its source was not read to the end, only {known} items")
+            await self._resume()
             return
         async for items in _batches(source, self._clock):
             jobs, bad = self._items.jobs(
@@ -249,55 +250,53 @@ class Driver:
             if old:
                 await self._compare(jobs[:old])
             is_more = is_fed and old < len(jobs)
-            self._refuse_unless(
-                not is_more, f"its source yields more than the {known} items it ended with before"
-            )
+            self._require(not is_more, f"its source yields more than the {known} items it had before")
             if not is_fed and self._submitted + len(jobs) >= known:
-                await self._go_on()
+                await self._resume()
             if jobs[old:]:
-                await self._room()
+                await self._wait_for_room()
                 await self._submit(jobs[old:])
             self._submitted += len(jobs)
             if bad is not None:
                 raise bad
-        self._refuse_unless(
+        self._require(
             self._submitted >= known,
-            f"its source ended after {self._submitted} items, and {known} were submitted before",
+            f"its source ended after {self._submitted} items, but {known} were submitted before",
         )
-        await self._go_on()
-        await self._ask(lambda: self._book.fed(self._run))
+        await self._resume()
+        await self._ask(lambda: self._book.end_source(self._run))
 
-    async def _go_on(self) -> None:
-        """Let the items of a paused run be claimed again, once its source was found to be the same: a refusal changes nothing."""
+    async def _resume(self) -> None:
+        """Make the items of a paused run claimable again; only after its source was compared, so that a refusal changes nothing."""
         if self._is_paused:
             await self._ask(lambda: self._book.reopen(self._run, self._items.pipeline.name))
             self._is_paused = False
 
-    async def _room(self) -> None:
-        """Wait until so many of the earlier items have ended that more may come."""
+    async def _wait_for_room(self) -> None:
+        """Wait until enough earlier items have ended."""
         while self._submitted - self._finished >= self._window:
             self._is_full = True
-            self._looked.clear()
-            await self._looked.wait()
+            self._reported.clear()
+            await self._reported.wait()
         self._is_full = False
 
-    def _refuse_unless(self, is_right: bool, problem: str) -> None:  # noqa: FBT001 - what is asked comes first.
-        if not is_right:
+    def _require(self, is_met: bool, problem: str) -> None:  # noqa: FBT001 - the condition comes first, as in assert.
+        if not is_met:
             raise RunError(
                 run=self._run,
                 problem=problem,
-                fix="Resume it with the source it was started with, or start a new run.",
+                fix="Resume it with its original source, or start a new run.",
             )
 
     async def _compare(self, jobs: Sequence[NewJob]) -> None:
-        """Refuse a source that yields something else than it did."""
+        """Refuse a source that yields other items than before."""
         first = cast("int", jobs[0].ordinal)
         rows = await self._ask(lambda: self._store.query("run_payloads", self._run, first, first + len(jobs)))
         place = first_difference(jobs, rows)
-        self._refuse_unless(place is None, f"its source no longer yields the same item at place {place}")
+        self._require(place is None, f"its source no longer yields the same item at position {place}")
 
     async def _submit(self, jobs: Sequence[NewJob]) -> None:
-        """Submit items; after a lost answer, look first which of them are there."""
+        """Submit items; after a lost answer, first check which of them are stored."""
         while True:
             try:
                 made = await self._ask_store(functools.partial(self._store.submit, jobs, self._clock.wall()))
@@ -305,7 +304,7 @@ class Driver:
                 logger.warning("run %s waits: %s", self._run, error)
                 await self._clock.asleep(RETRY_SECONDS)
             else:
-                self.spending.expect(each.id for each in cast("list[Submitted]", made))
+                self.budget.add_jobs(each.id for each in cast("list[Submitted]", made))
                 return
             there = (await self._ask(lambda: self._book.report(self._run))).total
             jobs = [job for job in jobs if cast("int", job.ordinal) >= there]
@@ -327,13 +326,13 @@ async def _cancelled(task: asyncio.Future[Any]) -> None:
 
 
 def _place_of(error: BaseException) -> str:
-    """Say which item an error is about, if it is about one."""
+    """Return the position of the item that an error is about, as text; empty if there is none."""
     index = error.index if isinstance(error, SerializationError) else None
     return "" if index is None else f" at item {index}"
 
 
 async def _batches(source: Source, clock: Clock) -> AsyncIterator[list[object]]:
-    """Yield the items of a source, many at a time; a slow source yields what it has."""
+    """Yield the items of a source in batches; a slow source yields smaller ones."""
     if isinstance(source, AsyncIterable):
         async for batch in _async_batches(source):
             yield batch
@@ -356,7 +355,7 @@ async def _batches(source: Source, clock: Clock) -> AsyncIterator[list[object]]:
             yield batch
             taking = threads.ask(take)
     finally:
-        # It belongs to whoever passed it, who may close it next: the item that is on its way is waited for, but not for ever.
+        # The caller may close the source next: wait for the item that it is computing, but not forever.
         is_over.set()
         await asyncio.wait({taking}, timeout=LAST_ITEM_SECONDS)
 

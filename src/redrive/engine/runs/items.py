@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the items of a source to jobs of a run: encoded, each in its place; and compared with what the source gave before.
+"""Turn the items of a source into jobs of a run, and compare them with what the source yielded before.
 
-What can be stored goes in, whether its type fits or not: it is that item's failure then, and stops no other.
+Every item that can be stored becomes a job, even one of the wrong type: that job then fails, and no other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from redrive.store.protocol import LaneId, NewJob, Row, RunId
 
 
 @dataclass(frozen=True, slots=True)
-class Itemiser:
-    """Makes jobs of the items of one run."""
+class JobBuilder:
+    """Builds jobs from the items of one run."""
 
     pipeline: Pipeline
     lane: LaneId
@@ -27,7 +27,7 @@ class Itemiser:
     def jobs(
         self, items: Sequence[object], *, first: int, now: float, limit: int
     ) -> tuple[list[NewJob], SerializationError | None]:
-        """Return the items as jobs, up to the first that cannot be stored, and what is wrong with that one."""
+        """Return the items as jobs, up to the first that cannot be stored, and the error about that one."""
         jobs: list[NewJob] = []
         for place, item in enumerate(items, start=first):
             try:
@@ -45,18 +45,18 @@ class Itemiser:
 
     def _unstorable(self, place: int, error: SerializationError) -> SerializationError:
         where = f"{self.pipeline.name} (item {place}, counting from 0): {error.where}"
-        told = SerializationError(where=where, kind=error.kind, problem=error.problem)
-        told.index = place
-        told.hint = (
-            "The items before it are in. Let the source yield something else in its place,"
+        located = SerializationError(where=where, kind=error.kind, problem=error.problem)
+        located.index = place
+        located.hint = (
+            "The items before it are submitted. Correct this item in the source,"
             f" and resume run {self.run} with it."
         )
-        told.__cause__ = error
-        return told
+        located.__cause__ = error
+        return located
 
 
 def first_difference(jobs: Iterable[NewJob], rows: Iterable[Row]) -> int | None:
-    """Return the first place at which stored items are not what they were; what was pruned or erased cannot be compared."""
+    """Return the first position at which an item differs from the stored one; pruned or erased ones are not compared."""
     stored = {cast("int", ordinal): payload for ordinal, payload in rows if payload is not None}
     for job in jobs:
         ordinal = cast("int", job.ordinal)

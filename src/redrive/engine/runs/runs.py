@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run: a batch of jobs from one source, with one failure budget, resumable after a crash.
+"""Runs: batches of jobs from one source, with one failure budget, resumable after a crash.
 
-Items are keyed (run, ordinal), and an item's ordinal is committed with its job, so that after a crash the source is read again from
-its start, what was submitted is compared with what the source yields now, and the rest follows. Only a window of items is open at
-a time: memory stays flat however long the source is.
+Items are keyed (run, ordinal), and the ordinal is committed with the job. After a crash the source is read again from its start,
+the submitted items are compared with it, and the rest is submitted. Only a window of items is open at a time, so memory does not
+grow with the source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redrive.store.protocol import Row, RunId, Step, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """How a run stands: every item accounted for, `total = succeeded + dead + cancelled + open`."""
+    """The state of a run: every item counted, `total = succeeded + dead + cancelled + open`."""
 
     id: int
     pipeline: str
@@ -32,7 +32,7 @@ class RunReport:
     dead: int
     cancelled: int
     reason: str | None
-    """Why it was stopped, if it was."""
+    """Why the run was stopped, if it was."""
 
     @property
     def open(self) -> int:
@@ -46,30 +46,30 @@ class RunReport:
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is judged; kept with it, so that resuming it judges it alike."""
+    """The budget and limits of a run; stored with it, so that they are the same when it is resumed."""
 
     budget: FailureBudget | None = None
     thresholds: RunThresholds = RunThresholds()
     hold_max: float = 3_600.0
     target: str | None = None
-    """`module:pipeline`, when the command line started it."""
+    """`module:pipeline`, if the command line started the run."""
     source: str | None = None
-    """The file its items come from, when the command line started it."""
+    """The file with the items, if the command line started the run."""
 
 
 class RunBook:
-    """What the store knows about runs."""
+    """The runs in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def add(self, pipeline: str, options: RunOptions, now: float) -> RunId:
-        """Make a new run."""
+        """Add a run."""
         made = self._store.apply(Step("add_run", (pipeline, msgspec.json.encode(options), now)))
         return RunId(cast("int", cast("list[list[Row]]", made)[0][0][0]))
 
     def report(self, run: int) -> RunReport:
-        """Return how a run stands; raises RunError when there is none."""
+        """Return the report of a run; raises RunError when there is none."""
         row = self._row(run)
         return RunReport(
             id=run,
@@ -83,11 +83,11 @@ class RunBook:
         )
 
     def options(self, run: int) -> RunOptions:
-        """Return how a run is judged."""
+        """Return the options of a run."""
         return msgspec.json.decode(cast("bytes", self._row(run)[3]), type=RunOptions)
 
     def is_fed(self, run: int) -> bool:
-        """Say whether the source has given its last item."""
+        """Return whether the source was read to its end."""
         return bool(self._row(run)[5])
 
     def latest(self, limit: int = 50) -> list[RunReport]:
@@ -95,69 +95,65 @@ class RunBook:
         return [self.report(cast("int", row[0])) for row in self._store.query("runs", limit)]
 
     def reopen(self, run: RunId, pipeline: str) -> None:
-        """Let a run go on; raises RunError when it has ended or is another pipeline's."""
-        self.unended(run, pipeline)
+        """Continue a paused run; raises RunError when it has ended or belongs to another pipeline."""
+        self.resumable(run, pipeline)
         self._store.apply(Step("restart_run", (run,)), Step("unpause_run", (run,)))
 
-    def next_place(self, run: RunId, pipeline: str) -> int:
-        """Return the ordinal of the next item that may be added to a run by hand.
+    def next_ordinal(self, run: RunId, pipeline: str) -> int:
+        """Return the ordinal of the next item that `submit_many` may add to a run.
 
-        Raises RunError when it has ended, is another pipeline's, or when its source is yet to give items for the same places.
+        Raises RunError when it has ended, belongs to another pipeline, or when its source has not yet yielded all items.
         """
-        report = self.unended(run, pipeline)
+        report = self.resumable(run, pipeline)
         if report.total and not self.is_fed(run):
             raise RunError(
                 run=run,
-                problem=f"its source was not read to its end after {report.total} items",
+                problem=f"its source was read only up to item {report.total}, not to its end",
                 fix="Resume it with its source first.",
             )
         return report.total
 
-    def unended(self, run: RunId, pipeline: str) -> RunReport:
-        """Return how a run stands that may go on; raises RunError when it has ended or is another pipeline's."""
+    def resumable(self, run: RunId, pipeline: str) -> RunReport:
+        """Return the report of a run that may continue; raises RunError when it has ended or belongs to another pipeline."""
         report = self.report(run)
         if report.pipeline != pipeline:
             raise RunError(
                 run=run,
-                problem=f"belongs to the pipeline {report.pipeline}, not to {pipeline}",
+                problem=f"it belongs to the pipeline {report.pipeline}, not to {pipeline}",
                 fix="Resume it with its own pipeline.",
             )
         if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED}:
-            raise RunError(run=run, problem=f"has ended as {report.status}", fix="Start a new run.")
+            raise RunError(run=run, problem=f"it has ended as {report.status}", fix="Start a new run.")
         return report
 
     def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
-        """Write down how a run ended; a paused one keeps its items from being claimed."""
+        """Record how a run ended, or that it is paused."""
         self._store.apply(Step("end_run", (status.value, reason, now, run)))
 
     def pause_items(self, run: RunId) -> None:
-        """Keep the queued items of a run from being claimed until it is resumed."""
+        """Make the queued items of a run unclaimable until it is resumed."""
         self._store.apply(Step("pause_run", (run,)))
 
     def cancel_items(self, run: RunId, now: float, limit: int, first: int = 0) -> int:
-        """Cancel queued items of a run from an ordinal on, so many at a time; those in a stage are told, and go no further.
+        """Cancel up to `limit` queued items of a run from an ordinal on; ask items in a stage to stop after it.
 
-        Return the ordinal to go on from. What lies before it needs no second look: an item that was told is never queued again.
+        Return the ordinal to continue from. Items before it need no second pass: an item that was asked to stop is never queued
+        again.
         """
         steps = (Step("cancel_run", (now, run, limit, first)), Step("ask_to_cancel_run", (run,)))
         gone = cast("list[list[Row]]", self._store.apply(*steps))[0]
         return max((cast("int", row[0]) + 1 for row in gone), default=first)
 
-    def fed(self, run: RunId) -> None:
-        """Write down that the source has given its last item."""
+    def end_source(self, run: RunId) -> None:
+        """Record that the source was read to its end."""
         self._store.apply(Step("end_source", (run,)))
 
     def _row(self, run: int) -> Row:
         rows = self._store.query("run", run)
         if not rows:
             latest = ", ".join(str(row[0]) for row in self._store.query("runs", 5)) or "none yet"
-            raise RunError(run=run, problem="is not known here", fix=f"The latest runs: {latest}.")
+            raise RunError(run=run, problem="there is no such run", fix=f"The latest runs: {latest}.")
         return rows[0]
 
 
 OnProgress = Callable[[RunReport], None]
-
-
-def judge(options: RunOptions, report: RunReport) -> RunStatus:
-    """Return the status of a run whose items have all ended."""
-    return options.thresholds.status_of(report.tally)

@@ -19,7 +19,7 @@ from typing import Final
 
 from redrive.engine.clock import fresh_name
 from redrive.engine.daemon_threads import DaemonThreads
-from redrive.engine.delivery.outbox import Hooks
+from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
 from redrive.engine.replay.campaign import ReplayDriver
@@ -95,10 +95,10 @@ async def serve(
             on_commit=committed,
         )
         await _keep_alive(stack, store, worker, options)
-        hooks = Hooks(
+        delivery = Delivery(
             store, worker.lanes, clock, ask_store=parts.ask_store, call=DaemonThreads("redrive-hook").ask
         )
-        listeners.append(hooks.committed)
+        listeners.append(delivery.committed)
         ticker = Ticker(store, clock, ask_store=parts.ask_store)
         driver = ReplayDriver(
             store,
@@ -108,11 +108,11 @@ async def serve(
             ask_store=parts.ask_store,
             on_news=worker.wake,
         )
-        side = [asyncio.ensure_future(each.run()) for each in (hooks, ticker, driver)]
+        side = [asyncio.ensure_future(each.run()) for each in (delivery, ticker, driver)]
         stack.push_async_callback(_end, side)
         if options.takes_signals:
             _stop_on_signals(stack, worker)
-        stack.push_async_callback(hooks.flush)
+        stack.push_async_callback(delivery.flush)
         if beside is None:
             return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
         return await _run_with(worker, beside(worker, parts.ask_store))

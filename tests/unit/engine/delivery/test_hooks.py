@@ -28,7 +28,7 @@ from redrive import (
     stage,
 )
 from redrive.engine.delivery import outbox as module
-from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
+from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Delivery
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
@@ -60,8 +60,8 @@ def failing(**options: object) -> Pipeline:
     return Pipeline("shop", [stage(retry=STEADY)(call)], **options)  # type: ignore[arg-type]
 
 
-def hooks_of(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> Hooks:
-    return Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=at_once)
+def hooks_of(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> Delivery:
+    return Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=at_once)
 
 
 def deliver(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> int:
@@ -378,7 +378,7 @@ def test_hooks_wait_for_a_store_that_does_not_answer(
         return question()  # type: ignore[operator]
 
     async def scene() -> None:
-        hooks = Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
+        hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
         task = asyncio.ensure_future(hooks.run())
         await until(lambda: heard)
         task.cancel()
@@ -386,7 +386,7 @@ def test_hooks_wait_for_a_store_that_does_not_answer(
 
     with caplog.at_level(logging.WARNING):
         bounded(scene())
-    assert "hooks wait" in caplog.text
+    assert "delivery of notices waits" in caplog.text
 
 
 def test_a_notice_of_a_job_that_is_due_beyond_the_calendar_is_told(

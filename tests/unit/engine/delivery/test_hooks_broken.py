@@ -10,7 +10,7 @@ import pytest
 from redrive import Event, Redrive
 from redrive.engine.delivery import outbox as module
 from redrive.engine.delivery.messages import event_of
-from redrive.engine.delivery.outbox import HIDDEN_SECONDS, Hooks
+from redrive.engine.delivery.outbox import HIDDEN_SECONDS, Delivery
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -73,7 +73,7 @@ def test_nothing_that_goes_wrong_between_the_store_and_a_hook_ends_the_telling(
         return question()  # type: ignore[operator]
 
     async def scene() -> None:
-        hooks = Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
+        hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
         task = asyncio.ensure_future(hooks.run())
         await until(lambda: len(asked) > nth)
         clock.advance(2 * HIDDEN_SECONDS)
@@ -99,7 +99,7 @@ def test_what_goes_wrong_in_the_last_telling_does_not_change_how_the_worker_ende
         raise LookupError
 
     async def scene() -> None:
-        await Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once).flush()
+        await Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once).flush()
 
     bounded(scene())
     assert "LookupError" in caplog.text

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from redrive import Context, Event, Pipeline, Redrive, connect, stage
-from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Hooks
-from redrive.engine.delivery.recipients import PAUSE_FIRST, PAUSE_MAX, STRIKES_MAX, pause
+from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Delivery
+from redrive.engine.delivery.recipients import FAILURES_MAX, PAUSE_FIRST, PAUSE_MAX, pause
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.checkup.doctor import examine
@@ -60,8 +60,8 @@ def failing(**options: object) -> Pipeline:
 ORDER = {"card": "the number of the card"}
 
 
-def hooks_of(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> Hooks:
-    return Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=at_once)
+def hooks_of(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> Delivery:
+    return Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=at_once)
 
 
 def deliver(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> int:
@@ -220,7 +220,7 @@ def test_pauses_grow_to_a_limit() -> None:
 def test_a_sink_that_is_down_is_not_asked_for_every_letter(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
-    basket = Basket(refusals=STRIKES_MAX)
+    basket = Basket(refusals=FAILURES_MAX)
     pipeline = failing(sinks=[basket])
     bury(store, rd, pipeline, BATCH)
 
@@ -228,7 +228,7 @@ def test_a_sink_that_is_down_is_not_asked_for_every_letter(
         hooks = hooks_of(store, clock, pipeline)
         await hooks.deliver()
         assert await hooks.deliver() == 0
-        assert basket.tries == STRIKES_MAX
+        assert basket.tries == FAILURES_MAX
         clock.advance(PAUSE_FIRST)
         await hooks.flush()
 
@@ -439,7 +439,7 @@ def test_a_store_that_does_not_answer_delays_a_sink_but_loses_nothing(
         return question()
 
     async def scene() -> None:
-        hooks = Hooks(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
+        hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
         with pytest.raises(StoreUnavailableError):
             await hooks.deliver()
         clock.advance(HIDDEN_SECONDS)

@@ -239,7 +239,7 @@ def test_a_run_that_is_not_there_is_said_to_be_unknown_with_the_ones_that_are(fi
     with pytest.raises(RunError) as refused:
         filed.runs.report(99)
     assert f"The latest runs: {made.id}" in str(refused.value.hint)
-    with pytest.raises(RunError, match="not known"):
+    with pytest.raises(RunError, match="there is no such run"):
         filed.run(COURT, [1], resume=99)
 
 

@@ -11,7 +11,7 @@ import pytest
 from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import Tally
 from redrive.core.lifecycle import JobState
-from redrive.engine.runs.budget import Spending
+from redrive.engine.runs.budget import BudgetTracker
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.protocol import JobId, LaneId, Settlement
 from tests.unit.engine.worker.letters_made import claimed
@@ -48,13 +48,13 @@ def outcome(job: int, status: JobState) -> Settlement:
     )
 
 
-def spending(budget: FailureBudget | None, jobs: int = 1_000, base: Tally | None = None) -> Spending:
-    made = Spending(budget, base or Tally())
-    made.expect([JobId(job) for job in range(jobs)])
+def spending(budget: FailureBudget | None, jobs: int = 1_000, base: Tally | None = None) -> BudgetTracker:
+    made = BudgetTracker(budget, base or Tally())
+    made.add_jobs([JobId(job) for job in range(jobs)])
     return made
 
 
-def commit(told: Spending, *statuses: JobState, first: int = 0) -> None:
+def commit(told: BudgetTracker, *statuses: JobState, first: int = 0) -> None:
     told.committed([outcome(first + place, status) for place, status in enumerate(statuses)])
 
 
@@ -66,7 +66,7 @@ def test_a_commit_of_many_outcomes_is_looked_at_at_each_interval_within_it() -> 
 
     assert told.exceeded is not None
     assert (told.exceeded.dead, told.exceeded.finished) == (11, 50)
-    assert told.news.is_set()
+    assert told.due.is_set()
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,17 @@ def test_the_minimum_sample_counts_before_the_interval() -> None:
 def test_the_last_look_needs_the_minimum_sample_and_no_full_interval() -> None:
     budget = FailureBudget(max_rate=0.2, check_every=50, min_finished=20)
 
-    assert spending(budget).look(Tally(total=19, dead=19), is_last=True) is None
-    assert spending(budget).look(Tally(total=20, dead=20), is_last=False) is None
-    assert spending(budget).look(Tally(total=20, dead=20), is_last=True) is not None
-    assert spending(None).look(Tally(total=20, dead=20), is_last=True) is None
+    assert spending(budget).check(Tally(total=19, dead=19), is_last=True) is None
+    assert spending(budget).check(Tally(total=20, dead=20), is_last=False) is None
+    assert spending(budget).check(Tally(total=20, dead=20), is_last=True) is not None
+    assert spending(None).check(Tally(total=20, dead=20), is_last=True) is None
 
 
 def test_what_other_workers_did_is_learned_by_looking_and_counts_with_ones_own() -> None:
     told = spending(FailureBudget(max_rate=0.5, check_every=10))
 
     commit(told, *[BAD] * 5)
-    assert told.look(Tally(total=100, dead=5, succeeded=3), is_last=False) is None
+    assert told.check(Tally(total=100, dead=5, succeeded=3), is_last=False) is None
     commit(told, GOOD, first=5)
     assert told.exceeded is None
     commit(told, BAD, first=6)
@@ -126,11 +126,11 @@ def test_outcomes_of_items_it_does_not_know_ask_for_a_look_after_an_interval() -
     told = spending(FailureBudget(check_every=10), jobs=0)
 
     commit(told, *[BAD] * 9)
-    assert not told.news.is_set()
+    assert not told.due.is_set()
     commit(told, BAD, first=9)
-    assert told.news.is_set()
+    assert told.due.is_set()
     assert told.exceeded is None
-    assert told.look(Tally(total=10, dead=10), is_last=False) is not None
+    assert told.check(Tally(total=10, dead=10), is_last=False) is not None
 
 
 def test_what_happened_before_a_run_was_resumed_does_not_count() -> None:
@@ -139,9 +139,9 @@ def test_what_happened_before_a_run_was_resumed_does_not_count() -> None:
 
     commit(told, *[GOOD] * 10)
 
-    assert told.look(Tally(total=100, dead=40, succeeded=20), is_last=True) is None
+    assert told.check(Tally(total=100, dead=40, succeeded=20), is_last=True) is None
     # A replay took two of the old failures away.
-    assert told.look(Tally(total=100, dead=38, succeeded=20), is_last=True) is None
+    assert told.check(Tally(total=100, dead=38, succeeded=20), is_last=True) is None
 
 
 @pytest.mark.req("FG-6.1")

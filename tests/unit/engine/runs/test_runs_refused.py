@@ -118,9 +118,9 @@ def test_a_worker_that_cannot_start_leaves_a_run_to_resume(
 @pytest.mark.parametrize(
     ("items", "why"),
     [
-        (["bad", 1, 99, 3], "no longer yields the same item at place 2"),
-        (["bad", 1], "ended after 2 items, and 4 were submitted before"),
-        (["bad", 1, 2, 3, 4], "yields more than the 4 items it ended with before"),
+        (["bad", 1, 99, 3], "no longer yields the same item at position 2"),
+        (["bad", 1], "ended after 2 items, but 4 were submitted before"),
+        (["bad", 1, 2, 3, 4], "yields more than the 4 items it had before"),
     ],
 )
 def test_another_source_is_refused_also_when_the_first_was_read_to_its_end(
@@ -144,7 +144,7 @@ def test_a_run_that_was_not_fed_to_its_end_needs_its_source(
 ) -> None:
     before = broken(filed, monkeypatch)
 
-    with pytest.raises(RunError, match="was not read to its end"):
+    with pytest.raises(RunError, match="was not read to the end"):
         filed.run(SHOP, None, resume=before.id)
     with pytest.raises(ConfigurationError, match="items"):
         filed.run(SHOP, None)

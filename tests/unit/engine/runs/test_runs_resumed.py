@@ -94,8 +94,8 @@ def test_large_items_are_compared_as_well(filed: Redrive) -> None:
 @pytest.mark.parametrize(
     ("items", "why"),
     [
-        ([0, 1, 99, 3, 4], "no longer yields the same item at place 2"),
-        ([0, 1], "ended after 2 items, and 5 were submitted before"),
+        ([0, 1, 99, 3, 4], "no longer yields the same item at position 2"),
+        ([0, 1], "ended after 2 items, but 5 were submitted before"),
         ([], "ended after 0 items"),
     ],
 )
@@ -242,7 +242,7 @@ class Scene:
                 self.pipeline,
                 parts=watching_parts(),
                 concurrency=concurrency,
-                on_commit=driver.spending.committed,
+                on_commit=driver.budget.committed,
             )
             working = asyncio.ensure_future(worker.run())
             try:
@@ -271,7 +271,7 @@ def test_a_run_that_is_held_too_long_ends_as_paused_and_can_be_resumed(
     scene = Scene(store, clock, pipeline, hold_max=30.0)
     held = scene.run(items_of(range(5)))
     assert (held.status, held.open, held.dead) == ("paused", 5, 0)
-    assert held.reason == "all that is left has been held for 30 s"
+    assert held.reason == "all remaining items have been held for 30 s"
 
     is_down = False
     clock.advance(120)
