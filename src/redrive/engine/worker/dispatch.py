@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dispatch: one run of a stage for one claimed job, and the states it goes through.
 
-    STARTING ---> RUNNING ------> ENDING ---> SETTLED      the usual way; a refused or cancelled job skips RUNNING
+    STARTING ---> RUNNING ------> ENDING ---> SETTLED      the usual way
         |            `-> ABANDONED --^                     overran: settled while its thread still runs
         `------> IN_PROCESS ---------^                     runs in another process
 
-Every state before SETTLED may also become DROPPED (its lease was given up) or LEFT_BEHIND (so was its lease, but its task ignores
-the cancellation and keeps its slot). Only the event loop changes a state; threads just read it.
+A job that is refused or cancelled goes from STARTING to ENDING; a run whose decision needs no store skips ENDING. Every state
+before SETTLED may become DROPPED (its lease was given up) or LEFT_BEHIND (so was its lease, but its task ignores the cancellation
+and keeps its slot). Only the event loop changes a state; threads just read it.
 """
 
 from __future__ import annotations

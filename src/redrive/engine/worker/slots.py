@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import msgspec
+
 from redrive.engine.error_text import error_text
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure, literals_of
@@ -104,8 +106,6 @@ class Slots:
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self._in_use = dict.fromkeys(lanes, 0)
-        self._unwanted: set[JobId] = set()
-        """Jobs that were cancelled while they waited for a slot."""
         self._is_releasing = False
         self._orphans = 0
         """Slots kept by abandoned threads, and by what still runs although its lease was given up."""
@@ -170,15 +170,15 @@ class Slots:
             self._in_use[job.lane] -= 1
             self._probes.drop(job.id, self._lanes[job.lane].stage.breaker)
         self._ready.clear()
-        self._unwanted.clear()
         return dropped
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
         """Cancel jobs that somebody asked to cancel. A function on a thread or in a process ends when it looks."""
-        waiting = {job.id for job in self._ready}
-        for job in jobs:
-            if job in waiting:
-                self._unwanted.add(job)
+        asked = set(jobs)
+        self._ready = deque(
+            msgspec.structs.replace(job, cancel_asked=1) if job.id in asked else job for job in self._ready
+        )
+        for job in asked:
             dispatch, task = self._running.get(job), self._tasks.get(job)
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
@@ -220,9 +220,6 @@ class Slots:
     def _start(self, job: Claimed) -> None:
         lane = self._lanes[job.lane]
         dispatch = self._runner.begin(job, lane)
-        if job.id in self._unwanted:
-            self._unwanted.discard(job.id)
-            dispatch.context.is_cancelled = True
         self._running[job.id] = dispatch
         if dispatch.context.is_cancelled:
             dispatch.state = ENDING
