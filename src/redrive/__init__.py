@@ -23,6 +23,7 @@ Every public name is a name of this package; the documented submodules are `redr
 from __future__ import annotations
 
 from redrive.client.connection import Redrive, connect
+from redrive.client.job import Job
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
 from redrive.core.budget import FailureBudget
@@ -36,7 +37,6 @@ from redrive.core.verdict import Verdict
 from redrive.engine.classifier import Classifier, Rule, add_rule, classify
 from redrive.engine.guard.events import CallEvent
 from redrive.engine.guard.guard import Guard, guard
-from redrive.engine.job import Job
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Event, Pipeline
 from redrive.engine.pipeline.stage import stage

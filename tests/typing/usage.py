@@ -29,7 +29,7 @@ from redrive import (
     redact_mapping,
     stage,
 )
-from redrive.client.async_job import AsyncJob
+from redrive.client.job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.jobs.explain import Explanation, Moment
 from redrive.ops.letters.pages import Page

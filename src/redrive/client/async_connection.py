@@ -12,9 +12,13 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redrive.client.async_job import AsyncJob
-from redrive.client.async_nouns import AsyncDeadLetters, AsyncReplays, AsyncReports, AsyncRuns, AsyncSchedules
 from redrive.client.connection import Redrive, check_run, run_options, work_options
+from redrive.client.job import AsyncJob
+from redrive.client.letters import AsyncDeadLetters
+from redrive.client.replays import AsyncReplays
+from redrive.client.reports import AsyncReports
+from redrive.client.runs import AsyncRuns
+from redrive.client.schedules import AsyncSchedules
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipelines
 from redrive.engine.runs.driver import drive_run

@@ -15,11 +15,12 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from redrive.client.letters import DeadLetters, Replays
+from redrive.client.job import ENDED, Job
+from redrive.client.letters import DeadLetters
+from redrive.client.replays import Replays
 from redrive.client.reports import Reports
 from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
-from redrive.engine.job import ENDED, Job
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
 from redrive.engine.pipeline.submission import BulkSubmission, new_job
 from redrive.engine.replay.rules import record_rules

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redrive.client.awaited import AsyncFace, awaited
 from redrive.ops.jobs import explain
 from redrive.ops.jobs.explain import Explanation, Moment
 from redrive.ops.reports import reports
@@ -53,3 +54,14 @@ class Reports:
     def account(self, *, pipeline: str | None = None, run: int | None = None) -> Account:
         """Account for every job of a pipeline or a run; `adds_up` says that none is missing and none is counted twice."""
         return reports.account(self._store, Scope(pipeline=pipeline, run=run))
+
+
+class AsyncReports(AsyncFace[Reports]):
+    """One job explained, and many added up; see `Reports`."""
+
+    explain = awaited(Reports.explain)
+    timeline = awaited(Reports.timeline)
+    retries = awaited(Reports.retries)
+    errors = awaited(Reports.errors)
+    stages = awaited(Reports.stages)
+    account = awaited(Reports.account)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Cancel, Context, Job, Pipeline, Redrive, connect, stage
-from redrive.engine import job as module
+from redrive.client import job as module
 from redrive.errors import (
     ConfigurationError,
     JobCancelledError,

@@ -22,7 +22,8 @@ from redrive.errors import ConfigurationError
 from redrive.ops import audit
 from redrive.ops.audit import Operation
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.inspect import Event, known_job
+from redrive.ops.jobs.facts import get_job
+from redrive.ops.jobs.inspect import Event
 from redrive.ops.letters.details import letter_details
 from redrive.store.protocol import Store
 
@@ -68,7 +69,7 @@ def events(
             _tell_operations(rd.store, output, limit, job=job, letter=letter, before=before)
             return
         if job is not None:
-            known_job(rd.store, job)
+            get_job(rd.store, job)
         # Where to go on is asked first: an event between the two questions is then shown twice rather than never.
         last = inspect.last_event(rd.store)
         latest = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)

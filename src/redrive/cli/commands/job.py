@@ -20,6 +20,7 @@ from redrive.cli.input.targets import pipelines_named, say_if_unknown
 from redrive.cli.output.tables import answer_facts, answer_json, answer_rows, console, say, table_of
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
+from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobFilter, JobStory
 from redrive.ops.jobs.retry import How, check_retry, retry_job
 
@@ -86,11 +87,11 @@ def show(job_id: JobId, *, database_url: Database = None, output: Output = "tabl
 def cancel(job_id: JobId, *, act: Act) -> None:
     """Cancel a job: at once while it is queued; one that runs is told."""
     with act.database() as rd:
-        before = inspect.known_job(rd.store, job_id).facts
+        before = get_job(rd.store, job_id)
         if before.status in {"queued", "processing"}:
             act.confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?")
         status = rd.cancel(job_id, reason=act.by.reason, actor=act.by.name)
-        facts = inspect.known_job(rd.store, job_id).facts
+        facts = get_job(rd.store, job_id)
     act.answer({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked})
     if status != "cancelled" and not facts.is_cancel_asked:
         say(f"error: job {job_id} has ended as {status}; there is nothing to cancel")
@@ -125,7 +126,7 @@ def retry(
         facts = check_retry(rd.store, job_id, **how)
         where = "its first stage" if from_start else f"the stage {facts.stage}"
         act.confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?")
-        now = retry_job(rd.store, job_id, act.by, **how).facts
+        now = retry_job(rd.store, job_id, act.by, **how)
     act.answer({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round})
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
-from redrive.engine.job import JobFacts
 from redrive.engine.replay.rules import OwnHint, hints_of
+from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
 

@@ -14,7 +14,7 @@ from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.inspect import known_job
+from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Step, Store
 
@@ -33,7 +33,7 @@ class Erased:
 
 def check_erasable(store: Store, job_id: int) -> str:
     """Return the status of a job whose values may be erased; raises as `erase` would."""
-    known_job(store, job_id)
+    get_job(store, job_id)
     status = str(store.query("job_to_erase", job_id)[0][0])
     if status in _RUNNING:
         raise _refused(job_id, status)
@@ -47,7 +47,7 @@ def erase(store: Store, job_id: int, by: Actor) -> Erased:
         JobNotFoundError: there is no such job; the hint names ids that are near.
         ReplayRefusedError: it has not ended yet.
     """
-    known_job(store, job_id)
+    get_job(store, job_id)
     now = CURRENT.get().clock.wall()
     # Read before they are gone: what is written about them stays.
     by = by.hiding(values_of_job(store, job_id, by.reason))

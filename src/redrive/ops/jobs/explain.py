@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import cast
 
 from redrive.core.taxonomy import CODES
-from redrive.engine.job import JobFacts
 from redrive.ops.checkup.findings import age
 from redrive.ops.jobs.advice import Hints, next_steps
 from redrive.ops.jobs.explain_why import as_sentence, decided, otherwise
+from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.jobs.inspect import JobStory, story_of
 from redrive.ops.jobs.timeline import Moment, act_of, came_to, place_there, timeline
 from redrive.store.protocol import Store

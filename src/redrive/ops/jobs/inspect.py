@@ -15,11 +15,10 @@ from typing import Final, cast
 import msgspec
 
 from redrive.engine.clock import instant
-from redrive.engine.job import Job, JobFacts
-from redrive.errors import JobNotFoundError
 from redrive.ops.audit import Operation, operations_about
+from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
 from redrive.ops.letters.letter import DeadLetter, letters_of_job
-from redrive.ops.suggest import LAST_ID, id_hint
+from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Row, Store
 
 _LISTINGS: Final = {"queued": "list_queued", "complete": "list_ended", "cancelled": "list_ended"}
@@ -121,12 +120,12 @@ def _listing(which: JobFilter) -> str:
 
 def story_of(store: Store, job_id: int) -> JobStory:
     """Return the whole story of a job; raises JobNotFoundError with ids that are near."""
-    job = known_job(store, job_id)
+    facts = get_job(store, job_id)
     letters = letters_of_job(store, job_id)
     return JobStory(
-        facts=job.facts,
+        facts=facts,
         origin=origin_of(store, job_id),
-        attempts=job.attempts(),
+        attempts=job_attempts(store, job_id),
         letters=letters,
         operations=operations_about(store, job_id, letters),
     )
@@ -149,16 +148,6 @@ def origin_of(store: Store, job_id: int) -> Origin | None:
         actor=str(actor),
         attempts=made,
     )
-
-
-def known_job(store: Store, job_id: int) -> Job:
-    """Return a handle on a job; raises JobNotFoundError whose hint names ids that are near."""
-    # An id beyond 64 bits cannot be asked for, let alone exist.
-    if not 0 <= job_id < LAST_ID or not store.query("job", job_id):
-        error = JobNotFoundError(job_id=job_id)
-        error.hint = id_hint(store, "job", job_id)
-        raise error
-    return Job(store, job_id)
 
 
 def latest_events(

@@ -14,7 +14,6 @@ from typing import TypedDict, Unpack, cast
 import msgspec
 
 from redrive.core.lifecycle import JobState, LetterState
-from redrive.engine.job import Job, JobFacts
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import (
     Batch,
@@ -34,7 +33,7 @@ from redrive.errors import (
     StoreRefusedError,
 )
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.inspect import known_job
+from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
 from redrive.store.protocol import LaneId, Step, Store
@@ -52,7 +51,7 @@ class How(TypedDict, total=False):
 class _Way:
     """A retry that nothing stands in the way of."""
 
-    job: Job
+    facts: JobFacts
     letter: int
     state: str
     """Of the letter, by which the rules were looked at."""
@@ -65,11 +64,11 @@ class _Way:
 
 def check_retry(store: Store, job_id: int, **how: Unpack[How]) -> JobFacts:
     """Return what a job is that can be retried; raises as `retry_job` would, so that nobody is asked about what will be refused."""
-    return _way_of(store, job_id, **how).job.facts
+    return _way_of(store, job_id, **how).facts
 
 
-def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> Job:
-    """Send a failed job back to the stage that failed, or, with `from_start`, to the first one.
+def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> JobFacts:
+    """Send a failed job back to the stage that failed, or, with `from_start`, to the first one; return it as it is then.
 
     With `owner`, somebody acts who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it starts
     with is checked against the present types first.
@@ -98,7 +97,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> Job:
             problem="somebody else has moved it just now",
             fix=f"redrive job show {job_id} tells what it is now.",
         )
-    return way.job
+    return get_job(store, job_id)
 
 
 def _way_of(
@@ -110,8 +109,7 @@ def _way_of(
     pipelines: Mapping[str, Pipeline] | None = None,
 ) -> _Way:
     """Find out how a job can go back, or say what stands in its way."""
-    job = known_job(store, job_id)
-    facts = job.facts
+    facts = get_job(store, job_id)
     if owner is not None and owner != facts.owner:
         raise _not_owner(facts, owner)
     letter = _free_letter(store, facts)
@@ -139,7 +137,7 @@ def _way_of(
             fix="Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
         )
     return _Way(
-        job=job,
+        facts=facts,
         letter=letter[0],
         state=letter[1],
         batch=batch,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from redrive.engine.job import JobFacts
 from redrive.ops.audit import Operation
-from redrive.ops.jobs.inspect import JobStory, Origin, known_job, story_of
+from redrive.ops.jobs.facts import JobFacts, job_events
+from redrive.ops.jobs.inspect import JobStory, Origin, story_of
 from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
 
@@ -37,10 +37,9 @@ class Moment:
 
 def timeline(store: Store, job_id: int) -> list[Moment]:
     """Return what happened to a job and what people did about it and its dead letters, in the order in which it happened."""
-    job = known_job(store, job_id)
     story = story_of(store, job_id)
     rounds = {attempt["dispatch"]: cast("int", attempt["round"]) for attempt in story.attempts}
-    moments = [_moment_of(event, rounds, story.facts) for event in job.events()]
+    moments = [_moment_of(event, rounds, story.facts) for event in job_events(store, job_id)]
     moments += [*_moments_there(story), *_ends_of_replays(story)]
     moments += [_moment_by(done, job_id) for done in story.operations]
     # Sorting is stable: what the engine did within one instant stays in its own order, and people come after it.

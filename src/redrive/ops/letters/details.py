@@ -14,10 +14,10 @@ from typing import Final, cast
 
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.engine.clock import instant
-from redrive.engine.job import Job, JobFacts
 from redrive.errors import JobNotFoundError
 from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.advice import Hints, gone_for_good
+from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
 from redrive.ops.letters.letter import DeadLetter, get_letter
 from redrive.store.protocol import Row, Store
 
@@ -70,8 +70,7 @@ class LetterDetails:
 def letter_details(store: Store, letter_id: int) -> LetterDetails:
     """Return the whole story of a dead letter; raises LetterNotFoundError with ids that are near."""
     letter = get_letter(store, letter_id)
-    job = Job(store, letter.job)
-    facts = _job_facts(job)
+    facts = _job_facts(store, letter.job)
     operations = operations_about(store, letter.job, [letter])
     hint = Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category)
     if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
@@ -83,15 +82,15 @@ def letter_details(store: Store, letter_id: int) -> LetterDetails:
         suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
         hint=hint,
         facts=facts,
-        attempts=job.attempts(),
+        attempts=job_attempts(store, letter.job),
         edits=[_edit_of(row) for row in store.query("edits_of_letter", letter.id)],
         operations=operations,
     )
 
 
-def _job_facts(job: Job) -> JobFacts | None:
+def _job_facts(store: Store, job: int) -> JobFacts | None:
     try:
-        return job.facts
+        return job_facts(store, job)
     except JobNotFoundError:
         return None
 

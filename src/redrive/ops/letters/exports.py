@@ -17,11 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from redrive.engine.clock import instant
-from redrive.engine.job import Job
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor, Operation, in_order, operation_of, start_of_replay
+from redrive.ops.jobs.facts import job_attempts
 from redrive.ops.letters.edit import Part
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
@@ -197,7 +197,7 @@ def _line_of(
     acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
     clean = cast(
         "dict[str, list[dict[str, object]]]",
-        redact_mapping({"attempts": _plain(Job(store, job).attempts()), "operations": _plain(acts)}),
+        redact_mapping({"attempts": _plain(job_attempts(store, job)), "operations": _plain(acts)}),
     )
     safe = cast("dict[str, object]", redact_mapping({**facts, "key": None, "owner": None}))
     times = {name: fact for name, fact in facts.items() if name.endswith("_at")}

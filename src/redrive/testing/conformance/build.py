@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
-from redrive.engine.job import Job, JobFacts
+from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
 from redrive.store.protocol import (
     Child,
     Claimed,
@@ -155,12 +155,12 @@ def new_run(store: Store, pipeline: str = "shop") -> RunId:
 
 def facts(store: Store, job: JobId) -> JobFacts:
     """Return what the store says about a job."""
-    return Job(store, job).facts
+    return job_facts(store, job)
 
 
 def attempts(store: Store, job: JobId, *names: str) -> list[tuple[object, ...]]:
     """Return these columns of a job's attempts, in order."""
-    return [tuple(each[name] for name in names) for each in Job(store, job).attempts()]
+    return [tuple(each[name] for name in names) for each in job_attempts(store, job)]
 
 
 def statuses(store: Store, query: str = "counts") -> dict[str, int]:

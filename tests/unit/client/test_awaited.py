@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The desks for async code: the same names and signatures as the sync ones, and the loop never asks the store itself."""
+"""The nouns for async code: the same names and signatures as the sync ones, and the loop never asks the store itself."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from typing import TypeVar
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.client import async_nouns
+from redrive.client import letters
 from redrive.client.async_connection import AsyncRedrive
-from redrive.client.async_nouns import (
-    AsyncDeadLetters,
-    AsyncDesk,
-    AsyncReplays,
-    AsyncReports,
-    AsyncRuns,
-    AsyncSchedules,
-)
-from redrive.client.letters import DeadLetters, Replays
+from redrive.client.awaited import AsyncFace
+from redrive.client.letters import AsyncDeadLetters, DeadLetters
+from redrive.client.replays import AsyncReplays, Replays
+from redrive.client.reports import AsyncReports
+from redrive.client.runs import AsyncRuns
+from redrive.client.schedules import AsyncSchedules
 from redrive.errors import EvidenceMissingError, RunError
 from redrive.store.sqlite.store import SqliteStore
 
@@ -51,7 +48,7 @@ def names_of(kind: type) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["runs", "schedules", "dead_letters", "replays", "reports"])
-def test_every_method_of_a_sync_desk_can_be_awaited_with_the_same_arguments(
+def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
     tmp_path: Path, name: str
 ) -> None:
     with connect(tmp_path / "jobs.db") as rd:
@@ -65,10 +62,10 @@ def test_every_method_of_a_sync_desk_can_be_awaited_with_the_same_arguments(
         assert getattr(face, each).__doc__
 
 
-def test_a_desk_for_async_code_is_made_for_each_property() -> None:
+def test_a_face_for_async_code_is_made_for_each_property() -> None:
     kinds = {AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays, AsyncReports}
 
-    assert set(AsyncDesk.__subclasses__()) == kinds
+    assert set(AsyncFace.__subclasses__()) == kinds
     assert names_of(Redrive) - names_of(AsyncRedrive) == {"close"}
 
 
@@ -102,7 +99,7 @@ def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
 def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_nouns, "STEP", 2)
+    monkeypatch.setattr(letters, "STEP", 2)
 
     async def scene() -> tuple[list[bytes], int]:
         async with connect(tmp_path / "jobs.db") as rd:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Async faces of the nouns of a connection, made from the sync ones: nothing is written twice.
+
+`awaited` takes a method of a sync face, with its signature and docstring, and calls it on a thread, so that the loop never waits
+for a disk. Only methods that return something else in async code are written out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Concatenate, Generic, ParamSpec, TypeVar
+
+F = TypeVar("F")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncFace(Generic[F]):
+    """The async face of a noun."""
+
+    def __init__(self, face: F) -> None:
+        self.face = face
+        """The sync one."""
+
+
+def awaited(
+    method: Callable[Concatenate[F, P], T],
+) -> Callable[Concatenate[AsyncFace[F], P], Coroutine[None, None, T]]:
+    """Return a method of a sync face as one to await, with the same signature and docstring."""
+
+    @functools.wraps(method)
+    async def call(on: AsyncFace[F], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, on.face, *args, **kwargs)
+
+    return call

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job as the store has it: its facts, attempts and events.
+
+Only reads, and never waits: that is left to the job handle of the client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+import msgspec
+
+from redrive.engine.clock import instant
+from redrive.errors import JobNotFoundError
+from redrive.ops.suggest import id_hint
+from redrive.store.protocol import JobId, Row, Store
+
+ID_END: Final = 1 << 63
+_ATTEMPT: Final = (
+    "dispatch stage round attempt outcome burned code message http_status reason sentence notes worker started_at ended_at config"
+    " error_class"
+).split()
+_EVENT: Final = "at event stage attempt code http_status duration_ms reason dispatch".split()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """One job, as it was when this was read."""
+
+    id: int
+    pipeline: str
+    stage: str
+    status: str
+    attempt: int
+    error_code: str | None
+    error_message: str | None
+    key: str | None
+    owner: str | None
+    run: int | None
+    priority: int
+    waiting: str | None
+    """Why a queued job waits: retry, hold, crashed, paused, replay; None when it is simply its turn."""
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: str | None
+    round: int
+    dispatch: int
+    parent: int | None
+    is_cancel_asked: bool
+    worker: str | None
+    expires_at: datetime | None
+    erased_at: datetime | None
+    """When its values were wiped; None while they are there."""
+
+
+_FACTS: Final = JobFacts.__slots__
+_TIMES: Final = [name for name in JobFacts.__slots__ if name.endswith("_at")]
+
+
+def job_facts(store: Store, job: int) -> JobFacts:
+    """Return a job as it is now; raises JobNotFoundError."""
+    rows = store.query("job", JobId(job)) if 0 < job < ID_END else []
+    if not rows:
+        raise JobNotFoundError(job_id=job)
+    facts: dict[str, object] = dict(zip(_FACTS, rows[0], strict=True))
+    facts |= {name: instant(facts[name]) for name in _TIMES if facts[name] is not None}
+    return msgspec.convert({**facts, "is_cancel_asked": bool(facts["is_cancel_asked"])}, JobFacts)
+
+
+def get_job(store: Store, job: int) -> JobFacts:
+    """Return a job as it is now; raises JobNotFoundError whose hint lists ids close to it."""
+    try:
+        return job_facts(store, job)
+    except JobNotFoundError as error:
+        error.hint = id_hint(store, "job", job)
+        raise
+
+
+def job_attempts(store: Store, job: int) -> list[dict[str, object]]:
+    """Return every attempt of a job, in order, with its outcome and the reason."""
+    return [_attempt_of(row) for row in store.query("attempts", job)]
+
+
+def job_events(store: Store, job: int) -> list[dict[str, object]]:
+    """Return every transition of a job, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
+    rows = [dict(zip(_EVENT, row, strict=True)) for row in store.query("transitions_of_job", job)]
+    return [{**row, "at": instant(row["at"])} for row in rows]
+
+
+def _attempt_of(row: Row) -> dict[str, object]:
+    attempt: dict[str, object] = dict(zip(_ATTEMPT, row, strict=True))
+    started_at, ended_at = cast("float", attempt["started_at"]), cast("float", attempt["ended_at"])
+    notes = cast("str | None", attempt["notes"])
+    return attempt | {
+        "burned": bool(attempt["burned"]),
+        "notes": None if notes is None else msgspec.json.decode(notes),
+        "duration": ended_at - started_at,
+        "started_at": instant(started_at),
+        "ended_at": instant(ended_at),
+    }
