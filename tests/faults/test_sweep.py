@@ -17,7 +17,7 @@ import pytest
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.pipeline.pipeline import Event
-from redrive.engine.schedules import ScheduleBook, Ticker
+from redrive.engine.schedules import Schedules, Ticker
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
@@ -214,7 +214,7 @@ def test_a_tick_whose_call_fails_makes_one_job_when_it_is_made_again(when: str) 
         with virtual_time() as clock:
             store = SqliteStore(":memory:")
             pipeline, _ = Sweep().pipelines(clock)
-            ScheduleBook(store).put("hourly", pipeline, "", cron="0 * * * *")
+            Schedules(store).put("hourly", pipeline, "", cron="0 * * * *")
             clock.advance(3_600)
             ticker = Ticker(NthCallFails(store, nth, when, 1), clock, ask_store=at_once)  # type: ignore[arg-type]
             for _ in range(3):

@@ -25,9 +25,9 @@ from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pip
 from redrive.engine.pipeline.submission import BulkSubmission, new_job
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.runs.driver import drive_run
-from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport
+from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs
 from redrive.engine.runtime import CURRENT
-from redrive.engine.schedules import ScheduleBook
+from redrive.engine.schedules import Schedules
 from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
@@ -264,14 +264,14 @@ class Redrive:
         return asyncio.run(driving)
 
     @property
-    def runs(self) -> RunBook:
+    def runs(self) -> Runs:
         """What is known about runs."""
-        return RunBook(self.store)
+        return Runs(self.store)
 
     @property
-    def schedules(self) -> ScheduleBook:
+    def schedules(self) -> Schedules:
         """Jobs that are submitted again and again by the clock."""
-        return ScheduleBook(self.store)
+        return Schedules(self.store)
 
     @property
     def dead_letters(self) -> DeadLetters:

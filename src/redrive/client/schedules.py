@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules for async code; sync code uses `ScheduleBook` itself."""
+"""Schedules for async code; sync code uses `Schedules` itself."""
 
 from __future__ import annotations
 
 from redrive.client.awaited import AsyncFace, awaited
-from redrive.engine.schedules import ScheduleBook
+from redrive.engine.schedules import Schedules
 
 
-class AsyncSchedules(AsyncFace[ScheduleBook]):
-    """The schedules of a store; see `ScheduleBook`."""
+class AsyncSchedules(AsyncFace[Schedules]):
+    """The schedules of a store; see `Schedules`."""
 
-    put = awaited(ScheduleBook.put)
-    drop = awaited(ScheduleBook.drop)
-    all = awaited(ScheduleBook.all)
+    put = awaited(Schedules.put)
+    drop = awaited(Schedules.drop)
+    all = awaited(Schedules.all)

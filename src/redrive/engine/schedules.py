@@ -107,7 +107,7 @@ class Schedule:
     last_at: datetime | None
 
 
-class ScheduleBook:
+class Schedules:
     """The schedules of a store."""
 
     def __init__(self, store: Store) -> None:

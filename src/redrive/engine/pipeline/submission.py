@@ -15,7 +15,7 @@ import msgspec
 from redrive.core.budget import RunStatus
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.runs.runs import RunBook
+from redrive.engine.runs.runs import Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.store.protocol import LaneId, NewJob, RunId, Store
@@ -77,7 +77,7 @@ class BulkSubmission:
         self._store = store
         self._make = make
         self._key = key
-        self._book = RunBook(store)
+        self._book = Runs(store)
         self._run = None if run is None else RunId(run)
         self._first = 0 if self._run is None else self._book.next_ordinal(self._run, pipeline.name)
         self._ids: list[int] = []

@@ -22,7 +22,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import PAYLOAD_MAX
 from redrive.engine.runs.budget import BudgetTracker
 from redrive.engine.runs.items import JobBuilder, first_difference
-from redrive.engine.runs.runs import OnProgress, RunBook, RunOptions, RunReport
+from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.threads import AskStore
@@ -68,7 +68,7 @@ async def drive_run(
 
     A run whose source was read to the end needs no items to resume; if items are given, they are compared.
     """
-    book, clock = RunBook(store), CURRENT.get().clock
+    book, clock = Runs(store), CURRENT.get().clock
     if resume is None:
         run = book.add(pipeline.name, options, clock.wall())
     else:
@@ -118,7 +118,7 @@ class Driver:
         on_progress: OnProgress | None = None,
     ) -> None:
         self._store = store
-        self._book = RunBook(store)
+        self._book = Runs(store)
         self._run = run
         self._options = options
         self._clock = clock

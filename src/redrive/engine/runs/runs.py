@@ -57,7 +57,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The file with the items, if the command line started the run."""
 
 
-class RunBook:
+class Runs:
     """The runs in a store."""
 
     def __init__(self, store: Store) -> None:

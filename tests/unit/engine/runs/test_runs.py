@@ -10,7 +10,7 @@ import pytest
 from redrive import Context, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import RunThresholds
 from redrive.engine.runs import driver
-from redrive.engine.runs.runs import RunBook, RunOptions
+from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.errors import (
     ConfigurationError,
     FailureBudgetExceededError,
@@ -159,7 +159,7 @@ def test_before_a_full_interval_has_ended_nothing_is_judged(filed: Redrive) -> N
 
 
 def test_cancelling_a_run_does_not_read_its_finished_items_at_every_step(store: SqliteStore) -> None:
-    book, lane = RunBook(store), store.lanes("court", ["judge"])[0]
+    book, lane = Runs(store), store.lanes("court", ["judge"])[0]
     run = book.add("court", RunOptions(), 0.0)
     store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0, run=run, ordinal=at) for at in range(5_024)], 0)
     ended = "UPDATE jobs SET status = 'complete', result = x'31', finished_at = 1 WHERE ordinal < 5000"
@@ -180,7 +180,7 @@ def test_cancelling_a_run_does_not_read_its_finished_items_at_every_step(store: 
 
 
 def test_an_item_claimed_between_two_steps_of_cancelling_its_run_is_told(store: SqliteStore) -> None:
-    book, lane = RunBook(store), store.lanes("court", ["judge"])[0]
+    book, lane = Runs(store), store.lanes("court", ["judge"])[0]
     run = book.add("court", RunOptions(), 0.0)
     store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0, run=run, ordinal=at) for at in range(6)], 0)
     store.start_worker("w1", 0.0, 30.0)
@@ -307,4 +307,4 @@ def test_options_that_make_no_sense_are_refused_before_a_run_is_made(
     with pytest.raises(RedriveError):
         filed.run(COURT, [1], **misuse)  # type: ignore[arg-type]
 
-    assert RunBook(filed.store).latest() == []
+    assert Runs(filed.store).latest() == []

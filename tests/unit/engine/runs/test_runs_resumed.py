@@ -15,7 +15,7 @@ import pytest
 from redrive import Backoff, Breaker, FailureBudget, Pipeline, Redrive, RetryPolicy, RunReport, connect, stage
 from redrive.engine.runs import driver as feeding
 from redrive.engine.runs.driver import Driver
-from redrive.engine.runs.runs import RunBook, RunOptions
+from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.errors import RunError, StoreUnavailableError
 from redrive.store.protocol import INLINE_MAX, RunId
 from redrive.store.sqlite.store import SqliteStore
@@ -224,7 +224,7 @@ class Scene:
     ) -> None:
         self.store, self.clock, self.pipeline = store, clock, pipeline
         self.options = RunOptions(**options)  # type: ignore[arg-type]
-        self.book = RunBook(store)
+        self.book = Runs(store)
 
     def run(
         self, items: object, *, resume: int | None = None, ask: object = at_once, concurrency: int = 4

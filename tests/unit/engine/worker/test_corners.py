@@ -14,7 +14,7 @@ from redrive.core.breaker import Evidence
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runs import driver as feeding
 from redrive.engine.runs.driver import Driver
-from redrive.engine.runs.runs import RunBook, RunOptions
+from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.leases import Leases
@@ -253,7 +253,7 @@ def test_an_aborted_run_waits_for_what_is_being_worked_on(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeding, "BATCH", 5)
-    book = RunBook(store)
+    book = Runs(store)
 
     async def scene() -> None:
         go_on = asyncio.Event()
