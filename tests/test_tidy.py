@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tidy import bounds, language, pages, sizes, words
+from tests.tidy import bounds, language, nouns, pages, sizes, words
 from tests.tidy.tree import ROOT, Source, sources
 
 PACKAGE = sources("src")
@@ -135,6 +135,14 @@ def test_every_table_is_in_the_glossary() -> None:
 
     assert glossary.words
     assert_none(language.unexplained_tables(schema, glossary))
+
+
+def test_public_classes_are_called_by_words_of_the_glossary_or_plain_nouns() -> None:
+    glossary = language.Glossary.read((ROOT / language.GLOSSARY).read_text(encoding="utf-8"))
+    known = nouns.plain_nouns()
+    found = [line for source in PACKAGE for line in language.unexplained_nouns(source, glossary, known)]
+
+    assert_none([line for line in found if line.split(": ")[1] not in nouns.PENDING])
 
 
 def test_every_ignored_rule_has_its_reason() -> None:
