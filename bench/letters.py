@@ -190,7 +190,7 @@ def letter_cost(*, holds_secret: bool) -> float:
     job = Claimed(
         JobId(1), 1, 1, LaneId(1), 1, 1, 0, 0, 0, 0, 0, None, None, b'{"text":"' + b"x" * 190 + b'"}'
     )
-    decision = DeadLetter(reason=Reason.PERMANENT, sentence="it cannot heal")
+    decision = DeadLetter(reason=Reason.PERMANENT, code="BUG_CODE", attempt=1, max_attempts=1)
 
     def many(troubles: Sequence[FailedAttempt]) -> None:
         for trouble in troubles:

@@ -48,11 +48,15 @@ INSERT INTO attempts (job_id, dispatch, lane_id, attempt, started_at, ended_at, 
 SELECT *, 'w', 1, 'ok', 1 FROM (VALUES {rows})
 """
 AUDIT = """
-INSERT INTO attempts (job_id, dispatch, lane_id, attempt, started_at, ended_at, code, message, reason, sentence, worker_id, round,
+INSERT INTO attempts (job_id, dispatch, lane_id, attempt, started_at, ended_at, code, message, decision, worker_id, round,
     outcome, burned)
 SELECT *, 'w', 1, 'retry', 1 FROM (VALUES {rows})
 """
-FAILED = ("NETWORK_ERROR", "refused", "retryable", "attempt 1 of 2 failed; the next one follows")
+FAILED = (
+    "NETWORK_ERROR",
+    "refused",
+    '{"kind":"retry","delay":1.0,"reason":"retryable","attempt":1,"max_attempts":2}',
+)
 
 Row = tuple[int, int, int, int, bytes]
 

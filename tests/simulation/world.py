@@ -383,7 +383,7 @@ def breaches(world: World) -> list[str]:
     }:
         found.append(f"the tally {tallied} is not the count {dict(statuses)}")
     if leaks := store.read(
-        "SELECT job_id FROM attempts WHERE message LIKE ?1 OR sentence LIKE ?1 OR notes LIKE ?1 UNION "
+        "SELECT job_id FROM attempts WHERE message LIKE ?1 OR decision LIKE ?1 OR notes LIKE ?1 UNION "
         "SELECT job_id FROM letters WHERE message LIKE ?1 OR stack LIKE ?1 OR context LIKE ?1 UNION "
         "SELECT id FROM jobs WHERE error_message LIKE ?1 OR progress LIKE ?1",
         (f"%{SECRET}%",),

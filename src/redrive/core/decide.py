@@ -3,13 +3,14 @@
 
 Total and pure. The order of the questions is the contract: what the stage asked for, then what is never retried, then the
 breaker, then what is spent, then when to come back. So a hold never keeps alive what the policy would not have tried again.
+A decision is a value and is stored as one; `decision_text` renders it as a sentence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,30 +21,27 @@ from redrive.core.failure import Failure, SignalKind
 from redrive.core.policy import RetryPolicy
 from redrive.core.taxonomy import BREAKER_OPEN
 
-RETRIES_ALL: Final = 'retry_on="all" retries whatever fails'
-RETRIES_NONE: Final = 'retry_on="none" retries nothing'
-LISTED: Final = "the list retry_on names it"
-UNLISTED: Final = "the list retry_on does not name it"
-BY_POLICY: Final = (RETRIES_ALL, RETRIES_NONE, LISTED, UNLISTED)
-"""How sentences say that `retry_on` decided, whatever the classifier held; stored with the attempt, and read by `explain`."""
-RETRIED_ELSE: Final = "which it would have retried"
-NOT_RETRIED_ELSE: Final = "which it does not retry anyway"
-"""How sentences about `give_up_on` say what the rest of the policy holds."""
-
 
 class Reason(StrEnum):
-    """Why a decision was taken; stable, stored with the attempt. The sentence beside it says whether `retry_on` decided."""
+    """Why a run ended as it did; stable, stored with the attempt."""
 
-    RETRYABLE = "retryable"  # it can heal, or retry_on has it tried again, and attempts are left
-    TOLD_DELAY = "told_delay"  # as above, and the dependency said when to come back
-    ASKED = "asked"  # the stage itself asked for it by a signal
+    RETRYABLE = "retryable"  # it can heal, or retry_on allows it, and attempts are left
+    TOLD_DELAY = "told_delay"  # as above, and the dependency named the delay
+    ASKED = "asked"  # the stage asked for it by a signal
     BREAKER = "breaker"  # the dependency is down; the attempt is not to blame
-    PERMANENT = "permanent"  # nothing heals it, or retry_on does not have it tried again
-    GIVEN_UP = "given_up"  # the policy's give_up_on speaks of it
+    PERMANENT = "permanent"  # it cannot heal, or retry_on does not allow it
+    GIVEN_UP = "given_up"  # the policy's give_up_on names it
     EXHAUSTED = "exhausted"  # max_attempts is spent
     CODE_EXHAUSTED = "code_exhausted"  # this code's own limit is spent
     SNOOZES_EXHAUSTED = "snoozes_exhausted"
     DEADLINE = "deadline"  # the next attempt would start after the deadline
+    # Nothing was decided: the run ended by itself, or was ended from outside.
+    OVERRAN = "overran"  # it succeeded after its timeout
+    REQUESTED = "requested"  # somebody cancelled the job
+    WORKER_LOST = "worker_lost"  # its worker's lease ended
+    WORKER_STOPPED = "worker_stopped"  # its worker stopped before it ended
+    PROCESS_LOST = "process_lost"  # the process it shared with other runs died
+    OWN_PROCESS_LOST = "own_process_lost"  # the process it ran in alone died
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -64,7 +62,7 @@ class Standing(Struct, frozen=True):
     state: BreakerState
 
     def holds(self, failure: Failure) -> bool:
-        """Say whether this failure is the dependency's and its breaker makes work wait."""
+        """Return whether this failure is the dependency's and its breaker makes work wait."""
         if self.state.phase is Phase.CLOSED or self.breaker.mode != "hold":
             return False
         # A call that the breaker itself refused was never made, so it cannot be held against the attempt.
@@ -72,42 +70,89 @@ class Standing(Struct, frozen=True):
         return is_refused or self.breaker.evidence_of(failure) is Evidence.DOWN
 
 
-class RetryAt(Struct, frozen=True, kw_only=True):
+DelaySource = Literal["backoff", "dependency", "stage"]
+
+
+class RetryOnRule(Struct, frozen=True, kw_only=True):
+    """How the policy's `retry_on` decided, whatever the classifier held."""
+
+    retry_on: Literal["all", "none", "listed", "unlisted"]
+    is_retryable: bool
+    """What the classifier held."""
+
+
+class RetryAt(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="retry"):
     """Try again at `at`; burns the attempt."""
 
     at: float
     delay: float
+    delay_from: DelaySource = "backoff"
     reason: Reason
-    sentence: str
+    code: str
+    attempt: int
+    max_attempts: int
+    policy: RetryOnRule | None = None
     burned: ClassVar[bool] = True
 
 
-class Hold(Struct, frozen=True, kw_only=True):
+class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="hold"):
     """Wait without burning the attempt, until `until`; None means until somebody closes the breaker by hand."""
 
     until: float | None
     reason: Reason
-    sentence: str
+    code: str
+    delay: float = 0.0
+    """What a stage that snoozes asked for."""
+    breaker: str | None = None
+    phase: Phase | None = None
+    """Of the breaker."""
     burned: ClassVar[bool] = False
 
 
-class DeadLetter(Struct, frozen=True, kw_only=True):
-    """Give it up."""
+class DeadLetter(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="dead"):
+    """Give it up. Which of the optional fields are set depends on the reason."""
 
     reason: Reason
-    sentence: str
+    code: str
+    attempt: int
+    max_attempts: int
+    limit: int = 0
+    """The limit that is spent: of this code, or of snoozes."""
+    delay: float = 0.0
+    """How long the next attempt would have had to wait, beyond the deadline."""
+    rule: str | None = None
+    """The classifier's rule for a permanent failure."""
+    policy: RetryOnRule | None = None
+    is_retried_otherwise: bool | None = None
+    """Whether the policy without its give_up_on would have allowed a retry."""
+    breaker: str | None = None
+    phase: Phase | None = None
     burned: ClassVar[bool] = True
 
 
-class Cancel(Struct, frozen=True, kw_only=True):
+class Cancel(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="cancel"):
     """Stop it, as cancelled."""
 
     reason: Reason
-    sentence: str
     burned: ClassVar[bool] = True
 
 
+class Ended(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="ended"):
+    """Recorded of a run about which nothing was decided."""
+
+    reason: Reason
+
+
+class OldDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="old"):
+    """Recorded before decisions were values: a reason, and the sentence of that time."""
+
+    reason: str | None = None
+    text: str | None = None
+
+
 Decision = RetryAt | Hold | DeadLetter | Cancel
+Recorded = Decision | Ended | OldDecision
+"""What the store keeps with an attempt, as JSON."""
 
 
 def decide(
@@ -122,12 +167,22 @@ def decide(
     if failure.signal is not None:
         return _as_asked(policy, failure, history, now, draw)
     if policy.gives_up_on(failure):
-        rest = RETRIED_ELSE if policy.allows(failure) else NOT_RETRIED_ELSE
-        return DeadLetter(reason=Reason.GIVEN_UP, sentence=f"the policy gives up on {failure.code}, {rest}")
+        return DeadLetter(
+            reason=Reason.GIVEN_UP,
+            code=failure.code,
+            attempt=history.attempt,
+            max_attempts=policy.max_attempts,
+            is_retried_otherwise=policy.allows(failure),
+        )
     if not policy.allows(failure):
-        ruling = _ruling(policy, failure, is_retried=False)
-        sentence = f"{failure.code} is not retried{ruling} ({failure.rule})"
-        return DeadLetter(reason=Reason.PERMANENT, sentence=sentence)
+        return DeadLetter(
+            reason=Reason.PERMANENT,
+            code=failure.code,
+            attempt=history.attempt,
+            max_attempts=policy.max_attempts,
+            rule=failure.rule,
+            policy=_retry_on_rule(policy, failure, is_retried=False),
+        )
     if breaker is not None and breaker.holds(failure):
         return _hold(policy, failure, breaker, now)
     return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
@@ -136,62 +191,56 @@ def decide(
 def _as_asked(policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float) -> Decision:
     """Do what the stage asked for by a signal; only limits and the deadline stand above that."""
     if failure.signal is SignalKind.CANCEL:
-        return Cancel(reason=Reason.ASKED, sentence="the stage asked to cancel")
+        return Cancel(reason=Reason.ASKED)
     if failure.signal is SignalKind.FAIL:
-        return DeadLetter(reason=Reason.ASKED, sentence=f"the stage gave up with {failure.code}")
+        return _dead(Reason.ASKED, policy, failure, history)
     if failure.signal is SignalKind.SNOOZE:
         return _snooze(policy, failure, history, now)
     return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
 
 
-def _ruling(policy: RetryPolicy, failure: Failure, *, is_retried: bool) -> str:
-    """Say how `retry_on` decided; nothing when it would have decided otherwise had the classifier done so."""
+def _retry_on_rule(policy: RetryPolicy, failure: Failure, *, is_retried: bool) -> RetryOnRule | None:
+    """Return how `retry_on` decided; None when the classifier did."""
     if policy.retry_on == "classified":
-        return ""
+        return None
     if policy.allows(replace(failure, retryable=not failure.retryable)) is not is_retried:
-        return ""
-    yes, no = (RETRIES_ALL, RETRIES_NONE) if isinstance(policy.retry_on, str) else (LISTED, UNLISTED)
-    said = yes if is_retried else no
-    link = "and" if failure.retryable is is_retried else "though"
-    return f": {said}, {link} it counts as {'retryable' if failure.retryable else 'permanent'}"
+        return None
+    if isinstance(policy.retry_on, str):
+        return RetryOnRule(retry_on="all" if is_retried else "none", is_retryable=failure.retryable)
+    return RetryOnRule(retry_on="listed" if is_retried else "unlisted", is_retryable=failure.retryable)
 
 
 def _hold(policy: RetryPolicy, failure: Failure, standing: Standing, now: float) -> Hold:
-    """Wait for the dependency: until its breaker lets a call through, and as long as it told us to."""
+    """Wait for the dependency: until its breaker admits a call, and no shorter than it told us to."""
     until = opens_at(standing.breaker, standing.state)
     told = policy.retry_after_delay(failure)
     if until is not None and told is not None:
         until = max(until, now + told)
-    phase = standing.state.phase
-    sentence = f"{failure.code} while breaker {standing.breaker.name!r} is {phase}: held, no attempt burned"
-    return Hold(until=until, reason=Reason.BREAKER, sentence=sentence)
+    return Hold(
+        until=until,
+        reason=Reason.BREAKER,
+        code=failure.code,
+        breaker=standing.breaker.name,
+        phase=standing.state.phase,
+    )
 
 
 def _snooze(policy: RetryPolicy, failure: Failure, history: History, now: float) -> Hold | DeadLetter:
     if history.snoozes >= policy.snooze_max:
-        sentence = f"the stage snoozed {history.snoozes} times, which is the limit"
-        return DeadLetter(reason=Reason.SNOOZES_EXHAUSTED, sentence=sentence)
+        return _dead(Reason.SNOOZES_EXHAUSTED, policy, failure, history, limit=history.snoozes)
     delay = failure.retry_after or 0.0
     if _is_late(history, now + delay):
-        return DeadLetter(
-            reason=Reason.DEADLINE, sentence=f"the snooze of {delay:.3g} s ends after the deadline"
-        )
-    return Hold(
-        until=now + delay,
-        reason=Reason.ASKED,
-        sentence=f"the stage asked to be run again in {delay:.3g} s",
-    )
+        return _dead(Reason.DEADLINE, policy, failure, history, delay=delay)
+    return Hold(until=now + delay, reason=Reason.ASKED, code=failure.code, delay=delay)
 
 
 def _spent(policy: RetryPolicy, failure: Failure, history: History) -> DeadLetter | None:
-    """Say which limit is spent, or None if another attempt is left."""
-    code = failure.code
+    """Return which limit is spent; None if another attempt is left."""
     if history.attempt >= policy.max_attempts:
-        sentence = f"attempt {history.attempt} of {policy.max_attempts} failed with {code}: none is left"
-        return DeadLetter(reason=Reason.EXHAUSTED, sentence=sentence)
+        return _dead(Reason.EXHAUSTED, policy, failure, history)
     limit = policy.limit_for(failure)
-    if limit is not None and history.failures_by_code.get(code, 0) + 1 >= limit:
-        return DeadLetter(reason=Reason.CODE_EXHAUSTED, sentence=f"{code} may fail {limit} attempts, and has")
+    if limit is not None and history.failures_by_code.get(failure.code, 0) + 1 >= limit:
+        return _dead(Reason.CODE_EXHAUSTED, policy, failure, history, limit=limit)
     return None
 
 
@@ -199,23 +248,50 @@ def _retry(
     policy: RetryPolicy, failure: Failure, history: History, now: float, draw: float
 ) -> RetryAt | DeadLetter:
     delay = policy.backoff.delay(history.attempt, draw)
-    reason, why, ruling = Reason.RETRYABLE, "backoff", ""
+    reason = Reason.RETRYABLE
+    delay_from: DelaySource = "backoff"
+    rule: RetryOnRule | None = None
     if failure.signal is SignalKind.RETRY:
-        reason, why = Reason.ASKED, "backoff, as the stage asked to be tried again"
+        reason = Reason.ASKED
         if failure.retry_after is not None:
-            delay, why = failure.retry_after, "as the stage asked"
+            delay, delay_from = failure.retry_after, "stage"
     else:
-        ruling = _ruling(policy, failure, is_retried=True)
+        rule = _retry_on_rule(policy, failure, is_retried=True)
         told = policy.retry_after_delay(failure)
         if told is not None and told >= delay:
-            delay, reason, why = told, Reason.TOLD_DELAY, "as the dependency told us"
+            delay, reason, delay_from = told, Reason.TOLD_DELAY, "dependency"
     at = now + delay
     if _is_late(history, at):
-        sentence = f"the next attempt would start in {delay:.3g} s, after the deadline"
-        return DeadLetter(reason=Reason.DEADLINE, sentence=sentence)
-    again = f"again in {delay:.3g} s ({why}){ruling}"
-    sentence = f"attempt {history.attempt} of {policy.max_attempts} failed with {failure.code}: {again}"
-    return RetryAt(at=at, delay=delay, reason=reason, sentence=sentence)
+        return _dead(Reason.DEADLINE, policy, failure, history, delay=delay)
+    return RetryAt(
+        at=at,
+        delay=delay,
+        delay_from=delay_from,
+        reason=reason,
+        code=failure.code,
+        attempt=history.attempt,
+        max_attempts=policy.max_attempts,
+        policy=rule,
+    )
+
+
+def _dead(
+    reason: Reason,
+    policy: RetryPolicy,
+    failure: Failure,
+    history: History,
+    *,
+    limit: int = 0,
+    delay: float = 0.0,
+) -> DeadLetter:
+    return DeadLetter(
+        reason=reason,
+        code=failure.code,
+        attempt=history.attempt,
+        max_attempts=policy.max_attempts,
+        limit=limit,
+        delay=delay,
+    )
 
 
 def _is_late(history: History, at: float) -> bool:

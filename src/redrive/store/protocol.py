@@ -126,8 +126,8 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     error_class: str | None = None
     message: str | None = None
     http_status: int | None = None
-    reason: str | None = None
-    sentence: str | None = None
+    decision: str | None = None
+    """What was decided, or how it ended, as JSON (`core.decide.Recorded`); None when it just succeeded."""
     letter: Letter | None = None
     config: str | None = None
     """A hash of the stage's settings."""

@@ -18,6 +18,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.breaker import Breaker
+from redrive.core.decision_text import reason_and_sentence
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.delivery.messages import category_of
@@ -167,6 +168,7 @@ class _Walk:
     def _record(self, dispatch: Dispatch, settled: Settlement) -> None:
         self._children += settled.children
         is_again = settled.status is JobState.QUEUED
+        reason, sentence = reason_and_sentence(settled.decision)
         self._attempts.append(
             InlineAttempt(
                 stage=dispatch.lane.stage.name,
@@ -175,8 +177,8 @@ class _Walk:
                 burned=settled.burned,
                 code=settled.code,
                 message=settled.message,
-                reason=settled.reason,
-                sentence=settled.sentence,
+                reason=reason,
+                sentence=sentence,
                 waited=_exact(max(0.0, settled.run_at - settled.ended_at)) if is_again else 0.0,
                 notes=_notes_of(settled),
             )
@@ -272,6 +274,7 @@ def _child_of(child: Child) -> InlineChild:
 
 def _event_of(lane: Lane, settled: Settlement) -> Event:
     letter = settled.letter
+    reason, sentence = reason_and_sentence(settled.decision)
     return Event(
         kind=settled.outcome,
         job_id=settled.job.id,
@@ -281,8 +284,8 @@ def _event_of(lane: Lane, settled: Settlement) -> Event:
         round=settled.job.round,
         code=str(settled.code),
         message=str(settled.message),
-        reason=str(settled.reason),
-        sentence=str(settled.sentence),
+        reason=str(reason),
+        sentence=str(sentence),
         at=datetime.fromtimestamp(settled.ended_at, UTC),
         due_at=datetime.fromtimestamp(settled.run_at, UTC),
         http_status=settled.http_status,

@@ -12,9 +12,12 @@ import pytest
 
 from redrive import Pipeline, connect, stage
 from redrive.cli.input.options import as_it_is
+from redrive.core.decide import Ended, Reason
+from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine
+from redrive.ops.jobs.explain import explain
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate
 from redrive.store.sqlite import migrations
@@ -183,7 +186,7 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
         tables = [
             name
             for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            if name != "sqlite_sequence"
+            if name not in {"sqlite_sequence", "attempts"}
         ]
         columns = {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in tables}
         before = {name: rows_of(db, name, columns[name]) for name in tables}
@@ -200,6 +203,43 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
                 after = [tuple("stamping" if one == "marking" else one for one in row) for row in after]
             assert before[name]
             assert sorted(after, key=repr) == before[name], name
+
+
+def test_a_migration_keeps_every_attempt_and_what_was_decided_about_it(first: Path) -> None:
+    kept = "job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, error_class"
+    kept = f"SELECT seq, {kept}, message, http_status, notes FROM attempts ORDER BY seq"
+    with closing(sqlite3.connect(first)) as db:
+        before = db.execute(kept).fetchall()
+        said = db.execute("SELECT reason, sentence FROM attempts ORDER BY seq").fetchall()
+
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        assert db.execute(kept).fetchall() == before
+        decisions = [text for (text,) in db.execute("SELECT decision FROM attempts ORDER BY seq")]
+    for (reason, sentence), text in zip(said, decisions, strict=True):
+        if sentence is not None:
+            assert reason_and_sentence(text) == (reason, sentence)
+        elif reason is None:
+            assert text is None
+        else:
+            assert isinstance(decode_decision(text), Ended)
+    assert decode_decision(decisions[2]) == Ended(Reason.WORKER_LOST)
+
+
+def test_a_migrated_job_is_explained_with_the_sentences_of_before(first: Path) -> None:
+    migrate(first, ANN)
+
+    with connect(first) as rd:
+        one, two = explain(rd.store, 11).attempts
+        assert (
+            "Why: the failure can heal, and the dependency said when to come back. The policy said: attempt 1 of 2"
+            in one.decided
+        )
+        assert two.decided.endswith(
+            "The policy said: attempt 2 of 2 failed with NETWORK_RESET: none is left."
+        )
+        assert "Why: the worker died." in explain(rd.store, 4).attempts[0].decided
 
 
 def test_a_migrated_database_is_in_order_and_goes_on(first: Path) -> None:

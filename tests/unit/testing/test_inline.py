@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -29,6 +30,7 @@ from redrive import (
     guard,
     stage,
 )
+from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError, ConfigurationError, SerializationError
 from redrive.store.protocol import NewJob
@@ -445,7 +447,10 @@ def worked(pipeline: Pipeline, payload: bytes) -> list[tuple[object, ...]]:
         asyncio.run(scene())
     rows = store.query("attempts", 1)
     store.close()
-    return [(row[1], row[3], row[4], bool(row[5]), row[6], row[9], row[10]) for row in rows]
+    return [
+        (row[1], row[3], row[4], bool(row[5]), row[6], *reason_and_sentence(cast("str | None", row[9])))
+        for row in rows
+    ]
 
 
 @pytest.mark.parametrize("code", ["NETWORK_RESET", "AUTH_DENIED", "RATE_LIMITED", "CONFLICT", "BUG_UNKNOWN"])

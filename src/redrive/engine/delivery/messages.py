@@ -10,6 +10,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.decision_text import reason_and_sentence
 from redrive.core.taxonomy import CODES
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.lanes import Lane
@@ -26,8 +27,9 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 def event_of(store: Store, lane: Lane, notice: Row) -> Event:
     """Return the event for a notice; `notice` is a row of `notices_for` whose attempt still exists."""
-    _, job, _, attempt, outcome, code, message, reason, sentence, ended_at, round_, run_at, *more = notice
+    _, job, _, attempt, outcome, code, message, decision, ended_at, round_, run_at, *more = notice
     http_status, notes, key, error_class, _ = more
+    reason, sentence = reason_and_sentence(cast("str | None", decision))
     is_dead = outcome == "dead"
     found = store.query("letter_for_sink", job, round_) if is_dead else []
     letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(code))}
@@ -64,7 +66,7 @@ def category_of(lane: Lane, code: str) -> str | None:
 
 def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink) -> SunkLetter:
     """Return the letter for a notice, with the values that the sink asks for; `notice` is as for `event_of`."""
-    _, job, dispatch, _, _, code, message, reason, _, ended_at, round_, *_, error_class, _ = notice
+    _, job, dispatch, _, _, code, message, decision, ended_at, round_, *_, error_class, _ = notice
     found = store.query("letter_for_sink", job, round_)
     attempts = store.query("attempts_for_sink", job, dispatch, HISTORY_MAX)
     ids = {
@@ -79,7 +81,7 @@ def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink
         "stage": lane.stage.name,
         "code": _text(code),
         "message": _text(message),
-        "reason": _text(reason),
+        "reason": _text(reason_and_sentence(cast("str | None", decision))[0]),
         "error_class": _text(error_class),
         "first_failure_at": instant(ended_at),
         "last_failure_at": instant(ended_at),
@@ -158,7 +160,7 @@ def _context_of(encoded: object) -> dict[str, object]:
 def _input_of(store: Store, lane: Lane, notice: Row, wanted: str) -> object | None:
     if wanted == EXCLUDE:
         return None
-    value = _value_of(store.query("input_for_sink", notice[1], lane.id, notice[10]))
+    value = _value_of(store.query("input_for_sink", notice[1], lane.id, notice[9]))
     return value if wanted == INCLUDE else redact_mapping(value)
 
 

@@ -212,7 +212,7 @@ class Call:
                 failure=None,
                 delay=wait,
                 reason=Reason.BREAKER,
-                sentence=sentence,
+                why=sentence,
             )
         return min(wait, OPEN_SLICE if cell.state.phase is Phase.OPEN else HALF_OPEN_SLICE)
 
@@ -241,15 +241,21 @@ class Call:
         opens = opens_at(cell.breaker, cell.state)
         if opens is not None and opens <= decision.at:
             return decision
-        sentence = f"breaker {cell.breaker.name!r} is {cell.state.phase}: it would refuse a retry"
-        return DeadLetter(reason=Reason.BREAKER, sentence=sentence)
+        return DeadLetter(
+            reason=Reason.BREAKER,
+            code=decision.code,
+            attempt=decision.attempt,
+            max_attempts=decision.max_attempts,
+            breaker=cell.breaker.name,
+            phase=cell.state.phase,
+        )
 
     def _apply(self, decision: Decision, failure: Failure, exc: BaseException, now: float) -> Step | float:
         self._history.add(failure, decision, now)
         if isinstance(decision, DeadLetter | Cancel):
             # The caller gets the exception; a reference here would create a cycle with its frames.
             self._last = None
-            self._history.attach(exc, self.attempt, now, decision.sentence)
+            self._history.attach(exc, self.attempt, now, decision)
             self._emit("dead", failure, None, decision)
             return Step.END
         self._last = exc
@@ -280,7 +286,7 @@ class Call:
             failure=failure,
             delay=delay,
             reason=decision.reason,
-            sentence=decision.sentence,
+            why=decision,
         )
 
     def _refused(self, cell: BreakerCell, retry_at: float | None, reason: str) -> BreakerOpenError:
@@ -291,6 +297,6 @@ class Call:
         error.__cause__, self._last = self._last, None
         self._history.attach_history(error)
         self._history.emit(
-            "dead", attempt=self.attempt, failure=None, delay=None, reason=Reason.BREAKER, sentence=str(error)
+            "dead", attempt=self.attempt, failure=None, delay=None, reason=Reason.BREAKER, why=str(error)
         )
         return error

@@ -2,7 +2,7 @@
 """Report on one guarded call: events for hooks, lines for the log, notes on the final exception.
 
 Reporting never decides and never fails: a hook that raises is logged, an exception that accepts no notes gets none. Messages of
-failures are redacted before they become part of a note.
+failures are redacted before they become part of a note. Text is rendered only for a log, hook or note that uses it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from redrive.core.classify import MESSAGE_MAX
 from redrive.core.decide import Decision, Reason
+from redrive.core.decision_text import sentence_of
 from redrive.core.failure import Failure
 from redrive.engine.error_text import error_text
 from redrive.redaction.process import redact_start
@@ -49,13 +50,13 @@ Hook = Callable[[CallEvent], object]
 class CallHistory:
     """The failures of one call, and their reporting."""
 
-    __slots__ = ("_count", "_first_at", "_hooks", "_name", "_notes")
+    __slots__ = ("_count", "_failures", "_first_at", "_hooks", "_name")
 
     def __init__(self, name: str, hooks: Mapping[Kind, Hook]) -> None:
         self._name = name
         self._hooks = hooks
         self._first_at = 0.0
-        self._notes: deque[str] = deque(maxlen=NOTES_MAX)
+        self._failures: deque[tuple[Failure, Decision]] = deque(maxlen=NOTES_MAX)
         self._count = 0
 
     def emit(
@@ -66,12 +67,15 @@ class CallHistory:
         failure: Failure | None,
         delay: float | None,
         reason: Reason,
-        sentence: str,
+        why: Decision | str,
     ) -> None:
         """Write to the log and call the hook of this kind."""
+        hook = self._hooks.get(kind)
+        if hook is None and not logger.isEnabledFor(logging.INFO):
+            return
+        sentence = why if isinstance(why, str) else str(sentence_of(why))
         # At most INFO: the caller gets the exception and decides how to log it.
         logger.info("%s: %s", self._name, sentence)
-        hook = self._hooks.get(kind)
         if hook is None:
             return
         event = CallEvent(
@@ -93,21 +97,19 @@ class CallHistory:
         """Add one failure and the decision about it."""
         if not self._count:
             self._first_at = now
-        # Redact before cutting: half a secret would not be recognised.
-        message = redact_start(failure.message, read=MESSAGE_MAX).partition("\n")[0]
-        text = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
-        self._notes.append(f"  {failure.error_class}: {text} -> {decision.sentence}")
+        self._failures.append((failure, decision))
         self._count += 1
 
-    def attach(self, exc: BaseException, attempt: int, now: float, sentence: str) -> None:
+    def attach(self, exc: BaseException, attempt: int, now: float, decision: Decision) -> None:
         """Attach the history to the exception that the caller gets; a failure here never replaces the exception."""
         start = f"redrive gave up on {self._name} after "
         tries = f"{attempt} attempt" + ("" if attempt == 1 else "s")
+        sentence = sentence_of(decision)
         note = f"{start}{tries}: {sentence}"
         if self._count > 1:
             note = f"{start}{tries}, {now - self._first_at:.3g} s after the first failure: {sentence}"
             # The last failure is the exception itself, and its decision is in the first line.
-            self._notes.pop()
+            self._failures.pop()
             note = f"{note}\n{self._history(shown_elsewhere=1)}"
         try:
             # Some libraries raise the same exception object repeatedly; the newest history replaces the previous one.
@@ -118,10 +120,17 @@ class CallHistory:
 
     def attach_history(self, error: BaseException) -> None:
         """Attach the failures before the breaker refused."""
-        if self._notes:
+        if self._failures:
             error.add_note(self._history())
 
     def _history(self, *, shown_elsewhere: int = 0) -> str:
-        left_out = self._count - shown_elsewhere - len(self._notes)
+        left_out = self._count - shown_elsewhere - len(self._failures)
         first = [f"  ({left_out} earlier failures omitted)"] if left_out else []
-        return "\n".join([*first, *self._notes])
+        return "\n".join([*first, *(_line(failure, decision) for failure, decision in self._failures)])
+
+
+def _line(failure: Failure, decision: Decision) -> str:
+    # Redact before cutting: half a secret would not be recognised.
+    message = redact_start(failure.message, read=MESSAGE_MAX).partition("\n")[0]
+    text = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
+    return f"  {failure.error_class}: {text} -> {sentence_of(decision)}"

@@ -12,7 +12,19 @@ from typing import Final
 
 import msgspec
 
-from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
+from redrive.core.decide import (
+    Cancel,
+    DeadLetter,
+    Decision,
+    Ended,
+    History,
+    Hold,
+    Reason,
+    RetryAt,
+    Standing,
+    decide,
+)
+from redrive.core.decision_text import encode_decision
 from redrive.core.failure import Failure, SignalKind
 from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
@@ -28,6 +40,7 @@ _QUEUED: Final = JobState.QUEUED
 
 REFUSED: Final = "the store refused to take what the stage returned or raised"
 UNREADABLE: Final = "its failure could not be read"
+_OVERRAN: Final = encode_decision(Ended(Reason.OVERRAN))
 
 
 def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
@@ -50,7 +63,7 @@ def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
         burned=True,
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
-        reason="overran" if dispatch.overran else None,
+        decision=_OVERRAN if dispatch.overran else None,
         config=lane.stage.config,
         notes=safe_notes(context.notes, job) if context.notes else None,
         children=tuple(context.children),
@@ -75,19 +88,16 @@ def settlement_of_failure(
 
 def settlement_of_cancel(dispatch: Dispatch) -> Settlement:
     """Return the settlement of a job that was cancelled before or while its stage ran."""
-    plain = _requeued(dispatch, outcome="cancelled")
-    reason = "cancelled on request"
-    return msgspec.structs.replace(plain, status=JobState.CANCELLED, burned=False, reason=reason)
+    ended = _ended(dispatch, Reason.REQUESTED, outcome="cancelled")
+    return msgspec.structs.replace(ended, status=JobState.CANCELLED)
 
 
 def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
     """Return the settlement of a run whose process died: queued again, unburned, and under suspicion."""
     job = dispatch.job
-    reason = "the process it ran in alone died" if is_alone else "the process it shared died"
+    reason = Reason.OWN_PROCESS_LOST if is_alone else Reason.PROCESS_LOST
     return msgspec.structs.replace(
-        _requeued(dispatch, outcome="crashed"),
-        burned=False,
-        reason=reason,
+        _ended(dispatch, reason, outcome="crashed"),
         suspects=job.suspects + 1,
         crashes=job.crashes + int(is_alone),
     )
@@ -95,8 +105,7 @@ def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
 
 def settlement_of_stop(dispatch: Dispatch) -> Settlement:
     """Return the settlement of a run that was cancelled because its worker stopped; it may be run again."""
-    plain = _requeued(dispatch, outcome="crashed")
-    return msgspec.structs.replace(plain, burned=False, reason="the worker was stopped while it ran")
+    return _ended(dispatch, Reason.WORKER_STOPPED, outcome="crashed")
 
 
 def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
@@ -112,14 +121,20 @@ def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
         rule=UNREADABLE,
         canonical=code.name,
     )
+    decision = DeadLetter(
+        reason=Reason.PERMANENT,
+        code=failure.code,
+        attempt=job.attempt,
+        max_attempts=lane.stage.retry.max_attempts,
+        rule=UNREADABLE,
+    )
     return msgspec.structs.replace(
         _requeued(dispatch, outcome="dead"),
         status=JobState.FAILED,
         code=failure.code,
         error_class=failure.error_class,
         message=UNREADABLE,
-        reason=Reason.PERMANENT,
-        sentence=f"{UNREADABLE}, and is not retried",
+        decision=encode_decision(decision),
         letter=Letter(
             code=failure.code,
             category=failure.category,
@@ -144,7 +159,6 @@ def reduced_settlement(settlement: Settlement) -> Settlement:
         settlement,
         error_class=settlement.error_class and _plain_class(settlement.error_class),
         message=None if settlement.message is None else REFUSED,
-        sentence=None,
         notes=None,
         children=(),
         recipients=(),
@@ -190,8 +204,7 @@ def _settlement_of_decision(
         error_class=failure.error_class,
         message=safe_message(failure, job),
         http_status=failure.http_status,
-        reason=decision.reason,
-        sentence=decision.sentence,
+        decision=encode_decision(decision),
         letter=letter_of(failed, job, lane.stage.name, decision, notes) if outcome == "dead" else None,
         config=lane.stage.config,
         notes=notes,
@@ -225,6 +238,12 @@ def _recipients(pipeline: Pipeline, outcome: str) -> tuple[str, ...]:
     """Return who receives an outcome: the hook for it, and for a dead letter every sink."""
     hook = (HOOK,) if outcome in pipeline.hooks else ()
     return hook + tuple(sink.name for sink in pipeline.sinks) if outcome == "dead" else hook
+
+
+def _ended(dispatch: Dispatch, reason: Reason, *, outcome: str) -> Settlement:
+    """Return the settlement of a run about which nothing was decided; no attempt is burned."""
+    ended = encode_decision(Ended(reason))
+    return msgspec.structs.replace(_requeued(dispatch, outcome=outcome), burned=False, decision=ended)
 
 
 def _requeued(dispatch: Dispatch, *, outcome: str) -> Settlement:

@@ -1,27 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a job is where it is, in plain words: what happened, what was decided and why, what else could have been, what to do next.
+"""Why a job is in its state, in sentences: what happened, what was decided and why, what else could have been, what to do next.
 
-Everything is told from what is stored: attempts with their decisions, the dead letter, what people did. Where the store does not
-know something, such as how many attempts a policy would have allowed, nothing is said about it.
+Everything comes from the store: attempts with their decisions, dead letters, and what people did. What the store does not know,
+such as how many attempts the policy of an old decision allowed, is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Final, cast
 
+import msgspec
+
+from redrive.core.decide import DeadLetter, Ended, OldDecision, Reason, Recorded, RetryAt, RetryOnRule
+from redrive.core.decision_text import retry_on_text, sentence_of
+from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.ops.checkup.findings import age
-from redrive.ops.jobs.advice import Hints, next_steps
-from redrive.ops.jobs.explain_why import as_sentence, decided, otherwise
 from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.jobs.inspect import JobStory, story_of
+from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import Moment, act_of, came_to, place_there, timeline
 from redrive.store.protocol import Store
 
 __all__ = ["Explained", "Explanation", "Moment", "explain", "timeline"]
+
+Attempt = Mapping[str, object]
+"""One attempt as `Job.attempts` returns it."""
+
+_OUTCOMES: Final = {
+    "ok": "It was done.",
+    "retry": "It is tried again.",
+    "hold": "It was held; no attempt is burned.",
+    "dead": "It was given up, and became a dead letter.",
+    "crashed": "The worker was lost while it ran; no attempt is burned.",
+    "cancelled": "It was cancelled.",
+}
+_REASONS: Final = {
+    Reason.RETRYABLE: "the failure can heal, and attempts are left",
+    Reason.TOLD_DELAY: "the failure can heal, and the dependency said when to come back",
+    Reason.ASKED: "the stage itself asked for it",
+    Reason.BREAKER: "the dependency is down, which is not the job's fault",
+    Reason.PERMANENT: "it does not count as retryable here",
+    Reason.GIVEN_UP: "the policy's give_up_on names this failure",
+    Reason.EXHAUSTED: "every attempt is spent",
+    Reason.CODE_EXHAUSTED: "the limit that this code has of its own is spent",
+    Reason.SNOOZES_EXHAUSTED: "it may not be put off any more",
+    Reason.DEADLINE: "the next attempt would have come after the deadline",
+}
+_AFTER_RULE: Final = {
+    Reason.RETRYABLE: "; attempts are left",
+    Reason.TOLD_DELAY: "; the dependency said when to come back",
+    Reason.PERMANENT: "",
+}
+"""What follows the policy's rule where that decided."""
+_OTHERWISE: Final = {
+    Reason.PERMANENT: "Had {code} been retryable, {then}.",
+    Reason.GIVEN_UP: "Had give_up_on not named it, {then}.",
+    Reason.BREAKER: "Had the breaker been closed, this would have burned an attempt, and the retry policy would have decided.",
+    Reason.CODE_EXHAUSTED: "Without the limit {code} has of its own, the job would have had {more}.",
+    Reason.TOLD_DELAY: "Had the dependency not said when to come back, the policy's own backoff would have set the delay.",
+    Reason.DEADLINE: "Without the deadline, the job would have been tried again.",
+    Reason.RETRYABLE: "Had {code} been permanent, the job would have become a dead letter at once.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +78,15 @@ class Explained:
     outcome: str
     code: str | None
     category: str | None
-    """Of a code that the taxonomy knows, or that the dead letter tells."""
+    """Of a code of the taxonomy, or of the dead letter."""
     http_status: int | None
     reason: str | None
     happened: str
     matched: str | None
-    """What the failure was taken for; None when there was none."""
+    """How the failure was classified; None when there was none."""
     decided: str
     otherwise: str | None
-    """What would have happened otherwise; None when nothing on record says so."""
+    """What would have happened otherwise; None when that is not on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,68 +98,69 @@ class Explanation:
     sentences: Sequence[str]
     attempts: Sequence[Explained]
     letter: int | None
-    """The dead letter that waits for somebody; None when there is none."""
+    """The live dead letter; None when there is none."""
     next_steps: Sequence[str]
     """What to do next, with the command to type."""
 
 
 def explain(store: Store, job_id: int) -> Explanation:
-    """Explain a job; raises JobNotFoundError with ids that are near."""
+    """Explain a job; raises JobNotFoundError whose hint names existing ids."""
     story = story_of(store, job_id)
-    stages = _stages_of(store, story.facts.pipeline)
+    stages = [str(row[2]) for row in store.query("lanes") if row[1] == story.facts.pipeline]
     categories = {letter.code: letter.category for letter in story.letters}
-    told = [_explained(attempt, story, categories, stages) for attempt in story.attempts]
+    explained = [_explained(attempt, categories, stages) for attempt in story.attempts]
     live = next((letter for letter in reversed(story.letters) if letter.is_live), None)
     hint = None
     if live is not None:
         hint = Hints(store).about(story.facts.pipeline, story.facts.stage, live.code, live.category)
     was_erased = any(done.verb == "erase" for done in story.operations)
     steps = next_steps(story.facts, live, hint, came_empty=not was_erased)
-    sentences = [_first_sentence(story.facts), *_from_elsewhere(story, categories)]
-    for one in told:
-        parts = (one.happened, one.matched, one.decided, one.otherwise)
-        sentences.append(" ".join(part for part in parts if part is not None))
+    sentences = [_state(story.facts), *_origin(story, categories)]
+    sentences += [_joined(one.happened, one.matched, one.decided, one.otherwise) for one in explained]
     sentences += [*_rounds(story), *_acts(story), *steps]
     return Explanation(
         job=job_id,
         status=story.facts.status,
         sentences=sentences,
-        attempts=told,
+        attempts=explained,
         letter=None if live is None else live.id,
         next_steps=steps,
     )
 
 
-def _first_sentence(facts: JobFacts) -> str:
+def _joined(*parts: str | None) -> str:
+    return " ".join(part for part in parts if part is not None)
+
+
+def _state(facts: JobFacts) -> str:
     rounds = "" if facts.round == 1 else f" It is in its round {facts.round}."
     place = "" if facts.status == "complete" else f" at stage {facts.stage!r}"
     return f"Job {facts.id} of pipeline {facts.pipeline!r} is {facts.status}{place}.{rounds}"
 
 
-def _from_elsewhere(story: JobStory, categories: dict[str, str]) -> list[str]:
-    """Say where an imported job comes from, when and how it failed there; nothing of any other."""
+def _origin(story: JobStory, categories: dict[str, str]) -> list[str]:
+    """Return where an imported job comes from, and when and how it failed there; nothing for any other."""
     origin = story.origin
     if origin is None:
         return []
-    told = [f"It was imported at {_told_at(origin.imported_at)} by {origin.actor} {place_there(origin)}."]
-    told += [
-        f"It failed there at {_told_at(letter.last_failure_at)} with {letter.code}: {as_sentence(letter.message)}"
+    lines = [f"It was imported at {_utc(origin.imported_at)} by {origin.actor} {place_there(origin)}."]
+    lines += [
+        f"It failed there at {_utc(letter.last_failure_at)} with {letter.code}: {as_sentence(letter.message)}"
         for letter in story.letters[:1]
     ]
     for made in origin.attempts:
-        parts = (_happened(made), _taken_for(made, categories), decided(made))
-        told.append(f"There: {' '.join(part for part in parts if part is not None)}")
-    return told
+        decided = _decided(made, decision_of(made))
+        lines.append(f"There: {_joined(_happened(made), _classified(made, categories), decided)}")
+    return lines
 
 
-def _told_at(at: datetime) -> str:
+def _utc(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _explained(
-    attempt: dict[str, object], story: JobStory, categories: dict[str, str], stages: Sequence[str]
-) -> Explained:
+def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[str]) -> Explained:
     code = cast("str | None", attempt["code"])
+    decision = decision_of(attempt)
     return Explained(
         dispatch=cast("int", attempt["dispatch"]),
         stage=str(attempt["stage"]),
@@ -128,13 +172,26 @@ def _explained(
         http_status=cast("int | None", attempt["http_status"]),
         reason=cast("str | None", attempt["reason"]),
         happened=_happened(attempt),
-        matched=_taken_for(attempt, categories),
-        decided=decided(attempt),
-        otherwise=otherwise(attempt, story.attempts, stages),
+        matched=_classified(attempt, categories),
+        decided=_decided(attempt, decision),
+        otherwise=None if decision is None else _otherwise(attempt, decision, stages),
     )
 
 
-def _happened(attempt: dict[str, object]) -> str:
+def decision_of(attempt: Attempt) -> Recorded | None:
+    """Return what was decided about an attempt; None when nothing was, or it cannot be read."""
+    value = attempt.get("decision")
+    if value is None:
+        # An attempt that was imported by an older version.
+        text = cast("str | None", attempt["sentence"])
+        return None if attempt["reason"] is None else OldDecision(str(attempt["reason"]), text)
+    try:
+        return cast("Recorded", msgspec.convert(value, Recorded))
+    except msgspec.ValidationError:
+        return None
+
+
+def _happened(attempt: Attempt) -> str:
     took = age(cast("float", attempt["duration"]))
     place = f"Attempt {attempt['attempt']} of stage {attempt['stage']!r}"
     if cast("int", attempt["round"]) > 1:
@@ -150,8 +207,8 @@ def _category_of(code: str, categories: dict[str, str]) -> str | None:
     return categories.get(code) or (None if known is None else known.category.value)
 
 
-def _taken_for(attempt: dict[str, object], categories: dict[str, str]) -> str | None:
-    """Say what a failure was taken for; None when there was none."""
+def _classified(attempt: Attempt, categories: dict[str, str]) -> str | None:
+    """Return how a failure was classified; None when there was none."""
     code = cast("str | None", attempt["code"])
     if code is None:
         return None
@@ -163,8 +220,100 @@ def _taken_for(attempt: dict[str, object], categories: dict[str, str]) -> str | 
     return f"That was taken for {code} ({kind}{answered}){line}."
 
 
+def _decided(attempt: Attempt, decision: Recorded | None) -> str:
+    """Return what became of an attempt and why, with the sentence of the decision."""
+    words = [_OUTCOMES[str(attempt["outcome"])]]
+    if decision is None:
+        return words[0]
+    sentence = sentence_of(decision)
+    if isinstance(decision, Ended):
+        return f"{words[0]} Why: {sentence}."
+    if decision.reason is not None:
+        words.append(f"Why: {_why(str(attempt['code']), decision)}.")
+    if sentence is not None:
+        words.append(f"The policy said: {as_sentence(sentence)}")
+    return " ".join(words)
+
+
+def _why(code: str, decision: Recorded) -> str:
+    reason, rule = cast("Reason", decision.reason), _rule_of(decision)
+    if rule is not None and reason in _AFTER_RULE:
+        return f"{retry_on_text(rule, code)}{_AFTER_RULE[reason]}"
+    # Codes of an application's own, and those that only an idempotent stage retries, may well heal.
+    if reason == Reason.PERMANENT and can_heal(code) is False:
+        return "trying again cannot heal it"
+    return _REASONS.get(reason, str(reason))
+
+
+def _otherwise(attempt: Attempt, decision: Recorded, stages: Sequence[str]) -> str | None:
+    """Return what would have happened if one thing had been different; None when that is not on record."""
+    code, reason, left, rule = attempt["code"], decision.reason, _left(decision), _rule_of(decision)
+    if rule is not None and reason in {Reason.RETRYABLE, Reason.PERMANENT}:
+        return f"Had the policy left it to the classifier, {_by_classifier(str(code), decision, rule)}."
+    if reason == Reason.EXHAUSTED:
+        following = stages[stages.index(str(attempt["stage"])) + 1 :]
+        then = f"continued with stage {following[0]!r}" if following else "been complete"
+        return f"Had one of its attempts succeeded, the job would have {then}."
+    if (reason == Reason.CODE_EXHAUSTED and not left) or (
+        reason == Reason.BREAKER and attempt["outcome"] != "hold"
+    ):
+        return None
+    text = _OTHERWISE.get(cast("Reason", reason))
+    if text is None:
+        return None
+    then = _not_given_up(decision) if reason == Reason.GIVEN_UP else _tried_again(left)
+    return text.format(code=code, then=then, more=_more(left or 0))
+
+
+def _rule_of(decision: Recorded) -> RetryOnRule | None:
+    return decision.policy if isinstance(decision, RetryAt | DeadLetter) else None
+
+
+def _by_classifier(code: str, decision: Recorded, rule: RetryOnRule) -> str:
+    """Return what the classifier alone would have led to."""
+    if decision.reason == Reason.PERMANENT:
+        lasting = f"nothing would have changed: {code} counts as permanent"
+        return _tried_again(_left(decision)) if rule.is_retryable else lasting
+    if rule.is_retryable:
+        return "it would have been tried again all the same"
+    return "the job would have become a dead letter at once"
+
+
+def _not_given_up(decision: Recorded) -> str:
+    if not isinstance(decision, DeadLetter):
+        return "the policy's other rules would have applied"
+    if decision.is_retried_otherwise:
+        return _tried_again(_left(decision))
+    return "nothing would have changed: the policy does not retry it"
+
+
+def _tried_again(left: int | None) -> str:
+    if left == 0:
+        return "nothing would have changed: it was the last attempt"
+    known = "" if left is None else f"; {_more(left)} {'was' if left == 1 else 'were'} left"
+    return f"the job would have been tried again within its limits{known}"
+
+
+def _more(left: int) -> str:
+    """Return how many attempts were left; a limit of a code or a deadline may have cut them short."""
+    return "one more attempt" if left == 1 else f"up to {left} more attempts"
+
+
+def _left(decision: Recorded) -> int | None:
+    """Return how many attempts were left; None when the decision does not record that."""
+    if isinstance(decision, RetryAt | DeadLetter):
+        return max(decision.max_attempts - decision.attempt, 0)
+    return None
+
+
+def as_sentence(text: str) -> str:
+    """Return a text as one sentence: its first line, with an end."""
+    line = text.strip().partition("\n")[0]
+    return line if line.endswith((".", "!", "?")) else f"{line}."
+
+
 def _rounds(story: JobStory) -> list[str]:
-    """Say what became of the letters of earlier rounds."""
+    """Return what became of the letters of earlier rounds."""
     after = {letter.follows: letter for letter in story.letters}
     return [
         f"Dead letter {letter.id} of round {letter.round} is {letter.state}: its replay {came_to(letter, after.get(letter.id))}."
@@ -174,13 +323,9 @@ def _rounds(story: JobStory) -> list[str]:
 
 
 def _acts(story: JobStory) -> list[str]:
-    """Say what people did about the job and its letters."""
-    said: list[str] = []
+    """Return what people did about the job and its letters."""
+    lines: list[str] = []
     for done in story.operations:
         because = "." if done.reason is None else f", because: {as_sentence(done.reason)}"
-        said.append(f"Done by {done.actor}: {act_of(done, story.facts.id)}{because}")
-    return said
-
-
-def _stages_of(store: Store, pipeline: str) -> list[str]:
-    return [str(row[2]) for row in store.query("lanes") if row[1] == pipeline]
+        lines.append(f"Done by {done.actor}: {act_of(done, story.facts.id)}{because}")
+    return lines

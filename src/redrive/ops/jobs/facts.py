@@ -12,6 +12,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.clock import instant
 from redrive.errors import JobNotFoundError
 from redrive.ops.suggest import id_hint
@@ -19,7 +20,7 @@ from redrive.store.protocol import JobId, Row, Store
 
 ID_END: Final = 1 << 63
 _ATTEMPT: Final = (
-    "dispatch stage round attempt outcome burned code message http_status reason sentence notes worker started_at ended_at config"
+    "dispatch stage round attempt outcome burned code message http_status decision notes worker started_at ended_at config"
     " error_class"
 ).split()
 _EVENT: Final = "at event stage attempt code http_status duration_ms reason dispatch".split()
@@ -94,9 +95,13 @@ def job_events(store: Store, job: int) -> list[dict[str, object]]:
 def _attempt_of(row: Row) -> dict[str, object]:
     attempt: dict[str, object] = dict(zip(_ATTEMPT, row, strict=True))
     started_at, ended_at = cast("float", attempt["started_at"]), cast("float", attempt["ended_at"])
-    notes = cast("str | None", attempt["notes"])
+    notes, decision = cast("str | None", attempt["notes"]), cast("str | None", attempt["decision"])
+    reason, sentence = reason_and_sentence(decision)
     return attempt | {
         "burned": bool(attempt["burned"]),
+        "decision": None if decision is None else msgspec.json.decode(decision),
+        "reason": reason,
+        "sentence": sentence,
         "notes": None if notes is None else msgspec.json.decode(notes),
         "duration": ended_at - started_at,
         "started_at": instant(started_at),

@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.clock import instant
 from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
@@ -181,8 +182,10 @@ def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
 
 def event_of(row: Row) -> Event:
     """Return a row of the store as the event it is."""
-    names = "seq job dispatch pipeline stage round attempt outcome code reason sentence".split()
-    return msgspec.convert({**dict(zip(names, row[:-1], strict=True)), "at": instant(row[-1])}, Event)
+    names = "seq job dispatch pipeline stage round attempt outcome code".split()
+    reason, sentence = reason_and_sentence(cast("str | None", row[9]))
+    why = {"reason": reason, "sentence": sentence, "at": instant(row[10])}
+    return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **why}, Event)
 
 
 def _line_of(row: Row) -> JobLine:

@@ -16,8 +16,8 @@ from redrive.core.diagnosis import suggested_diagnosis
 from redrive.engine.clock import instant
 from redrive.errors import JobNotFoundError
 from redrive.ops.audit import Operation, operations_about
-from redrive.ops.jobs.advice import Hints, gone_for_good
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
+from redrive.ops.jobs.next_steps import Hints, gone_for_good
 from redrive.ops.letters.letter import DeadLetter, get_letter
 from redrive.store.protocol import Row, Store
 

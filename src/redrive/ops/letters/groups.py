@@ -19,7 +19,7 @@ from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops.jobs.advice import Hints
+from redrive.ops.jobs.next_steps import Hints
 from redrive.ops.letters.letter import lines_of
 from redrive.ops.letters.pages import EARLIEST, LATEST, Pair, Position, pairs_of, positions_of
 from redrive.store.protocol import Store, listed

@@ -16,6 +16,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
+from redrive.core.decide import Recorded
 from redrive.core.failure import Category
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.stage import check_name
@@ -66,6 +67,7 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
     http_status: int | None = None
     reason: str | None = None
     sentence: str | None = None
+    decision: dict[str, object] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -363,5 +365,17 @@ def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
     for name, most in _TEXTS.items():
         text = told[name]
         told[name] = clean.text(text, most) if isinstance(text, str) else None
+    told["decision"] = None if read.decision is None else _kept_decision(read.decision, clean)
     start, end = read.started_at.timestamp(), read.ended_at.timestamp()
     return told | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}
+
+
+def _kept_decision(given: dict[str, object], clean: _Clean) -> object:
+    """Return a decision with its texts cleaned; None for one that this version cannot read."""
+    cleaned = {
+        name: clean.text(text, WORD_MAX) if isinstance(text, str) else text for name, text in given.items()
+    }
+    try:
+        return msgspec.to_builtins(msgspec.convert(cleaned, Recorded))
+    except msgspec.ValidationError:
+        return None

@@ -32,7 +32,7 @@ SELECT status, CASE WHEN result_from IS NULL THEN result
 FROM jobs WHERE id = ?;
 
 -- name: attempts
-SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, reason, sentence, notes, worker_id,
+SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id,
     started_at, ended_at, config, error_class
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ? ORDER BY dispatch;
 
@@ -109,7 +109,7 @@ WHERE run_id = ?5 AND ordinal < coalesce((SELECT before.ordinal FROM jobs AS bef
 ORDER BY ordinal DESC LIMIT ?7;
 
 -- name: events
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;
 
@@ -117,12 +117,12 @@ WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline
 SELECT coalesce(max(seq), 0) FROM attempts;
 
 -- name: latest_events
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE (?1 IS NULL OR lanes.pipeline = ?1) ORDER BY seq DESC LIMIT ?2;
 
 -- name: events_of_job
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, reason, sentence, ended_at
+SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
 

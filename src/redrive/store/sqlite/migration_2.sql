@@ -1,6 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 2: campaigns become replays, and marking a replay's letters replaces stamping them.
+-- Version 2: campaigns become replays, and marking a replay's letters replaces stamping them. What was decided about an attempt is kept
+-- as a value; sentences of before stay as they are.
 
+DROP VIEW events;
 DROP VIEW letters;
 DROP VIEW letters_by_group;
 DROP VIEW letters_by_campaign;
@@ -14,6 +16,49 @@ ALTER TABLE dead_letters RENAME COLUMN campaign_id TO replay_id;
 ALTER TABLE letter_tallies RENAME COLUMN campaign_id TO replay_id;
 ALTER TABLE campaign_skips RENAME TO replay_skips;
 ALTER TABLE replay_skips RENAME COLUMN campaign_id TO replay_id;
+
+CREATE TABLE new_attempts (
+    seq INTEGER PRIMARY KEY,
+    job_id INTEGER NOT NULL,
+    dispatch INTEGER NOT NULL,
+    lane_id INTEGER NOT NULL,
+    round INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    worker_id TEXT NOT NULL,
+    config TEXT,
+    started_at REAL NOT NULL,
+    ended_at REAL NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome = 'ok' OR outcome = 'retry' OR outcome = 'hold' OR outcome = 'dead' OR outcome = 'crashed'
+        OR outcome = 'cancelled'),
+    burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
+    code TEXT,
+    error_class TEXT,
+    message TEXT,
+    http_status INTEGER,
+    decision TEXT,
+    notes TEXT
+) STRICT;
+
+INSERT INTO new_attempts (seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code,
+    error_class, message, http_status, decision, notes)
+SELECT seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, error_class, message,
+    http_status,
+    CASE WHEN reason IS NULL AND sentence IS NULL THEN NULL
+        WHEN sentence IS NOT NULL THEN json_object('kind', 'old', 'reason', reason, 'text', sentence)
+        ELSE CASE reason
+            WHEN 'overran' THEN '{"kind":"ended","reason":"overran"}'
+            WHEN 'cancelled on request' THEN '{"kind":"ended","reason":"requested"}'
+            WHEN 'the worker died' THEN '{"kind":"ended","reason":"worker_lost"}'
+            WHEN 'the worker was stopped while it ran' THEN '{"kind":"ended","reason":"worker_stopped"}'
+            WHEN 'the process it shared died' THEN '{"kind":"ended","reason":"process_lost"}'
+            WHEN 'the process it ran in alone died' THEN '{"kind":"ended","reason":"own_process_lost"}'
+            ELSE json_object('kind', 'old', 'reason', reason) END
+        END, notes
+FROM attempts;
+
+DROP TABLE attempts;
+ALTER TABLE new_attempts RENAME TO attempts;
+CREATE UNIQUE INDEX attempts_of_job ON attempts (job_id, dispatch);
 
 CREATE TABLE replays (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -98,3 +143,25 @@ BEGIN
     INSERT INTO replay_skips (replay_id, letter_id, reason, at)
     VALUES (OLD.replay_id, NEW.id, 'it was discarded meanwhile', NEW.last_failure_at);
 END;
+
+CREATE VIEW events AS
+SELECT created_at AS at, id AS job_id, 0 AS dispatch, 0 AS part, 'queued' AS event, pipeline, NULL AS stage, NULL AS attempt,
+    NULL AS code, NULL AS http_status, NULL AS duration_ms, NULL AS reason
+FROM jobs
+UNION ALL
+SELECT started_at, job_id, dispatch, 1, 'processing', lanes.pipeline, lanes.stage, attempt, NULL, NULL, NULL, NULL
+FROM attempts JOIN lanes ON lanes.id = lane_id
+UNION ALL
+SELECT last_attempt_at, jobs.id, dispatch, 1, 'processing', lanes.pipeline, lanes.stage, attempt, NULL, NULL, NULL, NULL
+FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
+UNION ALL
+SELECT ended_at, job_id, attempts.dispatch, 2,
+    CASE outcome WHEN 'dead' THEN 'failed'
+        WHEN 'ok' THEN CASE WHEN jobs.status = 'complete' AND jobs.dispatch = attempts.dispatch THEN 'complete' ELSE 'checkpoint' END
+        ELSE outcome END,
+    lanes.pipeline, lanes.stage, attempts.attempt, code, http_status, (ended_at - attempts.started_at) * 1000, decision ->> '$.reason'
+FROM attempts JOIN jobs ON jobs.id = job_id JOIN lanes ON lanes.id = attempts.lane_id
+UNION ALL
+SELECT finished_at, id, dispatch, 3, 'cancelled', pipeline, NULL, attempt, NULL, NULL, NULL, NULL
+FROM jobs WHERE status = 'cancelled' AND NOT EXISTS (
+    SELECT 1 FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch AND outcome = 'cancelled');

@@ -3,7 +3,7 @@
 
 -- name: notices_for
 -- The letter is the one of that round; it, or even the job, may have been pruned meanwhile: then what is left is told.
-SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, reason, sentence, ended_at, attempts.round,
+SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
     coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, error_class, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
     LEFT JOIN jobs ON jobs.id = outbox.job_id

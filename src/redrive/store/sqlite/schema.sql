@@ -132,8 +132,7 @@ CREATE TABLE attempts (
     error_class TEXT,
     message TEXT,
     http_status INTEGER,
-    reason TEXT,
-    sentence TEXT,
+    decision TEXT,                   -- what was decided, or how it ended, as JSON (core/decide.py: Recorded); NULL when it just succeeded
     notes TEXT
 ) STRICT;
 
@@ -489,7 +488,7 @@ SELECT ended_at, job_id, attempts.dispatch, 2,
     CASE outcome WHEN 'dead' THEN 'failed'
         WHEN 'ok' THEN CASE WHEN jobs.status = 'complete' AND jobs.dispatch = attempts.dispatch THEN 'complete' ELSE 'checkpoint' END
         ELSE outcome END,
-    lanes.pipeline, lanes.stage, attempts.attempt, code, http_status, (ended_at - attempts.started_at) * 1000, reason
+    lanes.pipeline, lanes.stage, attempts.attempt, code, http_status, (ended_at - attempts.started_at) * 1000, decision ->> '$.reason'
 FROM attempts JOIN jobs ON jobs.id = job_id JOIN lanes ON lanes.id = attempts.lane_id
 UNION ALL
 SELECT finished_at, id, dispatch, 3, 'cancelled', pipeline, NULL, attempt, NULL, NULL, NULL, NULL

@@ -99,7 +99,7 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
     good: list[Row] = []
     told: list[Row] = []
     for one in done:
-        if one.outcome == "ok" and one.burned and one.reason is None and one.notes is None:
+        if one.outcome == "ok" and one.burned and one.decision is None and one.notes is None:
             good.append(_good_attempt_of(one))
         else:
             told.append(_attempt_of(one))
@@ -154,7 +154,7 @@ def _good_attempt_of(one: Settlement) -> Row:
 
 def _attempt_of(one: Settlement) -> Row:
     status, notes = one.http_status or 0, one.notes or ""
-    told = (one.code, one.error_class, one.message, status, one.reason, one.sentence, notes)
+    told = (one.code, one.error_class, one.message, status, one.decision, notes)
     return (*_good_attempt_of(one), one.outcome, int(one.burned), *told)
 
 

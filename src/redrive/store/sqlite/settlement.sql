@@ -85,11 +85,11 @@ SELECT ?1, ?2, ?3, ?4, 1, ?5, 'ok', 1, * FROM (VALUES {rows});
 
 -- name: insert_attempt
 -- ?1: worker_id
--- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, error_class, message, http_status, reason, sentence, notes
+-- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, error_class, message, http_status, decision, notes
 INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code,
-    error_class, message, http_status, reason, sentence, notes)
+    error_class, message, http_status, decision, notes)
 SELECT ?1, column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12, column13,
-    nullif(column14, 0), column15, column16, nullif(column17, '')
+    nullif(column14, 0), column15, nullif(column16, '')
 FROM (VALUES {rows});
 
 -- name: insert_good_attempt

@@ -74,7 +74,7 @@ def _is_plain(one: Settlement) -> bool:
         return False
     if one.status is not _COMPLETE and one.status is not _QUEUED:
         return False
-    if one.reason is not None or one.notes is not None or one.children or one.recipients or not one.burned:
+    if one.decision is not None or one.notes is not None or one.children or one.recipients or not one.burned:
         return False
     job = one.job
     return job.attempt == 1 and not (job.snoozes or job.suspects or job.crashes) and job.codes is None

@@ -31,8 +31,8 @@ DELETE FROM workers WHERE id = ?;
 SELECT id FROM workers WHERE expires_at < ?;
 
 -- name: insert_crashed_attempts
-INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, reason)
-SELECT id, dispatch, lane_id, round, attempt, worker_id, last_attempt_at, ?, 'crashed', 0, 'the worker died'
+INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, decision)
+SELECT id, dispatch, lane_id, round, attempt, worker_id, last_attempt_at, ?, 'crashed', 0, '{"kind":"ended","reason":"worker_lost"}'
 FROM jobs WHERE worker_id = ? AND status = 'processing';
 
 -- name: return_crashed_jobs

@@ -14,6 +14,8 @@ from typing import Final, cast
 import pytest
 from msgspec.structs import replace
 
+from redrive.core.decide import DeadLetter, Ended, Reason
+from redrive.core.decision_text import encode_decision
 from redrive.core.lifecycle import JobState
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
 from redrive.store.protocol import (
@@ -45,6 +47,11 @@ LETTER: Final = Letter(
     context=b"{}",
     reason="permanent",
 )
+
+PERMANENT: Final = encode_decision(
+    DeadLetter(reason=Reason.PERMANENT, code="AUTH_DENIED", attempt=1, max_attempts=3, rule="a test")
+)
+OVERRAN: Final = encode_decision(Ended(Reason.OVERRAN))
 
 _TOKENS: Final = itertools.count(1)
 
@@ -139,7 +146,7 @@ def retry(of: Claimed, *, at: float, **changes: object) -> Settlement:
 def burial(of: Claimed, **changes: object) -> Settlement:
     """Return the settlement of a job that is given up."""
     dead = settlement(of, status=JobState.FAILED, value=None, outcome="dead", letter=LETTER)
-    return replace(dead, code="AUTH_DENIED", message="denied", reason="permanent", **changes)
+    return replace(dead, code="AUTH_DENIED", message="denied", decision=PERMANENT, **changes)
 
 
 def cancellation(of: Claimed, **changes: object) -> Settlement:

@@ -12,6 +12,7 @@ from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Row, Step, Store
 from redrive.testing.conformance.build import (
     NOW,
+    PERMANENT,
     Scene,
     agree,
     burial,
@@ -104,9 +105,9 @@ class Companions(Scene):
         exchange(store, "w1", batch)
         exchange(store, "w1", batch)
 
-        ((_, job, dispatch, attempt, outcome, code, message, reason, *_, tries),) = notices(store, lane)
+        ((_, job, dispatch, attempt, outcome, code, message, decision, *_, tries),) = notices(store, lane)
         agree((job, dispatch, attempt, outcome), (told.id, 1, 1, "dead"))
-        agree((code, message, reason, tries), ("AUTH_DENIED", "denied", "permanent", 0))
+        agree((code, message, decision, tries), ("AUTH_DENIED", "denied", PERMANENT, 0))
         agree(notices(store, lane, NOW), [])
 
     def test_a_notice_is_about_its_attempt_although_the_job_has_moved_on(self, store: Store) -> None:

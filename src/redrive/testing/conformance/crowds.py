@@ -14,6 +14,7 @@ from redrive.engine.clock import instant
 from redrive.store.protocol import Claimed, LaneId, Settlement, Store, Want
 from redrive.testing.conformance.build import (
     NOW,
+    OVERRAN,
     Scene,
     agree,
     attempts,
@@ -115,7 +116,7 @@ class Crowds(Scene):
         done = [ended(one) for one in crowd]
         done[1] = burial(crowd[1])
         done[2] = ended(crowd[2], notes='{"request":"r-1"}')
-        done[3] = ended(crowd[3], reason="overran")
+        done[3] = ended(crowd[3], decision=OVERRAN)
 
         exchange(store, "w1", done)
 

@@ -14,6 +14,7 @@ from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Claimed, Settlement, Store, Want
 from redrive.testing.conformance.build import (
     NOW,
+    OVERRAN,
     Scene,
     agree,
     attempts,
@@ -173,8 +174,8 @@ class Settling(Origins):
     def test_every_attempt_is_on_record(self, store: Store) -> None:
         """With all that was said about it."""
         one = taken(store)
-        told = {"http_status": 503, "reason": "retryable", "sentence": "again", "config": "c0ffee"}
-        exchange(store, "w1", [retry(one, at=NOW, notes='{"request":"r1"}', **told)])
+        told = {"http_status": 503, "config": "c0ffee"}
+        exchange(store, "w1", [retry(one, at=NOW, notes='{"request":"r1"}', decision=OVERRAN, **told)])
         (one,) = claim(store, one.lane, worker="w2")
         exchange(store, "w2", [settlement(one)])
 
@@ -182,8 +183,8 @@ class Settling(Origins):
             attempts(store, one.id, "dispatch", "stage", "attempt", "outcome", "code", "worker"),
             [(1, "fetch", 1, "retry", "NETWORK_RESET", "w1"), (2, "fetch", 2, "ok", None, "w2")],
         )
-        (first, _) = attempts(store, one.id, *told, "notes", "duration")
-        agree(first, (*told.values(), {"request": "r1"}, 1.0))
+        (first, _) = attempts(store, one.id, *told, "reason", "notes", "duration")
+        agree(first, (*told.values(), "overran", {"request": "r1"}, 1.0))
 
     @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
     def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from redrive import CodeSet, OwnCode, Pipeline, ReplayRules, stage
 from redrive.core.taxonomy import CODES
 from redrive.engine.replay.rules import hints_of, record_rules, rules_of
-from redrive.ops.jobs.advice import Hints
+from redrive.ops.jobs.next_steps import Hints
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import rows
 

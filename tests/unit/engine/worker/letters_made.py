@@ -16,7 +16,7 @@ from redrive.store.protocol import Claimed, JobId, LaneId, Letter
 SHOWN_MIN = 12
 """So many characters in a row of a secret are a part of it that shows."""
 KEY = "".join(random.Random(5).choices(string.ascii_letters + string.digits, k=48))
-DECISION = DeadLetter(reason=Reason.PERMANENT, sentence="given up")
+DECISION = DeadLetter(reason=Reason.PERMANENT, code="BUG_CODE", attempt=1, max_attempts=1)
 
 
 def claimed(*values: str) -> Claimed:

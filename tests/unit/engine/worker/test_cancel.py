@@ -103,7 +103,7 @@ def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
 
     bounded(scene())
     assert cleaned == [1]
-    assert attempts(store, "outcome, burned, reason") == [("cancelled", 0, "cancelled on request")]
+    assert attempts(store, "outcome, burned, decision ->> '$.reason'") == [("cancelled", 0, "requested")]
     assert [row[3] for row in store.query("operations", 10)] == ["cancel"]
 
 

@@ -169,7 +169,7 @@ def test_half_a_secret_at_the_end_of_a_cut_message_shows_in_no_note_and_no_log(
     history = CallHistory("call", {})
     history.add(failure, DECISION, 0.0)
     history.add(failure, DECISION, 1.0)
-    history.attach(error, 2, 2.0, "given up")
+    history.attach(error, 2, 2.0, DECISION)
 
     assert shown_of(KEY, "".join(error.__notes__)) + shown_of(value, "".join(error.__notes__)) == []
     assert shown_of(KEY, error_text(error)) + shown_of(value, error_text(error)) == []

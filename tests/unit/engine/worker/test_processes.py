@@ -124,9 +124,9 @@ def test_a_crash_of_a_shared_process_blames_nobody_at_first(
     rd.submit(SHARED, "die")
     work_apart(store, SHARED, limit=1)
 
-    outcomes = attempts(store, "outcome, reason")
-    assert outcomes[:2] == [("crashed", "the process it shared died")] * 2
-    assert outcomes[2] == ("crashed", "the process it ran in alone died")
+    outcomes = attempts(store, "outcome, decision ->> '$.reason'")
+    assert outcomes[:2] == [("crashed", "process_lost")] * 2
+    assert outcomes[2] == ("crashed", "own_process_lost")
     assert jobs(store, "status, error_code") == [("failed", "WORKER_CRASH")]
 
 

@@ -91,7 +91,10 @@ def test_a_code_with_a_limit_of_its_own_ends_the_job_before_its_attempts_are_spe
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    assert attempts(store, "outcome, reason") == [("retry", "retryable"), ("dead", "code_exhausted")]
+    assert attempts(store, "outcome, decision ->> '$.reason'") == [
+        ("retry", "retryable"),
+        ("dead", "code_exhausted"),
+    ]
 
 
 def test_a_string_of_the_payload_appears_nowhere_but_in_the_payload(store: SqliteStore, rd: Redrive) -> None:

@@ -71,7 +71,7 @@ def test_a_late_success_of_a_sync_stage_is_a_success_marked_as_overrun(
     work(store, pipeline)
 
     assert jobs(store) == [("complete",)]
-    assert attempts(store, "outcome, reason") == [("ok", "overran")]
+    assert attempts(store, "outcome, decision ->> '$.reason'") == [("ok", "overran")]
 
 
 def test_a_success_in_time_is_not_marked(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
@@ -83,7 +83,7 @@ def test_a_success_in_time_is_not_marked(store: SqliteStore, rd: Redrive, clock:
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    assert attempts(store, "outcome, reason") == [("ok", None)]
+    assert attempts(store, "outcome, decision ->> '$.reason'") == [("ok", None)]
 
 
 def test_a_late_error_of_a_sync_stage_is_a_timeout_with_the_error_as_its_cause(
@@ -115,7 +115,7 @@ def test_a_late_wish_of_a_stage_is_still_its_wish(
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    assert attempts(store, "outcome, reason") == [("retry", "asked"), ("ok", None)]
+    assert attempts(store, "outcome, decision ->> '$.reason'") == [("retry", "asked"), ("ok", None)]
 
 
 def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
@@ -178,7 +178,9 @@ def test_what_ended_in_time_is_in_time_although_the_loop_hears_of_it_later(
     ((status, code),) = jobs(store, "status, error_code")
     assert status == ("complete" if is_right else "failed")
     assert code != "TIMEOUT"
-    assert store.read("SELECT ended_at - started_at, reason IS 'overran' FROM attempts") == [(0.0, 0)]
+    assert store.read(
+        "SELECT ended_at - started_at, (decision ->> '$.reason') IS 'overran' FROM attempts"
+    ) == [(0.0, 0)]
 
 
 def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStore) -> None:

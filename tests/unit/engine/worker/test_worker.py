@@ -181,7 +181,7 @@ def test_what_cannot_heal_is_not_tried_again(store: SqliteStore, clock: VirtualC
     submit(store, pipeline, 1)
     work(store, pipeline)
 
-    assert store.read("SELECT count(*), reason FROM attempts") == [(1, "permanent")]
+    assert store.read("SELECT count(*), decision ->> '$.reason' FROM attempts") == [(1, "permanent")]
 
 
 @pytest.mark.req("FG-1.1")

@@ -26,9 +26,9 @@ from redrive.errors import JobNotFoundError
 from redrive.ops import breakers
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.advice import next_steps, steps_for_letter
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.explain import Explanation, explain, timeline
+from redrive.ops.jobs.next_steps import next_steps, steps_for_letter
 from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
@@ -88,7 +88,8 @@ def test_a_spent_budget_is_told_attempt_by_attempt(rd: Redrive) -> None:
         == "Had NETWORK_RESET been permanent, the job would have become a dead letter at once."
     )
     assert (
-        second.otherwise == "Had one of its attempts succeeded, the job would have gone on to stage 'store'."
+        second.otherwise
+        == "Had one of its attempts succeeded, the job would have continued with stage 'store'."
     )
     assert told.sentences[0] == "Job 1 of pipeline 'shop' is failed at stage 'fetch'."
     assert told.sentences[-1] == "Say what is wrong: redrive dlq triage 1 --diagnosis transient"
@@ -107,6 +108,9 @@ def test_what_a_permanent_failure_cost_is_told_only_if_the_limit_is_on_record(rd
     reset, bug = ConnectionResetError(104, "reset"), KeyError("x")
     known = worked(rd, failing(reset, bug, retry=RetryPolicy(4, STEADY)))
     unknown = worked(rd, failing(bug, retry=RetryPolicy(4, STEADY)))
+    with changing(rd) as db:
+        old = '{"kind":"old","reason":"permanent","text":"BUG_CODE is not retried"}'
+        db.execute("UPDATE attempts SET decision = ? WHERE job_id = ?", (old, unknown))
     too_late = worked(rd, failing(reset, bug, retry=RetryPolicy(2, STEADY)))
 
     assert last(rd, known) == (

@@ -16,6 +16,7 @@ from tests.embedded import changing
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
 RESET = ConnectionResetError(104, "reset")
 LEFT_TO_IT = "Had the policy left it to the classifier, "
+TRIED_AGAIN = "the job would have been tried again within its limits; up to 3 more attempts were left."
 
 
 def answered(status: int, headers: dict[str, str]) -> HTTPError:
@@ -59,7 +60,7 @@ def test_a_policy_that_does_not_retry_what_counts_as_retryable_is_told_as_what_d
     assert (
         f"The policy said: {only.code} is not retried: {why}, though it counts as retryable (" in only.decided
     )
-    assert only.otherwise == LEFT_TO_IT + "the job would have been tried again within its limits."
+    assert only.otherwise == LEFT_TO_IT + TRIED_AGAIN
 
 
 def test_the_last_attempt_would_have_been_the_last_whoever_decides(rd: Redrive) -> None:
@@ -128,16 +129,13 @@ def test_an_answer_that_is_permanent_overrules_its_class_and_the_classifier_is_t
     (only,) = told(rd, RetryPolicy(4, STEADY, retry_on=[OSError]), answered(403, {}))
 
     assert "Why: trying again cannot heal it." in only.decided
-    assert (
-        only.otherwise
-        == f"Had {only.code} been retryable, the job would have been tried again within its limits."
-    )
+    assert only.otherwise == f"Had {only.code} been retryable, {TRIED_AGAIN}"
 
 
 @pytest.mark.parametrize(
     ("error", "otherwise"),
     [
-        (RESET, "the job would have been tried again within its limits."),
+        (RESET, TRIED_AGAIN),
         (ValueError("x"), "nothing would have changed: the policy does not retry it."),
     ],
 )
@@ -147,8 +145,8 @@ def test_giving_up_tells_what_would_have_been_without_it(
     (only,) = told(rd, RetryPolicy(4, STEADY, give_up_on=[ConnectionError, ValueError]), error)
 
     assert only.reason == "given_up"
-    assert "Why: the policy's give_up_on speaks of this failure." in only.decided
-    assert only.otherwise == f"Had give_up_on not spoken of it, {otherwise}"
+    assert "Why: the policy's give_up_on names this failure." in only.decided
+    assert only.otherwise == f"Had give_up_on not named it, {otherwise}"
 
 
 def test_giving_up_on_the_last_attempt_changed_nothing(rd: Redrive) -> None:
@@ -156,20 +154,20 @@ def test_giving_up_on_the_last_attempt_changed_nothing(rd: Redrive) -> None:
     *_, last = told(rd, policy, RESET, TimeoutError("slow"))
 
     assert (
-        last.otherwise
-        == "Had give_up_on not spoken of it, nothing would have changed: it was the last attempt."
+        last.otherwise == "Had give_up_on not named it, nothing would have changed: it was the last attempt."
     )
 
 
 def test_a_decision_on_record_that_does_not_say_who_decided_is_told_without_guessing(rd: Redrive) -> None:
     (gone,) = told(rd, RetryPolicy(4, STEADY, give_up_on=[ValueError]), ValueError("x"))
     with changing(rd) as db:
-        db.execute("UPDATE attempts SET sentence = 'the policy gives up on BUG_CODE'")
+        old = '{"kind":"old","reason":"given_up","text":"the policy gives up on BUG_CODE"}'
+        db.execute("UPDATE attempts SET decision = ?", (old,))
 
     (again,) = explain(rd.store, 1).attempts
 
     assert gone.otherwise != again.otherwise
-    assert again.otherwise == "Had give_up_on not spoken of it, the policy's other rules would have applied."
+    assert again.otherwise == "Had give_up_on not named it, the policy's other rules would have applied."
 
 
 def test_a_stage_that_asks_to_be_tried_again_is_told_as_what_decided(rd: Redrive) -> None:
@@ -197,11 +195,18 @@ def test_a_limit_of_a_code_that_left_one_attempt_says_one(rd: Redrive) -> None:
     )
 
 
-def test_a_limit_of_a_code_without_a_known_limit_of_the_policy_says_nothing_more(rd: Redrive) -> None:
+def test_a_limit_of_a_code_that_was_recorded_without_the_policys_says_nothing_more(rd: Redrive) -> None:
     policy = RetryPolicy(3, STEADY, per_code_max_attempts={"NETWORK_RESET": 1})
     (only,) = told(rd, policy, RESET)
+    with changing(rd) as db:
+        db.execute("UPDATE attempts SET decision = ?", ('{"kind":"old","reason":"code_exhausted"}',))
 
-    assert (only.reason, only.otherwise) == ("code_exhausted", None)
+    (old,) = explain(rd.store, 1).attempts
+
+    assert only.otherwise == (
+        "Without the limit NETWORK_RESET has of its own, the job would have had up to 2 more attempts."
+    )
+    assert (old.reason, old.otherwise) == ("code_exhausted", None)
 
 
 def test_a_stage_that_gives_up_is_no_matter_of_the_policy(rd: Redrive) -> None:
