@@ -104,6 +104,10 @@ test: check-static ## Everything CI needs: check, all tests, coverage, requireme
 test-fast: setup-dev ## The unit tests alone
 	@$(PY) -m pytest -q -n $(JOBS) tests/unit
 
+.PHONY: test-changed
+test-changed: setup-dev ## The tests that belong to the files that differ from origin
+	@$(PY) -m tools.changed_tests -q -n $(JOBS)
+
 SEED ?= 1
 COUNT ?= 200
 .PHONY: sim

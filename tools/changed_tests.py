@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the tests that belong to what changed: `python -m tools.changed_tests`, arguments for pytest after it.
+
+What changed is everything that differs from the common ancestor with origin/HEAD, uncommitted and new files included. Tests mirror
+the tree, so that a file of `src/redrive/<room>` belongs to `tests/unit/<room>`; what is not mirrored is in the tables below.
+Imports are not followed: `make test` runs everything.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+BASES: Final = ("origin/HEAD", "origin/main", "HEAD")
+# Room of the package -> the tests that drive it from outside.
+OUTSIDE: Final = {
+    "cli": ("tests/e2e",),
+    "rules": ("tests/wire", "tests/wire_store"),
+    "store": ("tests/conformance",),
+}
+TIDY: Final = "tests/test_tidy.py"
+# File -> the tests that read it.
+FILES: Final = {
+    "Makefile": ("tests/test_docs.py",),
+    "pyproject.toml": (TIDY,),
+    "src/redrive/__init__.py": ("tests/test_exports.py",),
+}
+
+
+def changed_files(root: Path) -> list[str]:
+    """Return the paths that differ from the common ancestor with the first of `BASES` that exists; deleted ones too."""
+    ancestors = (_git(root, "merge-base", base, "HEAD") for base in BASES)
+    ancestor = next((lines[0] for lines in ancestors if lines), None)
+    tracked = [] if ancestor is None else _git(root, "diff", "--name-only", "--no-renames", ancestor)
+    return sorted({*tracked, *_git(root, "ls-files", "--others", "--exclude-standard")})
+
+
+def _git(root: Path, *arguments: str) -> list[str]:
+    """Return the lines that git prints, none when it fails."""
+    ran = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    return ran.stdout.splitlines() if ran.returncode == 0 else []
+
+
+def tests_for(path: str, root: Path) -> set[str]:
+    """Return the test files and folders, as far as they exist, that belong to one path."""
+    parts = PurePosixPath(path).parts
+    found = {*FILES.get(path, ())}
+    match parts:
+        case ("src", "redrive", *folders, _):
+            found |= _mirror(folders, PurePosixPath(path).stem, root)
+            found.update(OUTSIDE.get(folders[0], ()) if folders else ())
+        case ("apps", app, *_):
+            found.add(f"apps/{app}/tests")
+        case ("tools", *_):
+            found.add("tests/unit/repository")
+        case ("tests", *_, name) if name.startswith("test_"):
+            found.add(path)
+        case ("tests", "tidy", _):
+            found |= {TIDY, "tests/unit/repository"}
+        case ("tests", _, *_, _):
+            found.add(PurePosixPath(path).parent.as_posix())
+        case _:
+            pass
+    if path.endswith(".md"):
+        found.add("tests/test_docs.py")
+    if path.endswith(".py"):
+        found.add(TIDY)
+    return {each for each in found if (root / each).exists()}
+
+
+def _mirror(folders: Sequence[str], stem: str, root: Path) -> set[str]:
+    """Return the innermost folder of tests for a module of the package, or the files named after it or its room."""
+    unit = PurePosixPath("tests/unit")
+    folder = unit.joinpath(*folders)
+    while not (root / folder).is_dir():
+        folder = folder.parent
+    if folder != unit:
+        return {folder.as_posix()}
+    named = (root / unit).glob(f"test_{folders[0] if folders else stem}*.py")
+    return {each.relative_to(root).as_posix() for each in named}
+
+
+def choose(paths: Iterable[str], root: Path) -> list[str]:
+    """Return the tests that belong to these paths, none of them inside another."""
+    found = {each for path in paths for each in tests_for(path, root)}
+    return sorted(
+        each
+        for each in found
+        if not any(parent.as_posix() in found for parent in PurePosixPath(each).parents)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what was chosen and run it; return pytest's exit status, 0 when nothing changed."""
+    paths = changed_files(ROOT)
+    chosen = choose(paths, ROOT)
+    print(f"{len(paths)} files changed; their tests: {' '.join(chosen) or 'none'}", flush=True)
+    if not chosen:
+        return 0
+    options = sys.argv[1:] if arguments is None else list(arguments)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *chosen], cwd=ROOT, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
