@@ -1,162 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a whole: version, help, completion, exit codes, errors; and the shell its other tests type into."""
+"""The command line as a whole: version, help, completion, exit codes, errors."""
 
 from __future__ import annotations
-
-import io
-import json
-import logging
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from redrive.cli import app
 from redrive.errors import ConfigurationError, StoreUnavailableError
-
-FLOWS = """
-from redrive import Backoff, Breaker, Pipeline, RetryPolicy, Snooze, stage
-
-@stage(retry=RetryPolicy(2, Backoff.fixed(0.01)))
-def fetch(number: int) -> int:
-    if number == 13:
-        raise ConnectionResetError(104, "reset")
-    return number
-
-@stage
-def halve(number: int) -> float:
-    return 10 / number
-
-@stage
-def later(number: int) -> int:
-    if number < 10:
-        raise KeyError(number)
-    raise Snooze(3600)
-
-@stage(breaker=Breaker("model", consecutive=2, open_for=60))
-def ask(number: int) -> int:
-    return number
-
-orders = Pipeline("orders", [fetch, halve])
-sleepers = Pipeline("sleepers", [later])
-asking = Pipeline("asking", [ask])
-"""
-PROGRAM = "import sys; sys.argv[0] = 'redrive'; from redrive.cli.app import main; main()"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-class Shell:
-    """Types commands in a folder of its own, in this process, as `redrive` would get them."""
-
-    def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self.folder = folder
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-        self.started: list[subprocess.Popen[str]] = []
-
-    def __call__(self, *arguments: str, stdin: str = "") -> Ended:
-        self._monkeypatch.setattr(sys, "argv", ["redrive", *arguments])
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        self._capsys.readouterr()
-        code = 0
-        try:
-            app.main()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        out, err = self._capsys.readouterr()
-        assert "Traceback (most recent call last)" not in err
-        return Ended(code, out, err)
-
-    def json(self, *arguments: str) -> Any:
-        """Ask for JSON, of a command that must succeed."""
-        ended = self(*arguments, "-o", "json")
-        assert ended.code == 0, ended.err
-        return ended.json
-
-    def write(self, name: str, *lines: object) -> str:
-        (self.folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return name
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command as a program of its own."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "redrive.cli", *arguments],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        self.started.append(process)
-        return process
-
-
-@pytest.fixture
-def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Generator[Shell]:
-    root = logging.getLogger()
-    before = root.handlers[:], root.level
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.delenv("REDRIVE_DATABASE_URL", raising=False)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "flows.py").write_text(FLOWS, encoding="utf-8")
-    opened = Shell(tmp_path, monkeypatch, capsys)
-    yield opened
-    for process in opened.started:
-        process.kill()
-        process.communicate(timeout=60)
-    for name in [name for name, module in sys.modules.items() if _is_from(module, tmp_path)]:
-        del sys.modules[name]
-    root.handlers[:], root.level = before
-
-
-def _is_from(module: object, folder: Path) -> bool:
-    return str(getattr(module, "__file__", None) or "").startswith(str(folder))
-
-
-def until(holds: Callable[[], bool], running: subprocess.Popen[str] | None = None) -> None:
-    """Look until another process has come so far; not for ever, and not once it has ended."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        if running is not None and running.poll() is not None:
-            pytest.fail(f"it ended with {running.returncode}: {running.communicate()}")
-        if time.monotonic() > deadline:
-            pytest.fail("it has not come so far within a minute")
-
-
-def program(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **env},
-    )
+from tests.e2e.shell import Shell, program
 
 
 def test_the_version_is_shown() -> None:
@@ -246,5 +97,5 @@ def test_a_command_that_only_looks_makes_no_database(shell: Shell, command: list
     ended = shell(*command)
 
     assert ended.code == 2
-    assert "names no database that is there" in ended.err
+    assert "is no database" in ended.err
     assert [path.name for path in shell.folder.glob("*.db*")] == []

@@ -8,9 +8,7 @@ import re
 
 import pytest
 
-from tests.e2e.test_cli import Shell, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell
 
 HOSTILE = "\x1b[31m\x1b]0;t\x07\x9b1m\x08\r\u202e\u2066[red]x[/red]"
 VISIBLE = r"\x1b[31m\x1b]0;t\x07\x9b1m\x08\x0d\u202e\u2066[red]x[/red]"

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_cli import Shell, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell
 
 ORDERS = """
 from pathlib import Path
@@ -85,10 +83,10 @@ def test_an_import_counts_what_is_over_and_tells_wrong_lines_apart(shop: Shell) 
     nothing = shop("dlq", "import", "-", "--yes", *OTHER, stdin="\n")
 
     assert (whole.code, wrong.code, nothing.code) == (0, 1, 1)
-    assert "1 left out: resolved where" in whole.err
+    assert "1 not imported: resolved in the other installation" in whole.err
     assert "line 1" not in wrong.err
     assert "line 3: it is no line of an export" in wrong.err
-    assert "error: there is no line in standard input" in nothing.err
+    assert "error: standard input is empty" in nothing.err
 
 
 def test_an_imported_job_has_a_story(shop: Shell) -> None:
@@ -103,7 +101,7 @@ def test_an_imported_job_has_a_story(shop: Shell) -> None:
 
     assert "by bob from installation" in told
     assert "There: Attempt 1 of stage 'pay' ended after" in told
-    assert "letter 2 of job 2 there" in shown
+    assert "where it was letter 2 of job 2" in shown
     assert [each["outcome"] for each in story["origin"]["attempts"]] == ["dead"]
     assert moments == ["queued", "failed there", "imported"]
 

@@ -7,15 +7,13 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
+from redrive.cli.input.instants import instant_from
 
 from redrive import connect
 from redrive.cli.input import letter_options
-from redrive.cli.input.instants import instant_from
 from redrive.errors import ConfigurationError
 from redrive.testing import virtual_time
-from tests.e2e.test_cli import Shell, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell
 
 
 @pytest.fixture
@@ -73,7 +71,7 @@ def test_a_list_of_letters_goes_on_where_the_last_page_ended(failed: Shell) -> N
 def test_letters_are_chosen_by_options(failed: Shell, options: list[str], count: int) -> None:
     assert len(failed.json("dlq", "list", *options)["letters"]) == count
     shown = failed("dlq", "list", *options)
-    assert ("no dead letter is like that" in shown.err) is (count == 0)
+    assert ("no dead letters match" in shown.err) is (count == 0)
 
 
 def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
@@ -94,7 +92,7 @@ def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
     assert "division by zero" in shown.out
     assert "rising" in shown.out
     assert ET.fromstring(picture.out).tag.endswith("svg")
-    assert "no dead letter is like that" in failed("dlq", "groups", "--code", "NOT_FOUND").err
+    assert "no dead letters match" in failed("dlq", "groups", "--code", "NOT_FOUND").err
 
 
 @pytest.mark.parametrize(
@@ -208,7 +206,7 @@ def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(fa
 
     assert [(each["state"], each["verdict"]) for each in told["past_letters"]] == [("returned", "same")]
     assert (told["dead_letter"]["state"], told["dead_letter"]["is_escalated"]) == ("open", True)
-    assert "is past: returned (same)" in shown
+    assert "of round 1: returned (same)" in shown
     assert f"dead letter {letter} (open, escalated)" in shown
     assert "open (escalated)" in failed("dlq", "list", "--state", "open").out
     assert failed.json("dlq", "show", str(letter))["follows"] == told["past_letters"][0]["id"]
@@ -221,7 +219,7 @@ def test_wrong_letters_groups_cursors_and_times_are_refused(failed: Shell) -> No
         ("show", "900"): (1, "The last dead letter is 5"),
         ("list", "--group", "zz"): (2, "Close to it are: v1:"),
         ("list", "--before", "yesterday"): (2, "must be the cursor of a page"),
-        ("list", "--since", "soon"): (2, "Give how long ago (30m, 2h, 7d)"),
+        ("list", "--since", "soon"): (2, "A time ago (30m, 2h, 7d)"),
         ("list", "--state", "dead"): (2, "discarded"),
         ("list", "--category", "odd"): (2, "rate_limit"),
         ("list", "--pipeline", "order"): (2, "pipeline is not known here, got 'order'. Did you mean orders?"),

@@ -9,9 +9,7 @@ import signal
 import pytest
 
 from redrive import connect
-from tests.e2e.test_cli import Shell, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell
 
 
 def test_a_paused_pipeline_is_not_worked_on_until_it_is_resumed(shell: Shell) -> None:
@@ -38,7 +36,7 @@ def test_pausing_twice_and_resuming_what_runs_say_so(shell: Shell) -> None:
 
     assert "was not paused" in shell("pipeline", "resume", "orders").err
     assert shell("pipeline", "pause", "orders").err == ""
-    assert "was paused already" in shell("pipeline", "pause", "orders").err
+    assert "was already paused" in shell("pipeline", "pause", "orders").err
 
 
 def test_an_unknown_pipeline_names_those_that_are_near(shell: Shell) -> None:
@@ -62,7 +60,7 @@ def test_without_anybody_to_answer_the_way_without_asking_is_named(
     ended = shell("breaker", "isolate", "model", "--new", stdin=typed)
 
     assert ended.code == 1
-    assert ("--yes does it without asking" in ended.err) is is_told
+    assert ("use --yes to confirm" in ended.err) is is_told
     assert shell.json("breaker", "list") == []
 
 

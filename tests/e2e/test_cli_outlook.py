@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from redrive import connect
-from tests.e2e.test_cli import Shell, shell
+from tests.e2e.shell import Shell
 from tests.e2e.test_cli_judging import letter, shop
 from tests.e2e.test_cli_replay import prepared
 from tests.embedded import embedded
 
-__all__ = ["shell", "shop"]
+__all__ = ["shop"]
 
 
 def test_the_question_is_about_what_will_change_and_says_what_stays(shop: Shell) -> None:
@@ -22,7 +22,7 @@ def test_the_question_is_about_what_will_change_and_says_what_stays(shop: Shell)
 
     assert (refused.code, done.code) == (1, 0)
     assert "Record this evidence for 1 of 2 dead letters (1 triaged)?" in refused.err
-    assert "1 stays as it is: it is open: triage it first, or give a diagnosis as well" in refused.err
+    assert "1 will not change: it is open: triage it first, or give a diagnosis as well" in refused.err
     assert [letter(shop, number)["state"] for number in (1, 2)] == ["ready", "open"]
 
 
@@ -32,7 +32,7 @@ def test_with_nothing_to_change_nobody_is_asked(shop: Shell) -> None:
 
     assert (asked.code, told.code) == (1, 1)
     assert "?" not in asked.err
-    assert "2 left as they are: they are open: triage them first, or give a diagnosis as well" in asked.err
+    assert "2 not changed: they are open: triage them first, or give a diagnosis as well" in asked.err
     assert "nothing was changed" in asked.err
     assert told.json == {
         "subject": "filter pipeline=shop",
@@ -68,7 +68,7 @@ def test_a_replay_that_is_watched_tells_progress_and_how_long_it_takes(shell: Sh
     assert facts["filter"] == "pipeline: samples"
     assert watched.code == 3
     assert (
-        "replay 1 paused: 0 recovered, 0 failed again, 0 on their way, 3 waiting;"
+        "replay 1 paused: 0 recovered, 0 failed again, 0 in progress, 3 waiting;"
         " it waits for somebody to resume or cancel it: paused by"
     ) in watched.err
     assert "(lunch)" in watched.err
@@ -85,7 +85,7 @@ def test_a_replay_in_progress_is_told_with_the_time_that_is_left(
         reports = [rd.replays.report(1)]
         rd.replays.pause(1)
         reports.append(rd.replays.report(1))
-    monkeypatch.setattr("redrive.cli.output.replay.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("redrive.cli.output.replay.POLL_SECONDS", 0.0)
     monkeypatch.setattr("redrive.cli.output.replay.report_of", lambda *_: reports.pop(0))
 
     watched = shell("replay", "status", "1", "--follow")
@@ -102,7 +102,7 @@ def test_what_has_ended_is_not_cancelled_and_nobody_is_asked(shell: Shell) -> No
 
     again = shell("replay", "cancel", "1")
 
-    assert "Cancel replay 1 and leave 1 dead letter as it is?" in asked.err
+    assert "Cancel replay 1 with 1 dead letter not replayed?" in asked.err
     assert (asked.code, again.code) == (0, 1)
     assert "it is cancelled and cannot be cancelled" in again.err
     assert "?" not in again.err
@@ -128,8 +128,11 @@ def test_who_is_left_out_and_what_was_edited_in_vain_is_said(shell: Shell) -> No
     shell("replay", "start", "--pipeline", "samples", "--yes")
     cancelled = shell("replay", "cancel", "1", "--yes")
 
-    assert "1 dead letter was edited in vain: a replay like this starts with the payload" in refused.err
-    assert "2 left out: let go when it was cancelled" in cancelled.err
+    assert (
+        "1 edit will be ignored: this replay starts from the payload, but the stage input was edited"
+        in refused.err
+    )
+    assert "2 left out: released when the replay was cancelled" in cancelled.err
 
 
 def test_letters_of_another_replay_are_said_to_stay_with_it(shell: Shell) -> None:
@@ -141,5 +144,5 @@ def test_letters_of_another_replay_are_said_to_stay_with_it(shell: Shell) -> Non
 
     asked = shell("replay", "start", "--pipeline", "samples", stdin="n\n")
 
-    assert "1 dead letter more stays with a replay that has not ended" in asked.err
+    assert "1 dead letter left out: taken by another replay" in asked.err
     assert "Replay 2 dead letters of samples" in asked.err

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
-from tests.e2e.test_cli import Shell, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell
 
 REVIEWS = """
 import os
@@ -224,13 +222,13 @@ def test_a_replay_is_paused_resumed_and_cancelled(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--rate", "0/s"), "must be more than nothing"),
-        (("--rate", "inf/s"), "must be more than nothing, and not endless"),
-        (("--rate", "nan/s"), "must be more than nothing, and not endless"),
-        (("--rate", "10"), "is no rate without its unit"),
-        (("--rate", "ten"), "is no rate"),
-        (("--rate", "10/fortnight"), "is no rate"),
-        (("--canary", "5,1"), "--canary must rise from step to step, from 1 on, got '5,1'"),
+        (("--rate", "0/s"), "must be greater than 0"),
+        (("--rate", "inf/s"), "must be greater than 0 and finite"),
+        (("--rate", "nan/s"), "must be greater than 0 and finite"),
+        (("--rate", "10"), "must be a rate with a unit"),
+        (("--rate", "ten"), "must be a rate"),
+        (("--rate", "10/fortnight"), "must be a rate"),
+        (("--canary", "5,1"), "--canary must rise, from 1 or more, got '5,1'"),
         (("--canary", "0,1"), "--canary must rise"),
         (("--canary", "1,x"), "whole numbers"),
         (("--group", "v1:nothing"), "group"),
@@ -252,7 +250,7 @@ def test_a_replay_over_nothing_or_of_nobody_knows_what_is_refused(shell: Shell) 
 
     assert "nothing to replay" in shell("replay", "start", "-p", "samples", "--stage", "fetch", "--yes").err
     assert "Known here: samples." in shell("replay", "start", "--pipeline", "reviews", "--yes").err
-    assert "which dead letters are meant" in shell("replay", "start", "--yes").err
+    assert "or a filter is required" in shell("replay", "start", "--yes").err
     assert "there is no replay 7" in shell("replay", "status", "7").err
     assert "there is no job 99" in shell("job", "retry", "99", "--yes").err
     no = shell("replay", "start", "--pipeline", "samples", stdin="n\n")
@@ -339,7 +337,7 @@ def test_what_is_not_listed_of_a_report_or_a_dry_run_is_counted(
 
     report = short("replay", "status", "1")
 
-    assert "2 more letters are counted and not listed here" in dry.err
+    assert "2 more letters not listed" in dry.err
     assert "2, and 1 more" in report.out
     assert "and 1 more reason\n" in report.err
     assert "redrive replay status 1 -o json" in report.err
@@ -359,5 +357,5 @@ def test_the_owner_of_a_job_retries_it_where_the_code_allows_that(shell: Shell) 
     assert (without.code, stranger.code, owner.code) == (1, 1, 0)
     assert "Its owner needs none, with --as-owner." in without.err
     assert "belongs to somebody else than 'bob'" in stranger.err
-    assert "Send job" not in without.err + stranger.err
+    assert "Retry job" not in without.err + stranger.err
     assert shell.json("job", "show", "1")["status"] == "complete"

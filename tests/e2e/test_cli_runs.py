@@ -9,9 +9,7 @@ import pytest
 
 from redrive import connect
 from redrive.engine.pipeline import submission
-from tests.e2e.test_cli import Shell, shell, until
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell, until
 
 
 def test_a_run_that_completes_ends_with_0(shell: Shell) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.cli.input.targets import pipeline_named
+from redrive.cli.input.targets import import_pipeline
 from redrive.errors import ConfigurationError
-from tests.e2e.test_cli import Shell, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 TWICE = """
@@ -33,7 +31,7 @@ def test_a_secret_in_what_a_module_raises_is_not_shown(shell: Shell, command: li
 
     ended = shell(*command)
     with pytest.raises(ConfigurationError) as refused:
-        pipeline_named("broken:orders")
+        import_pipeline("broken:orders")
 
     assert ended.code == 2
     assert "no access with" in ended.err
@@ -60,5 +58,7 @@ def test_a_module_that_ends_the_program_is_named(shell: Shell, command: list[str
     ended = shell(*command)
 
     assert ended.code == 2
-    assert f"{shell.folder}/broken.py, line 2: The module ended the program while it was" in ended.err
+    assert (
+        f"{shell.folder}/broken.py, line 2: The module called sys.exit(4) while it was imported" in ended.err
+    )
     assert "sys.exit(4)" in ended.err

@@ -13,9 +13,7 @@ from redrive import connect
 from redrive.store.sqlite import migrations
 from redrive.store.statements import text_of
 from redrive.testing import virtual_time
-from tests.e2e.test_cli import Shell, shell, until
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell, until
 
 DAY = 86_400.0
 
@@ -54,10 +52,9 @@ def test_doctor_says_which_worker_is_missing(shell: Shell) -> None:
     ended = shell("doctor")
 
     assert ended.code == 1
-    assert "1 job of orders are due" in ended.out
-    assert "no live worker serves it" in ended.out
+    assert "no live worker serves orders: 1 job due" in ended.out
     assert "-> Start one: redrive worker" in ended.out
-    assert "jobs of asking will be due later" in ended.out
+    assert "no live worker serves asking: its jobs are due later" in ended.out
 
 
 def test_doctor_compares_with_the_code_it_is_given(shell: Shell) -> None:
@@ -72,10 +69,10 @@ def test_doctor_compares_with_the_code_it_is_given(shell: Shell) -> None:
 
     assert "stages" not in guessed
     assert findings(shell)["stages"] == [
-        ("warn", "1 job wait in orders.fetch, whose place load has taken"),
+        ("warn", "1 job queued in orders.fetch, which load has replaced"),
     ]
     assert findings(shell, "renamed:orders")["stages"] == [
-        ("problem", "1 job wait in orders.fetch, a stage the pipeline no longer has"),
+        ("problem", "1 job queued in orders.fetch, a stage the pipeline no longer has"),
     ]
     assert "stages" not in findings(shell, "flows:orders")
 
@@ -91,7 +88,7 @@ def test_doctor_on_no_database_a_strange_file_and_a_newer_one(shell: Shell) -> N
     newer = shell("doctor")
 
     assert (missing.code, strange.code, newer.code) == (1, 1, 1)
-    assert "there is no database at redrive.db" in missing.out
+    assert "redrive.db does not exist" in missing.out
     assert "file is not a database" in strange.out
     assert "has schema version 99" in newer.out
     assert "a newer one" in newer.out
@@ -121,7 +118,7 @@ def test_doctor_warns_of_a_large_database_and_of_one_that_others_can_read(shell:
     found = findings(shell, "--size-max", "0.00001")
 
     assert found["size"][0][0] == "warn"
-    assert "nothing is pruned unless you say so" in found["size"][0][1]
+    assert "jobs are kept until they are pruned" in found["size"][0][1]
     assert "mode 0644" in found["database"][0][1]
 
 
@@ -199,11 +196,11 @@ def test_pruning_counts_asks_and_deletes_what_ended_long_ago(shell: Shell) -> No
         done = shell.json("prune", *ages, "--yes", "--reason", "spring")
         again = shell.json("prune", *ages)
 
-    assert dry == {"complete": 2, "cancelled": 1, "total": 3, "untold": 0, "is_dry_run": True}
+    assert dry == {"complete": 2, "cancelled": 1, "total": 3, "undelivered": 0, "is_dry_run": True}
     assert refused.code == 1
     assert "2 complete, 1 cancelled" in refused.err
     assert before["total"] == 5
-    assert done == {"complete": 2, "cancelled": 1, "total": 3, "untold": 0, "is_dry_run": False}
+    assert done == {"complete": 2, "cancelled": 1, "total": 3, "undelivered": 0, "is_dry_run": False}
     assert again["total"] == 0
     assert shell.json("stats") == {"complete": 1, "failed": 1, "total": 2}
     assert [each["id"] for each in shell.json("job", "list")] == [5, 3]
@@ -239,20 +236,20 @@ def test_jobs_that_somebody_still_has_to_be_told_of_stay_unless_named(shell: She
         clock.advance(2 * DAY)
 
         kept = shell("prune", "--failed", "1d", "--yes", "-o", "json")
-        gone = shell.json("prune", "--failed", "1d", "--with-untold", "--yes")
+        gone = shell.json("prune", "--failed", "1d", "--with-undelivered", "--yes")
 
-    assert kept.json == {"failed": 0, "total": 0, "untold": 1, "is_dry_run": False}
-    assert "1 more stay: a hook or a sink was not told" in kept.err
-    assert gone == {"failed": 1, "total": 1, "untold": 0, "is_dry_run": False}
+    assert kept.json == {"failed": 0, "total": 0, "undelivered": 1, "is_dry_run": False}
+    assert "1 more job kept: messages to a hook or a sink are undelivered" in kept.err
+    assert gone == {"failed": 1, "total": 1, "undelivered": 0, "is_dry_run": False}
     assert shell.json("stats") == {"total": 0}
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "needs to know what to delete"),
-        (["--complete", "soon"], "must be a length of time"),
-        (["--complete", "-3d"], "must be a length of time"),
+        ([], "needs a state and an age"),
+        (["--complete", "soon"], "must be a duration"),
+        (["--complete", "-3d"], "must be a duration"),
         (["--failed", "900000000w"], "less than a hundred years"),
     ],
 )

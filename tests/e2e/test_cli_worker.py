@@ -17,9 +17,7 @@ from redrive import Redrive, connect
 from redrive.cli import supervisor
 from redrive.cli.supervisor import Supervisor, worst
 from redrive.testing import virtual_time
-from tests.e2e.test_cli import Shell, shell, until
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell, until
 
 RENAMED = """
 from redrive import Pipeline, stage
@@ -75,7 +73,7 @@ def test_a_worker_says_which_jobs_wait_in_a_stage_that_was_renamed(shell: Shell)
     ended = shell("worker", "renamed:orders", "--until-idle")
 
     assert ended.code == 0
-    assert "1 jobs wait in orders.fetch, a stage the pipeline no longer has" in ended.err
+    assert "1 job queued in orders.fetch, a stage the pipeline no longer has" in ended.err
     assert "@stage(name='fetch')" in ended.err
 
 
@@ -136,7 +134,7 @@ def test_a_port_or_address_that_is_none_is_refused(shell: Shell, options: list[s
 def test_somebody_who_watches_is_told_what_is_served(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.cli.commands.worker.is_interactive", lambda: True)
 
-    assert "serving orders; Ctrl-C ends it" in shell("worker", "flows:orders", "--until-idle").err
+    assert "serving orders; stop with Ctrl-C" in shell("worker", "flows:orders", "--until-idle").err
 
 
 def test_a_worker_that_is_told_to_stop_ends_with_0(shell: Shell) -> None:
@@ -188,7 +186,7 @@ def test_a_worker_that_is_killed_is_started_again_and_all_end_together(shell: Sh
         _, err = ran.communicate(timeout=60)
 
         assert ran.returncode == 0, err
-        assert "ended with -9 and is started again in 0.5 s" in err
+        assert "ended with exit code -9 and is restarted in 0.5 s" in err
         assert {each for each, _ in live(rd)} <= {name}, "the killed one could not say goodbye"
 
 

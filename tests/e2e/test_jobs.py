@@ -93,7 +93,7 @@ def test_when_a_job_may_run_is_an_instant_or_a_distance(shell: Shell) -> None:
         (["submit", "flows:orders", "--file", "missing.jsonl"], "No such file"),
         (["submit", "flows:orders", "--file", "flows.py", "--key", "k"], "belongs to one job"),
         (["submit", "flows:orders", "1", "--run-at", "2099-03-01T08:00:00"], "with its zone"),
-        (["submit", "flows:orders", "1", "--run-at", "+soon"], "must be a length of time"),
+        (["submit", "flows:orders", "1", "--run-at", "+soon"], "must be a duration"),
         (["submit", "flows:orders", "1", "--priority", "10"], "from 0 to 9"),
         (["worker", "flows:orders", "--concurrency", "0"], "at least 1"),
         (["worker", "flows:orders", "--processes", "0"], "at least 1"),

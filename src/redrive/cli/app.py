@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line's root: puts the commands together, one file per noun, and ends with an exit code.
+"""The root of the command line: puts the commands together and ends with an exit code.
 
-What redrive itself refuses ends as a message with a hint, never as a stack trace; `refusals` has the exit codes.
+An error of redrive's own ends as a message with a hint, never as a stack trace; `output.errors` has the exit codes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from redrive.cli.commands import (
     dlq_edit,
     dlq_transfer,
     dlq_triage,
-    dlq_validate,
     events,
     job,
     pipeline,
@@ -30,12 +29,12 @@ from redrive.cli.commands import (
     worker,
 )
 from redrive.cli.demo import command as demo
-from redrive.cli.output.errors import explain
+from redrive.cli.output.errors import print_error
 from redrive.errors import RedriveError
 
 app = typer.Typer(
     name="redrive",
-    help="Run work through stages and account for every failure.",
+    help="Run jobs through stages and account for every failure.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_show_locals=False,
@@ -57,16 +56,16 @@ def root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Run work through stages and account for every failure."""
+    """Run jobs through stages and account for every failure."""
 
 
-# These add their commands to those of `dlq` and `job`.
-ADDED = (dlq_edit, dlq_triage, dlq_transfer, dlq_validate)
+# These modules add their commands to `dlq`.
+ADDED = (dlq_edit, dlq_triage, dlq_transfer)
 
-WORK = "Work"
-LOOK = "Look"
-BACK = "Bring it back"
-KEEP = "Keep it well"
+WORK = "Run work"
+LOOK = "Inspect"
+BACK = "Recover failed jobs"
+KEEP = "Maintain the database"
 
 app.command(rich_help_panel=WORK)(submit.submit)
 app.command(rich_help_panel=WORK)(worker.worker)
@@ -92,4 +91,4 @@ def main() -> None:
     try:
         app()
     except RedriveError as error:
-        raise SystemExit(explain(error)) from None
+        raise SystemExit(print_error(error)) from None

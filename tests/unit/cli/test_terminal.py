@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.cli.input import options
+from redrive.cli.input import action
 from redrive.cli.output import tables
-from redrive.cli.output.terminal import Screen, harmless, shown
+from redrive.cli.output.terminal import Screen, escaped, escaped_json
 
 HOSTILE = "a\x00\x07\x08\r\x1b[31m\x1b]0;title\x07\x7f\x9b31m\u2028\u202e\u2066\ud800z"
 VISIBLE = r"a\x00\x07\x08\x0d\x1b[31m\x1b]0;title\x07\x7f\x9b31m\u2028\u202e\u2066\ud800z"
@@ -28,20 +28,20 @@ def screen() -> tuple[Screen, io.StringIO]:
 
 
 def test_control_characters_are_shown_by_their_number() -> None:
-    assert shown(HOSTILE) == VISIBLE
+    assert escaped(HOSTILE) == VISIBLE
 
 
 def test_a_text_without_them_stays_with_its_lines_tabs_and_foreign_letters() -> None:
     text = "Grüße, 世界 🚀 שלום\n\tat line 3 [red]x[/red] C:\\new\n"
 
-    assert shown(text) == text
+    assert escaped(text) == text
 
 
 @given(st.text())
 def test_nothing_that_commands_a_terminal_is_left_and_showing_again_changes_nothing(text: str) -> None:
-    told = shown(text)
+    told = escaped(text)
 
-    assert shown(told) == told
+    assert escaped(told) == told
     assert all(
         unicodedata.category(each) not in {"Cc", "Cs"} and unicodedata.bidirectional(each) not in BIDI
         for each in told
@@ -54,18 +54,18 @@ BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_json_says_the_same_with_such_characters_escaped(text: str) -> None:
-    encoded = harmless(json.dumps(text, ensure_ascii=False))
+    encoded = escaped_json(json.dumps(text, ensure_ascii=False))
 
     assert json.loads(encoded) == text
-    assert shown(encoded) == encoded
+    assert escaped(encoded) == encoded
 
 
 def test_a_screen_shows_them_wherever_a_text_comes_from() -> None:
     console, file = screen()
     table = Table(HOSTILE)
     table.add_row(HOSTILE)
-    table.add_row(tables.text_of([HOSTILE]))
-    table.add_row(tables.text_of({HOSTILE: HOSTILE}))
+    table.add_row(tables.cell([HOSTILE]))
+    table.add_row(tables.cell({HOSTILE: HOSTILE}))
 
     console.print(HOSTILE)
     console.print(table)
@@ -101,8 +101,8 @@ def test_markup_links_and_names_of_pictures_are_shown_as_they_are(
     text = "[red]x[/red] [link=http://evil.example]y[/link] :smile: [/]"
 
     tables.console().print(text)
-    tables.answer_facts({"said": text, text: 1}, "table")
-    tables.say(text)
+    tables.print_facts({"said": text, text: 1}, "table")
+    tables.print_message(text)
 
     out, err = capsys.readouterr()
     assert out.count(text) == 3
@@ -114,6 +114,6 @@ def test_a_question_shows_them_too(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
 
-    options.confirm(f"Replay {HOSTILE}?", is_sure=False)
+    action.confirm(f"Replay {HOSTILE}?")
 
     assert f"Replay {VISIBLE}?" in capsys.readouterr().err

@@ -158,7 +158,7 @@ def test_pruning_takes_bounded_steps_and_leaves_nothing_behind(
     would = prunable(rd.store, Retention(complete=DAY))
     done = prune(rd.store, Retention(complete=DAY), ANN, on_step=steps.append)
 
-    assert (would.jobs, would.untold) == (done, 0) == ({"complete": 20}, 0)
+    assert (would.jobs, would.undelivered) == (done, 0) == ({"complete": 20}, 0)
     assert max(steps) <= 4
     assert sum(steps) == 20
     assert rd.counts() == {"complete": 3, "failed": 1}
@@ -219,7 +219,7 @@ def test_a_job_that_a_hook_was_not_told_of_yet_is_not_pruned(rd: Redrive, clock:
     everything = Retention(complete=DAY, failed=DAY)
 
     would = prunable(rd.store, everything)
-    assert (would.jobs, would.untold) == ({"complete": 1, "failed": 0}, 1)
+    assert (would.jobs, would.undelivered) == ({"complete": 1, "failed": 0}, 1)
     assert prune(rd.store, everything, ANN) == {"complete": 1, "failed": 0}
     assert (rows(rd, "outbox"), rd.job(1).status) == (1, "failed")
 
@@ -240,12 +240,12 @@ def test_what_nobody_will_ever_be_told_goes_only_when_that_is_asked_for(
     rd.work([shop], until_idle=True)
     clock.advance(2 * DAY)
 
-    would = prunable(rd.store, Retention(failed=DAY), with_untold=True)
-    done = prune(rd.store, Retention(failed=DAY), ANN, with_untold=True)
+    would = prunable(rd.store, Retention(failed=DAY), with_undelivered=True)
+    done = prune(rd.store, Retention(failed=DAY), ANN, with_undelivered=True)
 
-    assert (would.jobs, would.untold) == (done, 0) == ({"failed": 1}, 0)
+    assert (would.jobs, would.undelivered) == (done, 0) == ({"failed": 1}, 0)
     assert (rows(rd, "outbox"), rows(rd, "jobs"), rows(rd, "dead_letters")) == (0, 0, 0)
-    assert log(rd)[-1] == ("ann", "prune", "jobs failed > 86400 s with untold ones", "a test")
+    assert log(rd)[-1] == ("ann", "prune", "jobs failed > 86400 s with undelivered ones", "a test")
 
 
 def test_a_run_keeps_its_account_after_pruning(rd: Redrive, clock: VirtualClock) -> None:
@@ -348,7 +348,7 @@ def test_a_backup_tells_how_far_it_is_and_needs_a_file(filed: Redrive, tmp_path:
 
     assert told[-1][0] == told[-1][1] > 0
     assert report.bytes == (tmp_path / "copy.db").stat().st_size
-    with connect(":memory:") as memory, pytest.raises(ConfigurationError, match="is a file"):
+    with connect(":memory:") as memory, pytest.raises(ConfigurationError, match="database in a file"):
         backup(memory.store, tmp_path / "other.db", ANN)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Pipeline, connect, stage
-from redrive.cli.input.options import as_it_is
+from redrive.cli.input.options import open_any_version
 from redrive.core.decide import Ended, Reason
 from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.errors import SchemaMismatchError, StoreRefusedError
@@ -76,7 +76,7 @@ def test_a_database_that_is_not_there_or_empty_is_made_at_once(path: Path, is_th
     assert facts(path) == (SCHEMA_VERSION, False)
 
 
-def test_an_older_database_is_refused_and_left_as_it_is(older: Path) -> None:
+def test_an_older_database_is_refused_and_left_open_any_version(older: Path) -> None:
     with pytest.raises(SchemaMismatchError) as refused:
         connect(older)
 
@@ -108,7 +108,7 @@ def test_a_migration_is_done_as_a_whole_or_not_at_all(path: Path, monkeypatch: p
 
 
 def test_an_older_database_can_be_copied_before_it_is_migrated(older: Path, tmp_path: Path) -> None:
-    with as_it_is(str(older)) as rd:
+    with open_any_version(str(older)) as rd:
         report = backup(rd.store, tmp_path / "copy.db", ANN)
 
     assert report.jobs == 1
@@ -120,7 +120,7 @@ def test_a_newer_database_is_refused_even_to_be_copied(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
 
-    with pytest.raises(SchemaMismatchError, match="has schema version") as refused, as_it_is(str(path)):
+    with pytest.raises(SchemaMismatchError, match="has schema version") as refused, open_any_version(str(path)):
         pass
     assert "a newer one" in refused.value.hint
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive breaker`: the breakers the workers share, and moving one by hand. Workers see it with their next commit."""
+"""`redrive breaker`: list the breakers that workers share, and open, close or isolate one.
+
+Workers see a change with their next commit.
+"""
 
 from __future__ import annotations
 
@@ -8,50 +11,50 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.input.act import Act, acting, acting_at_once
-from redrive.cli.input.options import BreakerName, Database, Output, existing
-from redrive.cli.output.tables import answer_rows
+from redrive.cli.input.action import Action, confirmed_action, immediate_action
+from redrive.cli.input.options import BreakerName, Database, Output, open_database
+from redrive.cli.output.tables import print_rows
 from redrive.ops import breakers
 from redrive.ops.breakers import Verb
 
-app = typer.Typer(help="Look at breakers, and open, close or isolate them.", no_args_is_help=True)
+app = typer.Typer(help="List breakers; open, close or isolate them.", no_args_is_help=True)
 
-New = Annotated[bool, typer.Option("--new", help="Also a name that no worker has written down yet.")]
+New = Annotated[bool, typer.Option("--new", help="Allow a name that no worker has stored yet.")]
 
 
 @app.command("list")
 def list_(*, database_url: Database = None, output: Output = "table") -> None:
-    """List breakers that have seen a failure, or were moved by hand."""
-    with existing(database_url) as rd:
+    """List breakers that have recorded a failure or were changed by hand."""
+    with open_database(database_url) as rd:
         found = breakers.breakers(rd.store)
     columns = ("name", "phase", "changed_at", "failures", "probe_at")
-    answer_rows(found, columns, output, empty="no breaker has seen a failure yet")
+    print_rows(found, columns, output, empty="no breakers")
 
 
 @app.command("open")
-@acting
-def open_(name: BreakerName, *, new: New = False, act: Act) -> None:
-    """Hold what needs it; a probe goes out when its time has come, and closes it again."""
-    act.confirm(f"Open {name}, and hold whatever needs it until a probe succeeds?")
-    _move(name, "open", act, is_new=new)
+@confirmed_action
+def open_(name: BreakerName, *, new: New = False, action: Action) -> None:
+    """Open a breaker: hold jobs that need it until a probe succeeds."""
+    action.confirm(f"Open {name} and hold jobs that need it until a probe succeeds?")
+    _move(name, "open", action, is_new=new)
 
 
 @app.command()
-@acting_at_once
-def close(name: BreakerName, *, new: New = False, act: Act) -> None:
-    """Let calls go again, gradually."""
-    _move(name, "close", act, is_new=new)
+@immediate_action
+def close(name: BreakerName, *, new: New = False, action: Action) -> None:
+    """Close a breaker: release the jobs that need it, gradually."""
+    _move(name, "close", action, is_new=new)
 
 
 @app.command()
-@acting
-def isolate(name: BreakerName, *, new: New = False, act: Act) -> None:
-    """Hold what needs it until the breaker is closed by hand; no probe goes out."""
-    act.confirm(f"Isolate {name}, and hold whatever needs it until you close it?")
-    _move(name, "isolate", act, is_new=new)
+@confirmed_action
+def isolate(name: BreakerName, *, new: New = False, action: Action) -> None:
+    """Isolate a breaker: hold jobs that need it until it is closed by hand; no probe is sent."""
+    action.confirm(f"Isolate {name} and hold jobs that need it until you close it?")
+    _move(name, "isolate", action, is_new=new)
 
 
-def _move(name: str, verb: Verb, act: Act, *, is_new: bool) -> None:
-    with act.database() as rd:
-        moved = breakers.move(rd.store, name, verb, act.by, is_new=is_new)
-    act.answer(asdict(moved))
+def _move(name: str, verb: Verb, action: Action, *, is_new: bool) -> None:
+    with action.database() as rd:
+        moved = breakers.move(rd.store, name, verb, action.by, is_new=is_new)
+    action.print(asdict(moved))

@@ -1,237 +1,236 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive dlq`: look at dead letters, page by page, by their cause, or one with its whole story.
+"""`redrive dlq`: list dead letters, group them by cause, show one completely, check what a replay would do.
 
-Only looking is here; what changes letters stands in modules of its own, which add their commands to this `app`.
+Nothing is changed here; commands that change letters are in modules of their own, which add them to this `app`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
-from redrive.cli.input.letter_options import (
-    InState,
-    LetterId,
-    OfCategory,
-    OfCode,
-    OfGroup,
-    OfKey,
-    OfOwner,
-    OfStage,
-    Since,
-    Until,
-    grouped,
+from redrive.cli.input.letters import NO_MATCH, LetterChoice, LetterId, letter_choice, letter_filter
+from redrive.cli.input.options import (
+    Database,
+    FromStart,
+    Limit,
+    Output,
+    OutputOrPicture,
+    Targets,
+    open_database,
 )
-from redrive.cli.input.options import Database, Limit, OfPipeline, Output, existing
-from redrive.cli.output.tables import answer_facts, answer_json, answer_rows, console, distance, say, table_of
+from redrive.cli.input.targets import import_pipelines
+from redrive.cli.output.errors import FAILED
+from redrive.cli.output.history import print_attempts, print_operations
+from redrive.cli.output.tables import (
+    console,
+    print_facts,
+    print_json,
+    print_message,
+    print_rows,
+    print_table,
+    relative_time,
+    shortened,
+)
+from redrive.core.units import plural
+from redrive.engine.replay.release import by_name
 from redrive.ops.letters.details import LetterDetails, letter_details
-from redrive.ops.letters.freeze import check_filter
 from redrive.ops.letters.groups import LetterGroup, list_groups
-from redrive.ops.letters.letter import LetterLine
 from redrive.ops.letters.pages import list_letters
+from redrive.ops.replay.validation import Validation
+from redrive.ops.replay.validation import validate as validate_letters
 from redrive.ops.reports import charts
 
-app = typer.Typer(help="Look at dead letters, judge them, mend them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, triage, edit and move dead letters.", no_args_is_help=True)
 
 MESSAGE_MAX: Final = 60
 LIST_COLUMNS: Final = "id job pipeline stage code state assignee last_failure_at message".split()
-"""What is shown of a letter; who looks after it only where somebody looks after one."""
+"""The assignee only if any letter has one."""
 GROUP_COLUMNS: Final = {
     150: "group pending letters first_seen last_seen trend pipelines stages code suggested sample message".split(),
     110: "group pending first_seen last_seen trend pipelines stages code sample message".split(),
     0: "group pending first_seen last_seen trend code message".split(),
 }
-"""What is shown of a group on a terminal of at least so many columns."""
+"""The columns of a group on a terminal of at least so many characters."""
 WIDE_FROM: Final = max(GROUP_COLUMNS)
 NARROW_TO: Final = 100
-"""Below so many columns, every word counts."""
+"""On a terminal narrower than this, everything is shortened."""
 NARROW_MESSAGE_MAX: Final = 30
 GROUP_DIGITS: Final = 8
-"""So much of a fingerprint is shown, and is enough for --group."""
-_ELSEWHERE: Final = frozenset({"context", "stack", "message", "error_class"})
-"""What `show` tells below its table."""
+"""Digits of a fingerprint that are printed; enough for --group."""
+_PRINTED_BELOW: Final = frozenset({"context", "stack", "message", "error_class"})
+"""Facts that `show` prints below its table."""
 
 
 @app.command("list")
+@letter_filter
 def list_(
+    choice: LetterChoice,
     *,
-    pipeline: OfPipeline = None,
-    stage: OfStage = None,
-    code: OfCode = None,
-    category: OfCategory = None,
-    group: OfGroup = None,
-    state: InState = None,
-    owner: OfOwner = None,
-    key: OfKey = None,
-    since: Since = None,
-    until: Until = None,
     before: Annotated[
-        str | None, typer.Option("--before", metavar="CURSOR", help="The next page: as the last one said.")
+        str | None, typer.Option("--before", metavar="CURSOR", help="Show the page after this cursor.")
     ] = None,
     limit: Limit = 50,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
     """List dead letters, newest first."""
-    with existing(database_url) as rd:
-        which = grouped(
-            rd.store,
-            pipeline=pipeline,
-            stage=stage,
-            code=code,
-            category=category,
-            group=group,
-            state=state,
-            since=since,
-            until=until,
-        )
-        which = msgspec.structs.replace(which, owner=owner, key=key)
-        check_filter(rd.store, which)
+    with open_database(database_url) as rd:
+        which = choice.filter(rd.store, may_be_all=True)
         page = list_letters(rd.store, which, before=before, limit=limit)
     if output == "json":
-        answer_json(page)
+        print_json(page)
         return
-    nothing = "no dead letter is like that"
-    if page.next_cursor is not None:
-        nothing += " among those looked at"
     is_assigned = any(letter.assignee is not None for letter in page.letters)
     columns = [each for each in LIST_COLUMNS if is_assigned or each != "assignee"]
-    answer_rows([_row_of(letter) for letter in page.letters], columns, output, empty=nothing)
+    rows = [
+        {
+            **asdict(letter),
+            "state": f"{letter.state} (escalated)" if letter.is_escalated else letter.state,
+            "message": shortened(letter.message, MESSAGE_MAX),
+        }
+        for letter in page.letters
+    ]
+    print_rows(rows, columns, output, empty=NO_MATCH + (" so far" if page.next_cursor else ""))
     if page.next_cursor is not None:
-        say(f"more: --before {page.next_cursor}")
+        print_message(f"more: --before {page.next_cursor}")
 
 
 @app.command("groups")
+@letter_filter
 def groups(
+    choice: LetterChoice,
     *,
-    pipeline: OfPipeline = None,
-    stage: OfStage = None,
-    code: OfCode = None,
-    category: OfCategory = None,
-    group: OfGroup = None,
-    state: InState = None,
-    owner: OfOwner = None,
-    key: OfKey = None,
-    since: Since = None,
-    until: Until = None,
     limit: Limit = 50,
     database_url: Database = None,
-    output: Annotated[
-        Literal["table", "json", "svg"], typer.Option("-o", "--output", help="How to show the answer.")
-    ] = "table",
+    output: OutputOrPicture = "table",
 ) -> None:
-    """Show dead letters by their cause, the most pending first. Counts are of the letters that the options mean."""
-    with existing(database_url) as rd:
-        which = grouped(
-            rd.store,
-            pipeline=pipeline,
-            stage=stage,
-            code=code,
-            category=category,
-            group=group,
-            state=state,
-            since=since,
-            until=until,
-        )
-        which = msgspec.structs.replace(which, owner=owner, key=key)
-        check_filter(rd.store, which)
-        found = list_groups(rd.store, which, limit=limit)
+    """Group dead letters by cause, the group with most pending letters first. Counts are of the letters that match."""
+    with open_database(database_url) as rd:
+        found = list_groups(rd.store, choice.filter(rd.store, may_be_all=True), limit=limit)
     if output == "json":
-        answer_json([{**asdict(each), "letters": each.letters} for each in found])
+        print_json([{**asdict(each), "letters": each.letters} for each in found])
     elif output == "svg":
-        rows = [(f"{each.fingerprint[:11]} {each.code}", each.trend.hours, _remark(each)) for each in found]
+        rows = [
+            (
+                f"{each.fingerprint[:11]} {each.code}",
+                each.trend.hours,
+                f"{each.pending:,} {each.trend.word}",
+            )
+            for each in found
+        ]
         typer.echo(charts.trends("Dead letters of the last 24 hours, by group", rows))
     else:
         width = console().width
-        shown = [_group_row(each, width) for each in found]
         columns = next(columns for least, columns in GROUP_COLUMNS.items() if width >= least)
-        answer_rows(shown, columns, output, empty="no dead letter is like that")
+        print_rows([_group_row(each, width) for each in found], columns, output, empty=NO_MATCH)
 
 
 @app.command()
 def show(letter_id: LetterId, *, database_url: Database = None, output: Output = "table") -> None:
-    """Show one dead letter: what it is, its stack with your own frames first, every attempt, what people did about it."""
-    with existing(database_url) as rd:
-        story = letter_details(rd.store, letter_id)
+    """Show one dead letter: its facts, its stack with your own frames first, its attempts, and what operators did."""
+    with open_database(database_url) as rd:
+        details = letter_details(rd.store, letter_id)
+    if output == "table":
+        _print_letter(details)
+        return
+    facts = asdict(details.letter)
+    print_json(
+        {
+            **{name: value for name, value in facts.items() if name not in {"stack", "context"}},
+            "last_stack": facts["stack"],
+            "sanitized_context": facts["context"],
+            "frames": details.stack,
+            "suggested_diagnosis": details.suggested_diagnosis,
+            "hint": details.hint,
+            "job_facts": details.facts,
+            "attempts": details.attempts,
+            "edits": details.edits,
+            "operations": details.operations,
+        }
+    )
+
+
+@app.command()
+@letter_choice
+def validate(
+    choice: LetterChoice,
+    *,
+    target: Targets = None,
+    from_start: FromStart = False,
+    database_url: Database = None,
+    output: Output = "table",
+) -> None:
+    """Check what a replay would do, letter by letter. Changes nothing; exit code 1 when a letter cannot be replayed."""
+    code = by_name(import_pipelines(target))
+    with open_database(database_url) as rd:
+        found = validate_letters(rd.store, choice.filter(rd.store), pipelines=code, from_start=from_start)
     if output == "json":
-        told = asdict(story.letter)
-        answer_json(
-            {
-                **{name: value for name, value in told.items() if name not in {"stack", "context"}},
-                "last_stack": told["stack"],
-                "sanitized_context": told["context"],
-                "frames": story.stack,
-                "suggested_diagnosis": story.suggested_diagnosis,
-                "hint": story.hint,
-                "job_facts": story.facts,
-                "attempts": story.attempts,
-                "edits": story.edits,
-                "operations": story.operations,
-            }
-        )
+        print_json({**asdict(found), "is_fine": found.is_fine})
     else:
-        _tell(story)
+        _print_validation(found)
+    if not found.is_fine or not found.letters:
+        raise typer.Exit(FAILED)
 
 
-def _tell(story: LetterDetails) -> None:
-    letter = story.letter
-    facts = {name: value for name, value in asdict(letter).items() if value is not None}
-    job = {} if story.facts is None else {"job_status": story.facts.status}
-    shown = {name: value for name, value in facts.items() if name not in _ELSEWHERE}
+def _print_letter(details: LetterDetails) -> None:
+    letter = details.letter
+    facts = {
+        name: value
+        for name, value in asdict(letter).items()
+        if value is not None and name not in _PRINTED_BELOW
+    }
     if letter.diagnosis is None:
-        shown["suggested_diagnosis"] = story.suggested_diagnosis
-    answer_facts({**shown, **job, "hint": story.hint}, "table")
+        facts["suggested_diagnosis"] = details.suggested_diagnosis
+    if details.facts is not None:
+        facts["job_status"] = details.facts.status
+    print_facts({**facts, "hint": details.hint}, "table")
     out = console()
     out.print(f"{letter.error_class}: {letter.message}", soft_wrap=True)
-    _tell_stack(story)
-    if letter.context:
-        out.print(f"context: {msgspec.json.encode(letter.context).decode()}", soft_wrap=True)
-    attempts = [{**each, "duration": f"{each['duration']:.3g} s"} for each in story.attempts]
-    columns = ("dispatch", "stage", "round", "attempt", "outcome", "code", "duration", "sentence")
-    if attempts:
-        out.print(table_of(attempts, columns))
-    if story.edits:
-        out.print(table_of(map(asdict, story.edits), ("at", "actor", "part")))
-    if story.operations:
-        out.print(table_of(map(asdict, story.operations), ("at", "actor", "verb", "subject", "reason")))
-
-
-def _tell_stack(story: LetterDetails) -> None:
-    out, stack = console(), story.stack
+    stack = details.stack
     for frames, name in ((stack.own, "your code"), (stack.library, "libraries")):
         if frames:
-            out.print(f"{len(frames)} frame{'' if len(frames) == 1 else 's'} of {name}, the innermost last:")
+            out.print(f"{plural(len(frames), 'frame')} of {name}, innermost last:")
             out.print("\n".join(frames), soft_wrap=True)
-    # What the only exception said stands above already.
+    # The message of a single exception is printed above already.
     if len(stack.said) > 1:
         out.print("\n".join(stack.said), soft_wrap=True)
+    if letter.context:
+        out.print(f"context: {msgspec.json.encode(letter.context).decode()}", soft_wrap=True)
+    print_attempts(details.attempts)
+    print_table(details.edits, ("at", "actor", "part"))
+    print_operations(details.operations)
 
 
-def _row_of(letter: LetterLine) -> dict[str, object]:
-    state = f"{letter.state} (escalated)" if letter.is_escalated else letter.state
-    return {**asdict(letter), "state": state, "message": _cut(letter.message)}
+def _print_validation(found: Validation) -> None:
+    facts: dict[str, object] = {"letters": found.letters, "able": found.able}
+    facts |= {f"obstacle: {kind}": count for kind, count in found.obstacles.items()}
+    facts |= {f"notice: {kind}": count for kind, count in found.notices.items()}
+    print_facts(facts, "table")
+    print_table(found.remarks, ("letter", "job", "kind", "told"))
+    if found.untold:
+        print_message(f"{plural(found.untold, 'more letter')} not listed; use a narrower filter to see them")
+    for pipeline in found.unchecked:
+        print_message(f"values of {pipeline} were not checked: add --target MODULE:{pipeline}")
+    if not found.letters:
+        print_message(f"{NO_MATCH} that could be replayed")
+    elif found.is_fine:
+        print_message(f"all of them can be replayed{'; see the notices' if found.notices else ''}")
 
 
 def _group_row(group: LetterGroup, width: int) -> dict[str, object]:
     is_wide, is_narrow = width >= WIDE_FROM, width < NARROW_TO
-    trend = f"{charts.sparkline(group.trend.hours)} {group.trend.word}" if is_wide else group.trend.word
-    name = group.fingerprint if is_wide else group.fingerprint.rpartition(":")[2][:GROUP_DIGITS]
-    first, last = distance(group.first_at), distance(group.last_at)
-    if is_narrow:
-        first, last = first.removesuffix(" ago"), last.removesuffix(" ago")
-    shown = {"group": name, "letters": group.letters, "trend": trend, "first_seen": first, "last_seen": last}
-    message = _cut(group.message, NARROW_MESSAGE_MAX if is_narrow else MESSAGE_MAX)
-    # `diagnosis` is what somebody found; this is only what the code suggests.
-    return {**asdict(group), **shown, "message": message, "suggested": group.diagnosis}
-
-
-def _remark(group: LetterGroup) -> str:
-    return f"{group.pending:,} {group.trend.word}"
-
-
-def _cut(message: str, length_max: int = MESSAGE_MAX) -> str:
-    line = message.partition("\n")[0]
-    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
+    first, last = relative_time(group.first_at), relative_time(group.last_at)
+    return {
+        **asdict(group),
+        "group": group.fingerprint if is_wide else group.fingerprint.rpartition(":")[2][:GROUP_DIGITS],
+        "letters": group.letters,
+        "trend": f"{charts.sparkline(group.trend.hours)} {group.trend.word}" if is_wide else group.trend.word,
+        "first_seen": first.removesuffix(" ago") if is_narrow else first,
+        "last_seen": last.removesuffix(" ago") if is_narrow else last,
+        "message": shortened(group.message, NARROW_MESSAGE_MAX if is_narrow else MESSAGE_MAX),
+        "suggested": group.diagnosis,
+    }

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive dlq triage|remediate|discard|restore|assign|note`: what people decide about dead letters, one or many.
+"""`redrive dlq triage|remediate|discard|restore|assign|note`: decisions about dead letters, one or many.
 
-Each tells exactly how many letters it will change, which stay and why, and asks. None of them runs anything again: that is
-`redrive replay`.
+Each prints how many letters it will change, and which not and why, then asks. None of them runs a job again: `redrive replay` does.
 """
 
 from __future__ import annotations
@@ -13,131 +12,125 @@ from typing import Annotated
 import typer
 
 from redrive.cli.commands.dlq import app
-from redrive.cli.input.act import Act, acting
-from redrive.cli.input.letters import Choice, agreed, answer_judged, choosing, chosen
-from redrive.cli.input.options import ActorName, Database, Output, Yes, by
+from redrive.cli.input.action import Action, confirmed_action, option_group
+from redrive.cli.input.letters import LetterChoice, confirm_change, letter_choice, print_changed
 from redrive.core.diagnosis import Diagnosis
 from redrive.ops.audit import Actor
-from redrive.ops.letters import triage as judging
+from redrive.ops.letters import triage as decisions
 from redrive.ops.letters.freeze import FrozenSet
 from redrive.ops.letters.preview import Verb, preview
 from redrive.ops.letters.triage import ActResult
 from redrive.store.protocol import Store
 
-Judgement = Callable[[Store, FrozenSet, Actor], ActResult]
-UNSAFE = "confirm with --safe that running the work again is idempotent, or harmless; check first what a second run would do"
-_DIAGNOSIS = typer.Option("--diagnosis", "-d", help="What is wrong; dlq show suggests one.")
+Decision = Callable[[Store, FrozenSet, Actor], ActResult]
+UNSAFE = "confirm with --safe that running the jobs again is idempotent or harmless"
+_DIAGNOSIS = typer.Option("--diagnosis", "-d", help="The cause; redrive dlq show suggests one.")
 
 
 @app.command()
-@choosing
-@acting
-def triage(choice: Choice, *, diagnosis: Annotated[Diagnosis, _DIAGNOSIS], act: Act) -> None:
-    """Record what is wrong with dead letters: transient, data, auth_config or code_defect."""
-    _judge(
+@letter_choice
+@confirmed_action
+def triage(choice: LetterChoice, *, diagnosis: Annotated[Diagnosis, _DIAGNOSIS], action: Action) -> None:
+    """Record the cause of dead letters: transient, data, auth_config or code_defect."""
+    _apply(
         choice,
         "triage",
         "Triage",
-        act,
-        lambda store, which, who: judging.triage(store, which, who, diagnosis=diagnosis),
+        action,
+        lambda store, letters, by: decisions.triage(store, letters, by, diagnosis=diagnosis),
     )
 
 
 @app.command()
-@choosing
-@acting
+@letter_choice
+@confirmed_action
 def remediate(
-    choice: Choice,
+    choice: LetterChoice,
     *,
     evidence: Annotated[
-        str, typer.Option("--evidence", "-e", metavar="TEXT", help="What was done about the cause.")
+        str, typer.Option("--evidence", "-e", metavar="TEXT", help="How the cause was fixed.")
     ],
     safe: Annotated[
-        bool, typer.Option("--safe", help="I confirm: running this work again is idempotent, or harmless.")
+        bool, typer.Option("--safe", help="Confirm that running the jobs again is idempotent or harmless.")
     ] = False,
     diagnosis: Annotated[Diagnosis | None, _DIAGNOSIS] = None,
-    act: Act,
+    action: Action,
 ) -> None:
-    """Record evidence of the fix, and that a replay is safe: then the letters are ready. Open ones need --diagnosis as well."""
+    """Record how the cause was fixed and that a replay is safe; the letters are then ready. Open letters also need --diagnosis."""
     if not safe:
         raise typer.BadParameter(UNSAFE)
-    judging.check_remedy(evidence, is_safe=safe)
-    _judge(
+    decisions.check_remedy(evidence, is_safe=safe)
+    _apply(
         choice,
         "remediate" if diagnosis is None else "triage",
         "Record this evidence for",
-        act,
-        lambda store, which, who: judging.remediate(
-            store, which, who, evidence=evidence, is_safe=safe, diagnosis=diagnosis
+        action,
+        lambda store, letters, by: decisions.remediate(
+            store, letters, by, evidence=evidence, is_safe=safe, diagnosis=diagnosis
         ),
     )
 
 
 @app.command()
-@choosing
-@acting
-def discard(choice: Choice, *, act: Act) -> None:
-    """Decide that nothing is to be done about dead letters; restore takes it back."""
-    _judge(choice, "discard", "Discard", act, judging.discard)
+@letter_choice
+@confirmed_action
+def discard(choice: LetterChoice, *, action: Action) -> None:
+    """Discard dead letters: nothing will be done about them. `restore` undoes it."""
+    _apply(choice, "discard", "Discard", action, decisions.discard)
 
 
 @app.command()
-@choosing
-@acting
-def restore(choice: Choice, *, act: Act) -> None:
-    """Open discarded letters again."""
-    _judge(choice, "restore", "Restore", act, judging.restore)
+@letter_choice
+@confirmed_action
+def restore(choice: LetterChoice, *, action: Action) -> None:
+    """Reopen discarded dead letters."""
+    _apply(choice, "restore", "Restore", action, decisions.restore)
 
 
 @app.command()
-@choosing
-@acting
+@letter_choice
+@confirmed_action
 def assign(
-    choice: Choice,
+    choice: LetterChoice,
     *,
-    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="Who looks after them.")] = None,
-    nobody: Annotated[bool, typer.Option("--nobody", help="Nobody does any more.")] = False,
-    act: Act,
+    to: Annotated[str | None, typer.Option("--to", metavar="NAME", help="The new assignee.")] = None,
+    nobody: Annotated[bool, typer.Option("--nobody", help="Remove the assignee.")] = False,
+    action: Action,
 ) -> None:
-    """Say who looks after dead letters."""
+    """Assign dead letters to a person."""
     if (to is None) != nobody:
-        raise typer.BadParameter("give either --to NAME or --nobody")  # noqa: EM101 - typer shows it.
-    _judge(
+        raise typer.BadParameter("give either --to NAME or --nobody")  # noqa: EM101 - typer prints it.
+    _apply(
         choice,
         "assign",
         f"Assign to {to or 'nobody'}:",
-        act,
-        lambda store, which, who: judging.assign(store, which, who, assignee=to),
+        action,
+        lambda store, letters, by: decisions.assign(store, letters, by, assignee=to),
     )
 
 
 @app.command()
-@choosing
+@letter_choice
+# The note is its own reason.
+@option_group("action", Action, without={"reason"}, is_last=True)
 def note(
-    choice: Choice,
+    choice: LetterChoice,
     *,
-    text: Annotated[str, typer.Option("--text", "-t", metavar="TEXT", help="What to write down.")],
-    actor: ActorName = None,
-    yes: Yes = False,
-    database_url: Database = None,
-    output: Output = "table",
+    text: Annotated[str, typer.Option("--text", "-t", metavar="TEXT", help="The note.")],
+    action: Action,
 ) -> None:
-    """Write something down about dead letters, for whoever looks at them next."""
-    # The note is its own reason, so that there is no option for one.
-    act = Act(by=by(actor, None), is_sure=yes, database_url=database_url, output=output)
-    _judge(
+    """Add a note to dead letters."""
+    _apply(
         choice,
         "note",
-        "Note on",
-        act,
-        lambda store, which, who: judging.note(store, which, who, text=text),
+        "Add a note to",
+        action,
+        lambda store, letters, by: decisions.note(store, letters, by, text=text),
     )
 
 
-def _judge(choice: Choice, verb: Verb, asked: str, act: Act, judgement: Judgement) -> None:
-    """Count, tell, ask, act and answer."""
-    with act.database() as rd:
-        told = preview(rd.store, chosen(rd.store, choice), verb)
-        frozen = agreed(told, asked, is_sure=act.is_sure, output=act.output)
-        judged = judgement(rd.store, frozen, act.by)
-    answer_judged(frozen, judged, act.output)
+def _apply(choice: LetterChoice, verb: Verb, question: str, action: Action, decision: Decision) -> None:
+    with action.database() as rd:
+        letters = confirm_change(preview(rd.store, choice.freeze(rd.store), verb), question, action)
+        result = decision(rd.store, letters, action.by)
+    print_changed(letters, result, action.output)

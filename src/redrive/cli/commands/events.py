@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive events` and `redrive stats`: what has happened, as it happens if wanted, and how many jobs are in which state.
+"""`redrive events` and `redrive stats`: the outcomes of attempts or what operators did, and how many jobs are in which state.
 
 `stats` reads counters and is cheap however many jobs there are; `doctor --deep` compares them with a recount.
 """
@@ -13,9 +13,17 @@ from typing import Annotated, Final, Literal, cast
 
 import typer
 
-from redrive.cli.input.options import Database, Format, Limit, OfPipeline, Output, existing
-from redrive.cli.input.targets import say_if_unknown
-from redrive.cli.output.tables import answer_facts, answer_line, answer_rows, console, say, text_of
+from redrive.cli.input.options import Database, Format, Limit, OfPipeline, Output, open_database
+from redrive.cli.input.targets import warn_if_unknown
+from redrive.cli.output.tables import (
+    cell,
+    console,
+    print_facts,
+    print_json_line,
+    print_message,
+    print_rows,
+    shortened,
+)
 from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
@@ -27,13 +35,13 @@ from redrive.ops.jobs.inspect import Event
 from redrive.ops.letters.details import letter_details
 from redrive.store.protocol import Store
 
-LOOK_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.2
 PAGE: Final = 500
 COLUMNS: Final = ("at", "job", "pipeline", "stage", "attempt", "outcome", "code", "sentence")
 OPERATION_COLUMNS: Final = ("at", "actor", "verb", "subject", "letters", "reason")
 CHANGE: Final = "before -> after"
 CHANGE_FROM: Final = 120
-"""Columns of a terminal from which on there is room for what was before and after."""
+"""The least width of a terminal that shows what was before and after."""
 CHANGE_MAX: Final = 80
 STATES: Final = ("queued", "processing", "complete", "failed", "cancelled")
 
@@ -42,43 +50,43 @@ def events(
     *,
     job: Annotated[int | None, typer.Option("--job", metavar="ID", help="Of this job.")] = None,
     pipeline: OfPipeline = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until interrupted.")] = False,
     operations: Annotated[
-        bool, typer.Option("--operations", help="What people did, instead of what attempts came to.")
+        bool, typer.Option("--operations", help="What operators did, instead of the outcomes of attempts.")
     ] = False,
     letter: Annotated[
-        int | None, typer.Option("--letter", metavar="ID", help="With --operations: about this dead letter.")
+        int | None, typer.Option("--letter", metavar="ID", help="With --operations: on this dead letter.")
     ] = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="With --operations: earlier than this one.")
+        int | None, typer.Option("--before", metavar="ID", help="With --operations: older than this one.")
     ] = None,
     limit: Limit = 50,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Show the latest attempts with their outcome and the reason, oldest first."""
+    """Show the latest attempts with outcome and reason, oldest first."""
     _check_options(
         {"--pipeline": pipeline, "--follow": "yes" if follow else None}
         if operations
         else {"--letter": letter, "--before": before},
-        rule="does not go with --operations" if operations else "is about operations",
+        rule="cannot be combined with --operations" if operations else "needs --operations",
         fix="Leave it out." if operations else "Add --operations, or leave it out.",
     )
-    with existing(database_url) as rd:
+    with open_database(database_url) as rd:
         if operations:
-            _tell_operations(rd.store, output, limit, job=job, letter=letter, before=before)
+            _print_operations(rd.store, output, limit, job=job, letter=letter, before=before)
             return
         if job is not None:
             get_job(rd.store, job)
-        # Where to go on is asked first: an event between the two questions is then shown twice rather than never.
+        # The position is read first: an event between the two reads is then printed twice rather than never.
         last = inspect.last_event(rd.store)
         latest = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
         if not latest:
-            say_if_unknown(rd.store, pipeline)
+            warn_if_unknown(rd.store, pipeline)
         if not follow:
-            answer_rows(latest, COLUMNS, output, empty="nothing has happened yet")
+            print_rows(latest, COLUMNS, output, empty="no events")
             return
-        _show([event for event in latest if event.seq <= last], output)
+        _print_events([event for event in latest if event.seq <= last], output)
         with suppress(KeyboardInterrupt):
             _follow(rd, last, output, job=job, pipeline=pipeline)
 
@@ -86,17 +94,17 @@ def events(
 def stats(
     *,
     by: Annotated[
-        Literal["all", "pipeline", "stage"], typer.Option("--by", help="What to count apart.")
+        Literal["all", "pipeline", "stage"], typer.Option("--by", help="Count separately by this.")
     ] = "all",
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
     """Count jobs by state."""
-    with existing(database_url) as rd:
+    with open_database(database_url) as rd:
         counted = inspect.counts(rd.store)
     if by == "all":
         totals = _summed(list(counted.values()))
-        answer_facts({**totals, "total": sum(totals.values())}, output)
+        print_facts({**totals, "total": sum(totals.values())}, output)
         return
     names = [(pipeline, stage if by == "stage" else None) for pipeline, stage in counted]
     rows: list[dict[str, object]] = []
@@ -110,20 +118,20 @@ def stats(
             {**shown, **{state: totals.get(state, 0) for state in STATES}, "total": sum(totals.values())}
         )
     columns = (*(("pipeline", "stage") if by == "stage" else ("pipeline",)), *STATES, "total")
-    answer_rows(rows, columns, output, empty="there is no job yet")
+    print_rows(rows, columns, output, empty="no jobs")
 
 
 def _check_options(given: Mapping[str, object], *, rule: str, fix: str) -> None:
-    """Refuse options that mean nothing beside the others."""
+    """Refuse options that have no effect with the others."""
     for option, value in given.items():
         if value is not None:
             raise ConfigurationError(field=option, value=value, rule=rule, fix=fix)
 
 
-def _tell_operations(
+def _print_operations(
     store: Store, output: Format, limit: int, *, job: int | None, letter: int | None, before: int | None
 ) -> None:
-    """Show what people did last: at all, or about one job or one dead letter, also by group and in a replay of many."""
+    """Print the latest operations: all, or those on one job or one dead letter, also as part of a group or a replay."""
     if job is None and letter is None:
         done: Sequence[Operation] = audit.operations(store, limit + 1, before=before)
     else:
@@ -133,60 +141,50 @@ def _tell_operations(
             found = list(of_job) if letter is None else [each for each in found if each in of_job]
         done = [each for each in found if before is None or each.id < before][-limit - 1 :]
     page = done[-limit:]
-    _show_operations(page, output)
+    _print_page(page, output)
     if output == "table" and len(done) > limit:
-        say(f"earlier: --before {page[0].id}")
+        print_message(f"earlier: --before {page[0].id}")
 
 
-def _show_operations(done: Sequence[Operation], output: Format) -> None:
-    """Show what people did; for people with what it changed, where there is room."""
-    nothing = "nobody did anything yet"
-    if output == "json":
-        answer_rows(done, OPERATION_COLUMNS, output, empty=nothing)
-        return
-    rows = [{**asdict(each), CHANGE: _change_of(each)} for each in done]
-    has_room = console().width >= CHANGE_FROM and any(row[CHANGE] for row in rows)
-    answer_rows(rows, (*OPERATION_COLUMNS, *([CHANGE] if has_room else [])), output, empty=nothing)
+def _print_page(done: Sequence[Operation], output: Format) -> None:
+    """Print operations; a table has what they changed if there is room."""
+    rows = done if output == "json" else [{**asdict(each), CHANGE: _change_of(each)} for each in done]
+    has_room = console().width >= CHANGE_FROM and any(_change_of(each) for each in done)
+    print_rows(rows, (*OPERATION_COLUMNS, *([CHANGE] if has_room else [])), output, empty="no operations")
 
 
 def _change_of(done: Operation) -> str | None:
-    """Return what was before and after, in a few words; None where nothing is known of it."""
+    """Return what was before and after, shortened; None where nothing is stored about it."""
     change = done.change or {}
     before, after = (change.get(side) for side in ("before", "after"))
     if not isinstance(before, dict) or not isinstance(after, dict):
-        return _cut(_plan_of(change)) if "plan" in change else None
+        return shortened(_plan_of(change), CHANGE_MAX) if "plan" in change else None
     was, became = cast("dict[str, object]", before), cast("dict[str, object]", after)
-    # One letter is on record with all that was known of it; only what has changed is told here.
+    # The log has all facts of a single letter; only those that changed are printed.
     same = {name: was[name] for name in became if name in was} or was.get("states", {})
-    return _cut(f"{_facts_of(same)} -> {_facts_of(became)}")
+    return shortened(f"{_facts_of(same)} -> {_facts_of(became)}", CHANGE_MAX)
 
 
 def _plan_of(change: Mapping[str, object]) -> str:
-    """Tell how a replay began: over which letters, and by which plan."""
+    """Return how a replay was started: its filter and its plan."""
     which, plan = (cast("dict[str, object]", change.get(side) or {}) for side in ("filter", "plan"))
     canary, rate = cast("list[int]", plan.get("canary") or []), plan.get("rate")
-    said = {
+    plan_facts = {
         "canary": ",".join(map(str, canary)) or None,
         "rate": None if rate is None else f"{rate:g}/s",
         "from_start": "yes" if plan.get("from_start") else None,
     }
-    return _facts_of({**which, **said})
-
-
-def _cut(told: str) -> str:
-    return told if len(told) <= CHANGE_MAX else f"{told[: CHANGE_MAX - 1]}…"
+    return _facts_of({**which, **plan_facts})
 
 
 def _facts_of(facts: object) -> str:
     named = {name: each for name, each in cast("dict[str, object]", facts).items() if each is not None}
-    # A state speaks for itself.
-    said = [
-        text_of(each).plain
-        if name in {"state", "status"}
-        else f"{name.replace('_', ' ')}: {text_of(each).plain}"
+    # A state needs no name.
+    parts = [
+        cell(each).plain if name in {"state", "status"} else f"{name.replace('_', ' ')}: {cell(each).plain}"
         for name, each in named.items()
     ]
-    return ", ".join(said) or "nothing"
+    return ", ".join(parts) or "nothing"
 
 
 def _summed(counted: Sequence[dict[str, int]]) -> dict[str, int]:
@@ -198,21 +196,21 @@ def _follow(rd: Redrive, last: int, output: Format, *, job: int | None, pipeline
     while True:
         end = inspect.last_event(rd.store)
         news = inspect.events_after(rd.store, last, job=job, pipeline=pipeline, limit=PAGE)
-        _show(news, output)
+        _print_events(news, output)
         if len(news) < PAGE:
-            # All up to here was looked at, also what the filter left out.
+            # All events up to here were read, also those that do not match.
             last = max(end, news[-1].seq if news else 0)
-            CURRENT.get().clock.sleep(LOOK_SECONDS)
+            CURRENT.get().clock.sleep(POLL_SECONDS)
         else:
             last = news[-1].seq
 
 
-def _show(news: Sequence[Event], output: Format) -> None:
+def _print_events(news: Sequence[Event], output: Format) -> None:
     for event in news:
         if output == "json":
-            answer_line(event)
+            print_json_line(event)
             continue
-        line = text_of(f"{event.at:%H:%M:%S}  job {event.job}  {event.pipeline}.{event.stage}  ")
-        line.append(f"attempt {event.attempt}  ").append_text(text_of(event.outcome))
-        line.append_text(text_of(f"  {event.code or ''} {event.sentence or event.reason or ''}".rstrip()))
+        line = cell(f"{event.at:%H:%M:%S}  job {event.job}  {event.pipeline}.{event.stage}  ")
+        line.append(f"attempt {event.attempt}  ").append_text(cell(event.outcome))
+        line.append_text(cell(f"  {event.code or ''} {event.sentence or event.reason or ''}".rstrip()))
         console().print(line, soft_wrap=True)

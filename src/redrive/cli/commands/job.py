@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive job`: list jobs page by page, tell the whole story of one, cancel, retry or erase one.
+"""`redrive job`: list jobs, show or explain one, cancel, retry or erase one.
 
-Texts shown were redacted when they were stored.
+Texts shown here were redacted when they were stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
 
 import typer
 
-from redrive.cli.commands.job_erase import erase
-from redrive.cli.commands.job_explain import explain, timeline
-from redrive.cli.input.act import Act, acting
-from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, Targets, existing
-from redrive.cli.input.targets import pipelines_named, say_if_unknown
-from redrive.cli.output.tables import answer_facts, answer_json, answer_rows, console, say, table_of
+from redrive.cli.input.action import Action, confirmed_action
+from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, Targets, open_database
+from redrive.cli.input.targets import import_pipelines, warn_if_unknown
+from redrive.cli.output.errors import FAILED
+from redrive.cli.output.history import print_attempts, print_operations
+from redrive.cli.output.tables import console, print_facts, print_json, print_message, print_rows
 from redrive.engine.replay.release import by_name
+from redrive.ops.jobs import erase as erasing
+from redrive.ops.jobs import explain as explaining
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobFilter, JobStory
 from redrive.ops.jobs.retry import How, check_retry, retry_job
 
-app = typer.Typer(help="Look at jobs; cancel, retry and erase them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
 
 Status = Literal["queued", "processing", "complete", "failed", "cancelled"]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
@@ -39,7 +40,7 @@ def list_(
     run: Annotated[int | None, typer.Option("--run", help="Of this run.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", help="Of this owner.")] = None,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="Older than this one: the next page.")
+        int | None, typer.Option("--before", metavar="ID", help="Older than this job: the next page.")
     ] = None,
     limit: Limit = 50,
     database_url: Database = None,
@@ -47,127 +48,147 @@ def list_(
 ) -> None:
     """List jobs, newest first."""
     which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
-    with existing(database_url) as rd:
+    with open_database(database_url) as rd:
         found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
         if not found:
-            say_if_unknown(rd.store, pipeline)
+            warn_if_unknown(rd.store, pipeline)
     columns = ("id", "pipeline", "stage", "status", "attempt", "waiting", "error_code", "run_at")
-    answer_rows(found, columns, output, empty="no job is like that")
+    print_rows(found, columns, output, empty="no jobs match")
     if output == "table" and len(found) == limit:
-        say(f"more: --before {found[-1].id}")
+        print_message(f"more: --before {found[-1].id}")
 
 
 @app.command()
 def show(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
-    """Show one job: what it is, every attempt with its decision, its dead letter."""
-    with existing(database_url) as rd:
+    """Show one job: its facts, every attempt with its decision, its dead letter."""
+    with open_database(database_url) as rd:
         story = inspect.story_of(rd.store, job_id)
-    if output == "json":
-        live = [letter for letter in story.letters if letter.is_live]
-        answer_json(
-            {
-                **asdict(story.facts),
-                "origin": story.origin,
-                "attempts": story.attempts,
-                "dead_letter": live[-1] if live else None,
-                "past_letters": [
-                    {"id": letter.id, "round": letter.round, "state": letter.state, "verdict": letter.verdict}
-                    for letter in story.letters
-                    if not letter.is_live
-                ],
-                "operations": story.operations,
-            }
-        )
-    else:
-        _tell(story)
+    if output == "table":
+        _print_job(story)
+        return
+    live = [letter for letter in story.letters if letter.is_live]
+    print_json(
+        {
+            **asdict(story.facts),
+            "origin": story.origin,
+            "attempts": story.attempts,
+            "dead_letter": live[-1] if live else None,
+            "past_letters": [
+                {"id": letter.id, "round": letter.round, "state": letter.state, "verdict": letter.verdict}
+                for letter in story.letters
+                if not letter.is_live
+            ],
+            "operations": story.operations,
+        }
+    )
 
 
 @app.command()
-@acting
-def cancel(job_id: JobId, *, act: Act) -> None:
-    """Cancel a job: at once while it is queued; one that runs is told."""
-    with act.database() as rd:
+def explain(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
+    """Explain one job: what happened, what was decided and why, what to do next."""
+    with open_database(database_url) as rd:
+        explanation = explaining.explain(rd.store, job_id)
+    if output == "json":
+        print_json(explanation)
+        return
+    for sentence in explanation.sentences:
+        console().print(sentence, soft_wrap=True)
+
+
+@app.command()
+def timeline(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
+    """List what happened to a job and what operators did, in order."""
+    with open_database(database_url) as rd:
+        moments = explaining.timeline(rd.store, job_id)
+    if output == "json":
+        print_json(moments)
+        return
+    rows = [
+        {**asdict(moment), "duration": None if moment.duration is None else f"{moment.duration:.3g} s"}
+        for moment in moments
+    ]
+    columns = ("at", "what", "stage", "round", "attempt", "code", "duration", "told", "actor")
+    print_rows(rows, columns, output, empty="nothing has happened yet")
+
+
+@app.command()
+@confirmed_action
+def cancel(job_id: JobId, *, action: Action) -> None:
+    """Cancel a job: a queued one at once; a running one is asked to stop."""
+    with action.database() as rd:
         before = get_job(rd.store, job_id)
         if before.status in {"queued", "processing"}:
-            act.confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?")
-        status = rd.cancel(job_id, reason=act.by.reason, actor=act.by.name)
+            action.confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?")
+        status = rd.cancel(job_id, reason=action.by.reason, actor=action.by.name)
         facts = get_job(rd.store, job_id)
-    act.answer({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked})
+    action.print({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked})
     if status != "cancelled" and not facts.is_cancel_asked:
-        say(f"error: job {job_id} has ended as {status}; there is nothing to cancel")
-        raise typer.Exit(1)
-
-
-app.command()(explain)
-app.command()(timeline)
-app.command()(erase)
+        print_message(f"error: job {job_id} is already {status}")
+        raise typer.Exit(FAILED)
 
 
 @app.command()
-@acting
+@confirmed_action
 def retry(
     job_id: JobId,
     *,
     from_start: FromStart = False,
     as_owner: Annotated[
         bool,
-        typer.Option("--as-owner", help="The actor is the job's owner, who may need no evidence."),
+        typer.Option("--as-owner", help="Act as the job's owner, who may need no evidence."),
     ] = False,
     target: Targets = None,
-    act: Act,
+    action: Action,
 ) -> None:
-    """Send a failed job back to the stage that failed, under the same rules as a replay."""
+    """Retry a failed job from the stage that failed, under the same rules as a replay."""
     how: How = {
         "from_start": from_start,
-        "owner": act.by.name if as_owner else None,
-        "pipelines": by_name(pipelines_named(target or [])),
+        "owner": action.by.name if as_owner else None,
+        "pipelines": by_name(import_pipelines(target)),
     }
-    with act.database() as rd:
+    with action.database() as rd:
         facts = check_retry(rd.store, job_id, **how)
         where = "its first stage" if from_start else f"the stage {facts.stage}"
-        act.confirm(f"Send job {job_id} of {facts.pipeline} back to {where}?")
-        now = retry_job(rd.store, job_id, act.by, **how)
-    act.answer({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round})
+        action.confirm(f"Retry job {job_id} of {facts.pipeline} from {where}?")
+        now = retry_job(rd.store, job_id, action.by, **how)
+    action.print({"id": job_id, "status": now.status, "stage": now.stage, "round": now.round})
 
 
-def _tell(story: JobStory) -> None:
-    facts = {name: value for name, value in asdict(story.facts).items() if value is not None}
-    answer_facts(facts, "table")
+@app.command()
+@confirmed_action
+def erase(job_id: JobId, *, action: Action) -> None:
+    """Erase payload, inputs, result and edits of a job that has ended, permanently; its record stays."""
+    with action.database() as rd:
+        status = erasing.check_erasable(rd.store, job_id)
+        action.confirm(
+            f"Permanently erase all values of job {job_id}, now {status}? It can never be replayed."
+        )
+        erased = erasing.erase(rd.store, job_id, action.by)
+    action.print(asdict(erased))
+    if not erased.is_new:
+        print_message(f"the values of job {job_id} were already erased")
+
+
+def _print_job(story: JobStory) -> None:
+    print_facts({name: value for name, value in asdict(story.facts).items() if value is not None}, "table")
+    out = console()
     if story.origin is not None:
         origin = story.origin
-        there = f"letter {origin.letter} of job {origin.job} there" + (
-            "; its attempts there:" if origin.attempts else ""
+        out.print(
+            f"imported from installation {origin.installation}, where it was letter {origin.letter} of job {origin.job}"
+            + ("; its attempts there:" if origin.attempts else ""),
+            soft_wrap=True,
         )
-        console().print(f"imported from installation {origin.installation}: {there}", soft_wrap=True)
-        _tell_attempts(origin.attempts)
-    _tell_attempts(story.attempts)
+        print_attempts(origin.attempts)
+    print_attempts(story.attempts)
     for letter in story.letters:
         if not letter.is_live:
-            console().print(
-                f"dead letter {letter.id} of round {letter.round} is past: {letter.state} ({letter.verdict})"
+            out.print(
+                f"past dead letter {letter.id} of round {letter.round}: {letter.state} ({letter.verdict})"
             )
             continue
         state = f"{letter.state}, escalated" if letter.is_escalated else letter.state
-        console().print(f"dead letter {letter.id} ({state}), group {letter.group}")
-        console().print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
-        console().print(letter.stack.rstrip(), soft_wrap=True)
-    if story.operations:
-        console().print(
-            table_of(
-                [asdict(each) for each in story.operations], ("at", "actor", "verb", "subject", "reason")
-            )
-        )
-
-
-def _tell_attempts(attempts: Sequence[dict[str, object]]) -> None:
-    columns = ("dispatch", "stage", "round", "attempt", "outcome", "code", "duration", "sentence")
-    rows = [
-        {**attempt, "duration": f"{attempt['duration']:.3g} s", "sentence": _why(attempt)}
-        for attempt in attempts
-    ]
-    if rows:
-        console().print(table_of(rows, columns))
-
-
-def _why(attempt: dict[str, object]) -> object:
-    return attempt["sentence"] or attempt["message"] or attempt["reason"]
+        out.print(f"dead letter {letter.id} ({state}), group {letter.group}")
+        out.print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
+        out.print(letter.stack.rstrip(), soft_wrap=True)
+    print_operations(story.operations)

@@ -1,166 +1,160 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive replay`: bring dead letters back, step by step, and watch it.
+"""`redrive replay`: replay dead letters step by step, and follow, pause, cancel or close a replay.
 
-A replay is driven by the workers that serve its pipeline; these commands only write down what is wanted, and look.
+Workers of the pipeline carry out a replay; these commands only store what is wanted, and report.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Final
 
 import typer
 
-from redrive.cli.input.act import Act, acting, acting_at_once
-from redrive.cli.input.letters import Choice, choosing
-from redrive.cli.input.options import ActorName, Database, FromStart, Limit, OfPipeline, Output, by, existing
-from redrive.cli.input.rates import canary_of, rate_of
-from redrive.cli.output.replay import answer_report, exit_of, facts_of, watched
-from redrive.cli.output.tables import answer_rows, say
+from redrive.cli.input.action import Action, confirmed_action, immediate_action, option_group
+from redrive.cli.input.letters import LetterChoice, letter_choice
+from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, open_database
+from redrive.cli.input.times import rate as parse_rate
+from redrive.cli.output.replay import exit_code, facts_of, print_report
+from redrive.cli.output.replay import follow as follow_replay
+from redrive.cli.output.tables import print_message, print_rows
 from redrive.core.replay import CANARY, plan_of
+from redrive.core.units import plural
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.ops.replay.validation import unused_edits
 
-app = typer.Typer(help="Replay dead letters, watch it, and stop it.", no_args_is_help=True)
+app = typer.Typer(help="Replay dead letters; follow, pause, cancel and close replays.", no_args_is_help=True)
 
-LISTED_MAX = 20
-"""Letters left out that are named for each replay of a list; its status names more."""
+LIST_SKIPPED_MAX: Final = 20
+"""Skipped letters named for each replay of a list; its status names more."""
+LIST_COLUMNS: Final = "id pipeline status letters recovered failed_again_same failed_again_other skipped waiting created_at".split()
 ReplayId = Annotated[int, typer.Argument(metavar="ID", help="The replay's id.")]
 Follow = Annotated[
     bool,
     typer.Option(
         "--follow",
         "-f",
-        help="Watch until it ends or stops. Exit code: 0 all came back, 1 not all of them, 3 it was stopped or paused.",
+        help="Wait until it ends or stops. Exit code: 0 all recovered, 1 not all of them, 3 stopped or paused.",
     ),
 ]
 
 
 @app.command()
-@choosing
-@acting
+@letter_choice
+@confirmed_action
 def start(
-    choice: Choice,
+    choice: LetterChoice,
     *,
     canary: Annotated[
-        str, typer.Option("--canary", metavar="SIZES", help="The first steps; '' for none.")
+        str, typer.Option("--canary", metavar="SIZES", help="The sizes of the first steps; '' for none.")
     ] = ",".join(map(str, CANARY)),
     rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/UNIT", help="At most so many: 10/s, 600/min, 5000/h.")
+        str | None, typer.Option("--rate", metavar="N/UNIT", help="At most this fast: 10/s, 600/min, 5000/h.")
     ] = None,
     from_start: FromStart = False,
     follow: Follow = False,
-    act: Act,
+    action: Action,
 ) -> None:
-    """Replay the letters that are meant, and no later ones: from the stage that failed, the canaries first."""
-    plan = plan_of(canary_of(canary), rate_of(rate), from_start=from_start)
-    with act.database() as rd:
-        chosen = choice.means(rd.store)
-        found = preview_replay(rd.store, chosen)
-        where = "from the first stage" if from_start else "from the stage that failed"
+    """Replay the letters that match now, and no later ones: from the stage that failed, the canaries first."""
+    plan = plan_of(_canary(canary), parse_rate("--rate", rate), from_start=from_start)
+    with action.database() as rd:
+        which = choice.filter(rd.store)
+        found = preview_replay(rd.store, which)
         if not found.lacking:
             if found.taken:
-                say(f"{_letters(found.taken)} more {_stay(found.taken)} with a replay that has not ended")
-            if unused := unused_edits(rd.store, chosen, from_start=from_start):
-                say(
-                    f"{_letters(unused)} {_were(unused)} edited in vain: {_unused_part(from_start=from_start)}"
+                print_message(f"{plural(found.taken, 'dead letter')} left out: taken by another replay")
+            if unused := unused_edits(rd.store, which, from_start=from_start):
+                used, edited = ("payload", "stage input") if from_start else ("stage input", "payload")
+                print_message(
+                    f"{plural(unused, 'edit')} will be ignored: this replay starts from the {used}, but the {edited}"
+                    " was edited; redrive dlq validate lists them"
                 )
-            act.confirm(f"Replay {_letters(found.letters)} of {found.pipeline} {where}?")
-        begun = replays.start(rd.store, chosen, act.by, plan=plan, seen=found)
-        report = watched(rd.store, begun.id, act.output) if follow else report_of(rd.store, begun.id)
-    answer_report(report, act.output)
+            where = "the first stage" if from_start else "the stage that failed"
+            action.confirm(f"Replay {plural(found.letters, 'dead letter')} of {found.pipeline} from {where}?")
+        begun = replays.start(rd.store, which, action.by, plan=plan, seen=found)
+        report = follow_replay(rd.store, begun.id, action.output) if follow else report_of(rd.store, begun.id)
+    print_report(report, action.output)
     if follow:
-        raise typer.Exit(exit_of(report))
+        raise typer.Exit(exit_code(report))
 
 
 @app.command("list")
 def list_(
     *,
     pipeline: OfPipeline = None,
-    before: Annotated[int | None, typer.Option("--before", metavar="ID", help="Older than this one.")] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", help="Older than this replay: the next page.")
+    ] = None,
     limit: Limit = 20,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
     """List replays, newest first."""
-    with existing(database_url) as rd:
-        ids = [
-            each.id for each in replays.list_replays(rd.store, pipeline=pipeline, before=before, limit=limit)
-        ]
-        found = [facts_of(report_of(rd.store, each, skipped_max=LISTED_MAX)) for each in ids]
-    columns = (
-        "id",
-        "pipeline",
-        "status",
-        "letters",
-        "recovered",
-        "failed_again_same",
-        "failed_again_other",
-        "skipped",
-        "waiting",
-        "created_at",
-    )
-    answer_rows(found, columns, output, empty="nothing was ever replayed here")
+    with open_database(database_url) as rd:
+        found = replays.list_replays(rd.store, pipeline=pipeline, before=before, limit=limit)
+        rows = [facts_of(report_of(rd.store, each.id, skipped_max=LIST_SKIPPED_MAX)) for each in found]
+    print_rows(rows, LIST_COLUMNS, output, empty="no replays")
 
 
 @app.command()
 def status(
     replay: ReplayId, *, follow: Follow = False, database_url: Database = None, output: Output = "table"
 ) -> None:
-    """Show how a replay stands: what recovered, failed again or was left out, what it waits for, and for how long."""
-    with existing(database_url) as rd:
-        report = watched(rd.store, replay, output) if follow else report_of(rd.store, replay)
-    answer_report(report, output)
+    """Show a replay: letters recovered, failed again and skipped, what it waits for, and the time left."""
+    with open_database(database_url) as rd:
+        report = follow_replay(rd.store, replay, output) if follow else report_of(rd.store, replay)
+    print_report(report, output)
     if follow:
-        raise typer.Exit(exit_of(report))
+        raise typer.Exit(exit_code(report))
 
 
 @app.command()
-@acting_at_once
-def pause(replay: ReplayId, *, act: Act) -> None:
-    """Release nothing more until it is resumed; what was released goes on."""
-    with act.database() as rd:
-        replays.pause(rd.store, replay, act.by)
+@immediate_action
+def pause(replay: ReplayId, *, action: Action) -> None:
+    """Pause a replay: no more letters are released; released ones continue."""
+    with action.database() as rd:
+        replays.pause(rd.store, replay, action.by)
         report = report_of(rd.store, replay)
-    answer_report(report, act.output)
+    print_report(report, action.output)
 
 
 @app.command()
-@acting_at_once
-def resume(replay: ReplayId, *, act: Act) -> None:
-    """Go on with a replay that was paused or stopped itself."""
-    with act.database() as rd:
-        replays.resume(rd.store, replay, act.by)
+@immediate_action
+def resume(replay: ReplayId, *, action: Action) -> None:
+    """Resume a replay that was paused or stopped itself."""
+    with action.database() as rd:
+        replays.resume(rd.store, replay, action.by)
         report = report_of(rd.store, replay)
-    answer_report(report, act.output)
+    print_report(report, action.output)
 
 
 @app.command()
-@acting
-def cancel(replay: ReplayId, *, act: Act) -> None:
-    """End a replay: what was not released stays a dead letter, what was goes on to its end."""
-    with act.database() as rd:
+@confirmed_action
+def cancel(replay: ReplayId, *, action: Action) -> None:
+    """Cancel a replay: letters not released stay dead letters, released ones continue."""
+    with action.database() as rd:
         found = report_of(rd.store, replay)
-        # One that has ended is refused, and nobody needs to be asked about that.
+        # One that has ended is refused without a question.
         if found.ended_at is None:
-            act.confirm(
-                f"Cancel replay {replay} and leave {_letters(found.waiting)} as {_they(found.waiting)}?"
+            action.confirm(
+                f"Cancel replay {replay} with {plural(found.waiting, 'dead letter')} not replayed?"
             )
-        replays.cancel(rd.store, replay, act.by)
+        replays.cancel(rd.store, replay, action.by)
         report = report_of(rd.store, replay)
-    answer_report(report, act.output)
+    print_report(report, action.output)
 
 
 @app.command()
+# The note is its own reason.
+@option_group("action", Action, without={"reason", "yes"}, is_last=True)
 def close(
     replay: ReplayId,
     *,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="How it was resolved.")],
-    actor: ActorName = None,
-    database_url: Database = None,
-    output: Output = "table",
+    action: Action,
 ) -> None:
     """Close a replay that has ended, with a note on how it was resolved."""
     if len(note) > replays.NOTE_MAX:
@@ -168,30 +162,23 @@ def close(
             field="--note",
             value=note,
             rule=f"must have at most {replays.NOTE_MAX:,} characters",
-            fix="Say it shorter, or name the document that tells it all.",
+            fix="Shorten it, or name a document with the details.",
         )
-    with existing(database_url) as rd:
-        replays.close(rd.store, replay, by(actor, None), note=note)
+    with action.database() as rd:
+        replays.close(rd.store, replay, action.by, note=note)
         report = report_of(rd.store, replay)
-    answer_report(report, output)
+    print_report(report, action.output)
 
 
-def _unused_part(*, from_start: bool) -> str:
-    unused, used = ("input", "payload") if from_start else ("payload", "input")
-    return f"a replay like this starts with the {used}, and the {unused} was edited; redrive dlq validate names them"
-
-
-def _letters(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
-
-
-def _stay(count: int) -> str:
-    return "stays" if count == 1 else "stay"
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-def _they(count: int) -> str:
-    return "it is" if count == 1 else "they are"
+def _canary(text: str) -> tuple[int, ...]:
+    """Return the sizes of the first steps, in rising order; none for an empty text."""
+    fix = "1,5,20,100 is usual."
+    try:
+        sizes = tuple(int(size) for size in text.split(",")) if text.strip() else ()
+    except ValueError as error:
+        raise ConfigurationError(
+            field="--canary", value=text, rule="must be whole numbers separated by commas", fix=fix
+        ) from error
+    if any(later <= earlier for earlier, later in pairwise((0, *sizes))):
+        raise ConfigurationError(field="--canary", value=text, rule="must rise, from 1 or more", fix=fix)
+    return sizes

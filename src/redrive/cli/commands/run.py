@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive run`: send every item of a file through a pipeline, in this process, within a failure budget; resume it later.
+"""`redrive run`: run every item of a file through a pipeline, in this process, within a failure budget; resume it later.
 
-A run remembers its pipeline and file, so that resuming it needs its number alone. Exit codes: 0 completed; 1 failed, aborted or a
-partial success; 2 called wrongly; 3 held, paused or interrupted: it can be resumed.
+A run stores its pipeline and file, so resuming it needs only its id. Exit codes: 0 completed; 1 failed, aborted or a partial
+success; 2 wrong arguments or input; 3 held, paused or interrupted: it can be resumed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from redrive.cli.input.items import STANDARD_INPUT, is_read_once, items_in
-from redrive.cli.input.options import Database, Format, Limit, Output, Target, existing
-from redrive.cli.input.targets import pipeline_named
-from redrive.cli.output.errors import DONE, FAILED, HELD, explain
-from redrive.cli.output.tables import answer_facts, answer_rows, console, is_interactive, say
+from redrive.cli.input.files import STANDARD_INPUT, check_all, values_in
+from redrive.cli.input.options import Database, Format, Limit, Output, Target, open_database
+from redrive.cli.input.targets import import_pipeline
+from redrive.cli.output.errors import DONE, FAILED, HELD, print_error
+from redrive.cli.output.tables import console, is_interactive, print_facts, print_message, print_rows
 from redrive.client.connection import Redrive, connect, run_options, work_options
 from redrive.core.budget import FailureBudget
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -39,13 +39,12 @@ from redrive.errors import (
     ConfigurationError,
     FailureBudgetExceededError,
     RedriveError,
-    SerializationError,
 )
 
-app = typer.Typer(help="Send many items through a pipeline and account for each.", no_args_is_help=True)
+app = typer.Typer(help="Run many items through a pipeline and account for each.", no_args_is_help=True)
 
-RunId = Annotated[int, typer.Argument(metavar="ID", help="The run's number.")]
-Concurrency = Annotated[int, typer.Option("--concurrency", help="How many stages run at once.")]
+RunId = Annotated[int, typer.Argument(metavar="ID", help="The run's id.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", help="Stages that run at once.")]
 
 _ENDS: Final = {
     "completed": DONE,
@@ -62,34 +61,34 @@ def start(
     target: Target,
     *,
     items: Annotated[
-        str, typer.Option("--items", metavar="FILE", help="One JSON value per line; - reads standard input.")
+        str, typer.Option("--items", metavar="FILE", help="One JSON value per line; - for standard input.")
     ],
     concurrency: Concurrency = 64,
     failure_budget: Annotated[
-        float, typer.Option("--failure-budget", help="Stop when more than this share has failed.")
+        float, typer.Option("--failure-budget", help="Stop when more than this share of items has failed.")
     ] = 0.10,
     check_every: Annotated[
-        int, typer.Option("--check-every", help="Look at the budget each time so many have ended.")
+        int, typer.Option("--check-every", help="Check the budget each time this many items have ended.")
     ] = 1_000,
     min_finished: Annotated[
         int | None,
         typer.Option(
             "--min-finished",
-            help="Do not judge before so many have ended; one --check-every unless given.",
+            help="Do not check before this many have ended; default: --check-every.",
             show_default=False,
         ),
     ] = None,
     on_budget: Annotated[
-        Literal["abort", "pause"], typer.Option("--on-budget", help="What to do when the budget is spent.")
+        Literal["abort", "pause"], typer.Option("--on-budget", help="What to do when the budget is exceeded.")
     ] = "abort",
     hold_max: Annotated[
-        float, typer.Option("--hold-max", help="Stop when the rest has been held for so many seconds.")
+        float, typer.Option("--hold-max", help="Stop when the rest has been held for this many seconds.")
     ] = 3_600.0,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Start a run and drive it to its end."""
-    pipeline = pipeline_named(target)
+    """Start a run and work on it until it ends."""
+    pipeline = import_pipeline(target)
     budget = FailureBudget(
         max_rate=failure_budget, check_every=check_every, min_finished=min_finished, on_exceeded=on_budget
     )
@@ -101,7 +100,7 @@ def start(
         target=target,
         source=None if items == STANDARD_INPUT else str(Path(items).absolute()),
     )
-    _look_through(pipeline, items)
+    check_all(items, lambda: _values(pipeline, items))
     with connect(database_url) as rd:
         code = _drive(rd, pipeline, source=items, options=options, concurrency=concurrency, output=output)
     raise typer.Exit(code)
@@ -116,21 +115,21 @@ def resume(
         typer.Option(
             "--items",
             metavar="FILE",
-            help="Its source, if it is elsewhere by now; what was read before is compared.",
+            help="Its file, if it was moved; items that were read before are compared.",
         ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", metavar="MODULE:PIPELINE", help="Its pipeline, if it is elsewhere by now."),
+        typer.Option("--target", metavar="MODULE:PIPELINE", help="Its pipeline, if it was moved."),
     ] = None,
     concurrency: Concurrency = 64,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Let a run go on that was interrupted, paused or held."""
-    with existing(database_url) as rd:
+    """Resume a run that was interrupted, paused or held."""
+    with open_database(database_url) as rd:
         options = rd.runs.options(run)
-        # A run that has read its source to the end needs it no more; one that is given is compared all the same.
+        # A run that has read its file to the end does not need it; one that is given is compared all the same.
         is_fed = rd.runs.is_fed(run)
         where, source = target or options.target, items or (None if is_fed else options.source)
         for field, given in (("--target", where), ("--items", "" if is_fed else source)):
@@ -141,9 +140,9 @@ def resume(
                     rule=f"is needed to resume run {run}",
                     fix="The run was not started from a file with `redrive run start`.",
                 )
-        pipeline = pipeline_named(where or "")
+        pipeline = import_pipeline(where or "")
         if source is not None:
-            _look_through(pipeline, source)
+            check_all(source, lambda: _values(pipeline, source))
         code = _drive(
             rd,
             pipeline,
@@ -159,23 +158,23 @@ def resume(
 @app.command("list")
 def list_(*, limit: Limit = 20, database_url: Database = None, output: Output = "table") -> None:
     """List runs, newest first."""
-    with existing(database_url) as rd:
+    with open_database(database_url) as rd:
         found = [_facts_of(report) for report in rd.runs.latest(limit)]
     columns = ("id", "pipeline", "status", "total", "succeeded", "dead", "cancelled", "open", "reason")
-    answer_rows(found, columns, output, empty="there is no run yet")
+    print_rows(found, columns, output, empty="no runs")
 
 
 @app.command()
 def show(run: RunId, *, database_url: Database = None, output: Output = "table") -> None:
-    """Show one run: its account, what failed, and how it is judged."""
-    with existing(database_url) as rd:
+    """Show one run: its account, its failures, and its budget."""
+    with open_database(database_url) as rd:
         report, options = rd.runs.report(run), rd.runs.options(run)
         codes = {str(code): count for code, count in rd.store.query("run_codes", run)}
         is_fed = rd.runs.is_fed(run)
     facts: dict[str, object] = {**_facts_of(report), "is_fed": is_fed, "failures": codes}
     facts |= {"target": options.target, "source": options.source, "hold_max": options.hold_max}
     facts["failure_budget"] = None if options.budget is None else options.budget.max_rate
-    answer_facts(facts, output)
+    print_facts(facts, output)
 
 
 def _drive(
@@ -203,41 +202,31 @@ def _drive(
         try:
             report = asyncio.run(driving)
         except FailureBudgetExceededError as error:
-            code, report = explain(error), cast("RunReport", error.report)
+            code, report = print_error(error), cast("RunReport", error.report)
         except RedriveError as error:
             for note in getattr(error, "__notes__", ()):
-                say(str(note))
+                print_message(str(note))
             raise
-    answer_facts(_facts_of(report), output)
+    print_facts(_facts_of(report), output)
     if report.status in {"running", "paused"}:
-        say(f"run {report.id} is not done: redrive run resume {report.id}")
+        print_message(f"run {report.id} has not ended: redrive run resume {report.id}")
     return _ENDS[report.status] if code is None else code
 
 
-def _look_through(pipeline: Pipeline, source: str) -> None:
-    """Refuse a file with a line that cannot be an item, before anything of it is stored; what is read once is read later."""
-    if not is_read_once(source):
-        for _ in _values(pipeline, source):
-            pass
-
-
 def _values(pipeline: Pipeline, source: str) -> Iterator[object]:
-    """Yield the items of a file; one that cannot be stored is refused by its line. A wrong type fails by itself, later."""
-    for number, value in items_in(source, "--items"):
-        try:
-            check_size(pipeline.stages[0].name, pipeline.stages[0].input.encode(value))
-        except SerializationError as error:
-            told = SerializationError(
-                where=f"{source}, line {number}: {error.where}", kind=error.kind, problem=error.problem
-            )
-            told.hint = "Change this line, then start or resume the run."
-            raise told from error
-        yield value
+    """Yield the items of a file; refuse one that is too large to store. One of the wrong type fails later, as its own job."""
+    first = pipeline.stages[0]
+    return values_in(
+        source,
+        "--items",
+        lambda value: check_size(first.name, first.input.encode(value)),
+        hint="Change this line, then start or resume the run.",
+    )
 
 
 @contextmanager
 def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
-    """Show how far a run is, if somebody watches."""
+    """Show the progress of a run on a terminal."""
     if not is_shown:
         yield None
         return
@@ -252,10 +241,10 @@ def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
     with Progress(*columns, console=console(), transient=True) as progress:
         task = progress.add_task(name, total=None, dead=0)
 
-        def look(report: RunReport) -> None:
+        def update(report: RunReport) -> None:
             progress.update(task, total=report.total, completed=report.total - report.open, dead=report.dead)
 
-        yield look
+        yield update
 
 
 def _facts_of(report: RunReport) -> dict[str, object]:

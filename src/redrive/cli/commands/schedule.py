@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive schedule`: jobs submitted again and again by the clock. Workers keep the time; here it is only written down."""
+"""`redrive schedule`: submit jobs repeatedly by a cron expression.
+
+Stores schedules only; workers submit the jobs.
+"""
 
 from __future__ import annotations
 
@@ -7,59 +10,61 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.input.act import Act, acting, acting_at_once
-from redrive.cli.input.items import decoded
-from redrive.cli.input.options import Database, Output, Target, existing
-from redrive.cli.input.targets import pipeline_named
-from redrive.cli.output.tables import answer_rows
+from redrive.cli.input.action import Action, confirmed_action, immediate_action
+from redrive.cli.input.files import decode_json
+from redrive.cli.input.options import Database, Output, Priority, Target, open_database
+from redrive.cli.input.targets import import_pipeline
+from redrive.cli.output.tables import print_rows
 from redrive.client.connection import connect
 from redrive.ops.suggest import unknown
 
-app = typer.Typer(help="Submit jobs again and again by the clock.", no_args_is_help=True)
+app = typer.Typer(help="Submit jobs repeatedly by a cron expression.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 
 
 @app.command("list")
 def list_(*, database_url: Database = None, output: Output = "table") -> None:
-    """List schedules, with their next tick."""
-    with existing(database_url) as rd:
+    """List schedules with their next tick."""
+    with open_database(database_url) as rd:
         found = rd.schedules.all()
     columns = ("name", "pipeline", "cron", "zone", "next_at", "last_at")
-    answer_rows(found, columns, output, empty="there is no schedule")
+    print_rows(found, columns, output, empty="no schedules")
 
 
 @app.command()
-@acting_at_once
+@immediate_action
 def add(
     name: Name,
     target: Target,
     *,
-    cron: Annotated[str, typer.Option("--cron", help='When: "*/15 * * * *" is every quarter of an hour.')],
-    zone: Annotated[str, typer.Option("--zone", help="In this time zone.")] = "UTC",
+    cron: Annotated[
+        str, typer.Option("--cron", help='A cron expression: "*/15 * * * *" is every 15 minutes.')
+    ],
+    zone: Annotated[str, typer.Option("--zone", help="The time zone.")] = "UTC",
     payload: Annotated[str, typer.Option("--payload", help="The payload of every job, as JSON.")] = "null",
-    priority: Annotated[int, typer.Option("--priority", help="0 goes first, 9 last.")] = 5,
-    act: Act,
+    priority: Priority = 5,
+    action: Action,
 ) -> None:
-    """Submit a job at every tick, once over all workers; the same name changes it."""
-    pipeline = pipeline_named(target)
-    value = decoded(payload, "the payload")
-    with connect(act.database_url) as rd:
+    """Submit one job at every tick, however many workers there are; an existing schedule of this name is replaced."""
+    pipeline = import_pipeline(target)
+    value = decode_json(payload, "the payload")
+    with connect(action.database_url) as rd:
         rd.schedules.put(name, pipeline, value, cron=cron, zone=zone, priority=priority)
-        rd.store.apply(act.by.log("schedule", f"schedule {name}"))
+        rd.store.apply(action.by.log("schedule", f"schedule {name}"))
         (made,) = (each for each in rd.schedules.all() if each.name == name)
-    act.answer({"name": name, "pipeline": made.pipeline, "next_at": made.next_at})
+    action.print({"name": name, "pipeline": made.pipeline, "next_at": made.next_at})
 
 
 @app.command()
-@acting
-def drop(name: Name, *, act: Act) -> None:
-    """Submit no more jobs under this name; what was submitted stays."""
-    with act.database() as rd:
+@confirmed_action
+def drop(name: Name, *, action: Action) -> None:
+    """Delete a schedule; jobs that were submitted stay."""
+    with action.database() as rd:
         known = [each.name for each in rd.schedules.all()]
         if name not in known:
-            raise unknown(name, known, kind="schedule", otherwise="There is no schedule.")
-        act.confirm(f"Drop the schedule {name}?")
+            raise unknown(name, known, kind="schedule", otherwise="There are no schedules.")
+        action.confirm(f"Delete the schedule {name}?")
         rd.schedules.drop(name)
-        rd.store.apply(act.by.log("drop", f"schedule {name}"))
-    act.answer({"name": name, "is_dropped": True})
+        rd.store.apply(action.by.log("drop", f"schedule {name}"))
+    action.print({"name": name, "is_dropped": True})

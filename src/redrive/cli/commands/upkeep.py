@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive doctor`, `backup`, `prune` and `migrate`: what keeps a database well.
+"""`redrive doctor`, `backup`, `prune` and `migrate`: maintain a database.
 
-Only `prune` deletes, only what it is told to, and only after asking. `doctor` and `migrate --print` change nothing.
+Only `prune` deletes, only what is named, and only after a confirmation. `doctor` and `migrate --print` change nothing.
 """
 
 from __future__ import annotations
@@ -13,47 +13,52 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from redrive.cli.input.act import Act, acting, acting_at_once
-from redrive.cli.input.items import length_of_time
-from redrive.cli.input.options import ActorName, Database, Output, Reason, as_it_is, by
-from redrive.cli.input.targets import pipelines_named
+from redrive.cli.input.action import Action, confirmed_action, immediate_action
+from redrive.cli.input.options import Database, Output, open_any_version
+from redrive.cli.input.targets import import_pipelines
+from redrive.cli.input.times import duration
 from redrive.cli.output.errors import DONE, FAILED
-from redrive.cli.output.tables import answer_json, console, is_interactive, say, text_of
-from redrive.cli.output.terminal import shown
+from redrive.cli.output.tables import cell, console, is_interactive, print_json, print_message
+from redrive.cli.output.terminal import escaped
 from redrive.client.connection import connect
 from redrive.core.arguments import number
+from redrive.core.units import plural
 from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import GIB, Limits
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.upkeep import location, migrations
 from redrive.ops.upkeep import prune as pruning
-from redrive.ops.upkeep.backup import backup as take_backup
+from redrive.ops.upkeep.backup import backup as copy_database
 from redrive.ops.upkeep.prune import Retention
 
-Age = Annotated[str | None, typer.Option(metavar="AGE", help="Such jobs, this long after their end: 30d.")]
+Age = Annotated[
+    str | None, typer.Option(metavar="AGE", help="Jobs in this state that ended this long ago: 30d.")
+]
 
 
 def doctor(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE:PIPELINE]...", help="Compare with these pipelines' code, too."),
+        typer.Argument(metavar="[MODULE:PIPELINE]...", help="Also compare with the code of these pipelines."),
     ] = None,
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Read everything: integrity, recount.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read everything: check integrity, recount all counters.")
+    ] = False,
     size_max: Annotated[
-        float, typer.Option("--size-max", help="Warn when the database has more GiB.")
+        float, typer.Option("--size-max", help="Warn when the database is larger than this many GiB.")
     ] = Limits().size_max / GIB,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Check the database, its schema, clock, disk, workers, leases and breakers, and say what to do."""
+    """Check the database, its schema, clock, disk, workers, leases and breakers, and advise what to do."""
     size = number(size_max)
     if size is None or size <= 0:
         raise ConfigurationError(
             field="--size-max", value=size_max, rule="must be more than 0 GiB", fix="10 is the default."
         )
-    known = pipelines_named(targets or [])
+    known = import_pipelines(targets)
     finding = unopened(location.path_of(database_url))
     if finding is not None:
         findings = [finding]
@@ -63,116 +68,109 @@ def doctor(
             findings = examine(rd.store, known=known, is_deep=deep, limits=limits)
     is_well = not has_problems(findings)
     if output == "json":
-        answer_json({"is_well": is_well, "findings": findings})
+        print_json({"is_well": is_well, "findings": findings})
     else:
-        _tell(findings, is_well=is_well)
+        _print_findings(findings)
     raise typer.Exit(DONE if is_well else FAILED)
 
 
-@acting_at_once
+@immediate_action
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new file.")], *, act: Act
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new file.")], *, action: Action
 ) -> None:
-    """Copy the database into a new file while workers go on, and check the copy."""
+    """Copy the database into a new file while workers keep running, and check the copy."""
     with (
-        as_it_is(act.database_url) as rd,
+        open_any_version(action.database_url) as rd,
         Progress(console=console(), disable=not is_interactive(), transient=True) as progress,
     ):
         task = progress.add_task("copying", total=None)
-        report = take_backup(
+        report = copy_database(
             rd.store,
             target,
-            act.by,
+            action.by,
             on_pages=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    act.answer(asdict(report))
+    action.print(asdict(report))
 
 
-@acting
+@confirmed_action
 def prune(
     *,
     complete: Age = None,
     cancelled: Age = None,
     failed: Annotated[
         str | None,
-        typer.Option("--failed", metavar="AGE", help="Failed jobs too, with their dead letters."),
+        typer.Option("--failed", metavar="AGE", help="Also failed jobs, with their dead letters."),
     ] = None,
-    with_untold: Annotated[
+    with_undelivered: Annotated[
         bool,
-        typer.Option(
-            "--with-untold", help="Also jobs of which a hook or a sink was not told yet; it never will be."
-        ),
+        typer.Option("--with-undelivered", help="Also jobs with undelivered messages to a hook or a sink."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
-    act: Act,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
+    action: Action,
 ) -> None:
-    """Delete jobs that ended long ago, a thousand at a time; failed ones only when asked for by name."""
+    """Delete jobs that ended long ago, a thousand per transaction; failed ones only with --failed."""
+    ages = {"complete": complete, "cancelled": cancelled, "failed": failed}
     retention = Retention(
-        complete=_age("--complete", complete),
-        cancelled=_age("--cancelled", cancelled),
-        failed=_age("--failed", failed),
+        **{state: duration(f"--{state}", age) for state, age in ages.items() if age is not None}
     )
-    with act.database() as rd:
-        found = pruning.prunable(rd.store, retention, with_untold=with_untold)
-        if found.untold:
-            say(
-                f"{found.untold:,} more stay: a hook or a sink was not told of them yet; redrive doctor says which"
+    with action.database() as rd:
+        found = pruning.prunable(rd.store, retention, with_undelivered=with_undelivered)
+        if found.undelivered:
+            print_message(
+                f"{plural(found.undelivered, 'more job')} kept: messages to a hook or a sink are undelivered;"
+                " redrive doctor reports which"
             )
         total = sum(found.jobs.values())
+        facts = {**found.jobs, "total": total, "undelivered": found.undelivered, "is_dry_run": dry_run}
         if dry_run or not total:
-            act.answer({**found.jobs, "total": total, "untold": found.untold, "is_dry_run": dry_run})
+            action.print(facts)
             return
-        told = ", ".join(f"{count:,} {state}" for state, count in found.jobs.items())
-        act.confirm(f"Delete {told} jobs with all that belongs to them, for good?")
+        counts = ", ".join(f"{count:,} {state}" for state, count in found.jobs.items())
+        action.confirm(f"Permanently delete {counts} jobs with all their data?")
         with Progress(console=console(), disable=not is_interactive(), transient=True) as progress:
             task = progress.add_task("pruning", total=total)
             deleted = pruning.prune(
                 rd.store,
                 retention,
-                act.by,
-                with_untold=with_untold,
+                action.by,
+                with_undelivered=with_undelivered,
                 on_step=lambda jobs: progress.update(task, advance=jobs),
             )
-    act.answer({**deleted, "total": sum(deleted.values()), "untold": found.untold, "is_dry_run": False})
-    if act.output == "table":
-        say("the room is used again for new jobs; the file itself does not shrink")
+    action.print({**facts, **deleted, "total": sum(deleted.values())})
+    if action.output == "table":
+        print_message("freed space is reused for new jobs; the file does not shrink")
 
 
+@immediate_action
 def migrate(
     *,
     print_: Annotated[
-        bool, typer.Option("--print", help="Only show the SQL that is still to be applied.")
+        bool, typer.Option("--print", help="Only print the SQL that would be applied.")
     ] = False,
-    reason: Reason = None,
-    actor: ActorName = None,
-    database_url: Database = None,
-    output: Output = "table",
+    action: Action,
 ) -> None:
-    """Bring the database to the schema of this redrive, or make a new one."""
-    path = location.path_of(database_url)
-    state = migrations.schema_state(path) if print_ else migrations.migrate(path, by(actor, reason))
-    if output == "json":
-        answer_json({**asdict(state), "is_applied": not print_})
+    """Migrate the database to the schema of this redrive, or create a new one."""
+    path = location.path_of(action.database_url)
+    state = migrations.schema_state(path) if print_ else migrations.migrate(path, action.by)
+    if action.output == "json":
+        print_json({**asdict(state), "is_applied": not print_})
     elif print_:
         typer.echo(state.sql or f"-- {path} is up to date: version {state.found}")
     elif state.sql:
-        say(f"{path}: schema version {state.found} -> {state.known}")
+        print_message(f"{path}: schema version {state.found} -> {state.known}")
     else:
-        say(f"{path} is up to date: schema version {state.found}")
+        print_message(f"{path} is up to date: schema version {state.found}")
 
 
-def _age(option: str, text: str | None) -> float | None:
-    return None if text is None else length_of_time(option, text)
-
-
-def _tell(findings: list[Finding], *, is_well: bool) -> None:
+def _print_findings(findings: list[Finding]) -> None:
     for finding in findings:
-        line = text_of(finding.level.ljust(8))
+        line = cell(finding.level.ljust(8))
         line.stylize({"ok": "green", "warn": "yellow", "problem": "bold red"}[finding.level])
         line.append(f"{finding.about}: ", style="bold")
-        line.append(shown(finding.sentence), style="not bold default")
+        line.append(escaped(finding.sentence), style="not bold default")
         console().print(line, soft_wrap=True)
         if finding.advice:
             console().print(f"        -> {finding.advice}", soft_wrap=True, style="dim")
     problems = sum(finding.level == "problem" for finding in findings)
-    console().print("no problems" if is_well else f"{problems} to look at now", style="bold")
+    console().print(plural(problems, "problem") if problems else "no problems", style="bold")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive worker`: work on the jobs of some pipelines, in this process or in several that are watched over.
+"""`redrive worker`: run the jobs of some pipelines, in this process or in several supervised ones.
 
-Exit codes: 0 told to stop, or nothing is left; 3 with --until-idle when all that is left is held.
+Exit codes: 0 stopped by a signal, or no jobs left; 3 with --until-idle when all that is left is held.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Annotated, Final, Literal
 import typer
 
 from redrive.cli.input.options import Database
-from redrive.cli.input.targets import pipelines_named
+from redrive.cli.input.targets import import_pipelines
 from redrive.cli.output.errors import DONE, HELD
-from redrive.cli.output.tables import is_interactive, say
+from redrive.cli.output.tables import is_interactive, print_message
 from redrive.cli.output.terminal import LineFormatter
 from redrive.cli.supervisor import Supervisor
 from redrive.client.connection import Redrive, connect
 from redrive.core.arguments import whole
+from redrive.core.units import plural
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.health import check_port
 from redrive.ops.pipelines import stale_lanes
@@ -40,29 +41,34 @@ def worker(
         typer.Argument(metavar="MODULE:PIPELINE...", help="The pipelines, such as shop.flows:orders."),
     ],
     *,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="How many stages run at once.")] = 64,
-    processes: Annotated[int, typer.Option("--processes", help="How many such workers to keep up.")] = 1,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Stages that run at once.")] = 64,
+    processes: Annotated[int, typer.Option("--processes", help="Worker processes to keep running.")] = 1,
     lease: Annotated[
-        float, typer.Option("--lease", help="Seconds until a silent worker counts as dead.")
+        float, typer.Option("--lease", help="Seconds without a heartbeat until a worker counts as dead.")
     ] = 30.0,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is queued.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when no jobs are queued.")] = False,
     hold_max: Annotated[
-        float, typer.Option("--hold-max", help="With --until-idle: wait so many seconds for what is held.")
+        float, typer.Option("--hold-max", help="With --until-idle: seconds to wait for held jobs.")
     ] = 0.0,
     health_port: Annotated[
         int | None,
-        typer.Option("--health-port", help="Answer supervisors there; each further process one higher."),
+        typer.Option(
+            "--health-port", help="Port of the health check; each further process uses the next one."
+        ),
     ] = None,
-    health_host: Annotated[str, typer.Option("--health-host", help="On this address.")] = LOOPBACK,
+    health_host: Annotated[
+        str, typer.Option("--health-host", help="Address of the health check.")
+    ] = LOOPBACK,
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="What to log.")
+        Literal["debug", "info", "warning", "error"],
+        typer.Option("--log-level", help="The least severe level to log."),
     ] = "info",
     lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
     database_url: Database = None,
 ) -> None:
-    """Work on the jobs of some pipelines until told to stop."""
+    """Run the jobs of some pipelines until stopped by a signal."""
     log_to_standard_error(log_level)
-    pipelines = pipelines_named(targets)
+    pipelines = import_pipelines(targets)
     whole("--processes", processes, minimum=1, fix="1 is the default.")
     if health_port is not None:
         check_port("--health-port", health_port, further=processes - 1)
@@ -77,9 +83,9 @@ def worker(
         }
         raise typer.Exit(_supervised(targets, processes, given, until_idle=until_idle, port=health_port))
     if lifeline is not None:
-        end_with(lifeline)
+        stop_with(lifeline)
     with connect(database_url) as rd:
-        _say_what_is_served(rd, pipelines)
+        _report_served(rd, pipelines)
         ending = rd.work(
             pipelines,
             concurrency=concurrency,
@@ -89,7 +95,7 @@ def worker(
             health=None if health_port is None else (health_host, health_port),
         )
     if ending == "held":
-        say("all that is left is held: redrive doctor says by what")
+        print_message("all jobs that are left are held: redrive doctor reports why")
     raise typer.Exit(HELD if ending == "held" else DONE)
 
 
@@ -101,36 +107,36 @@ def _supervised(
     until_idle: bool,
     port: int | None,
 ) -> int:
-    """Keep several such workers up, each told what this one was told."""
+    """Keep several workers running with the same options."""
     command = [sys.executable, "-m", "redrive.cli", "worker", *targets]
     command += [part for name, value in given.items() if value is not None for part in (name, str(value))]
     command += ["--until-idle"] if until_idle else []
     return Supervisor(command, processes, is_ending=until_idle, health_port=port).run()
 
 
-def _say_what_is_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:
+def _report_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:
     for lane in stale_lanes(rd.store, pipelines):
         logger.warning(
-            "%s jobs wait in %s.%s, a stage the pipeline no longer has: give it its name back with @stage(name=%r)",
-            lane.queued,
+            "%s queued in %s.%s, a stage the pipeline no longer has: restore its name with @stage(name=%r)",
+            plural(lane.queued, "job"),
             lane.pipeline,
             lane.stage,
             lane.stage,
         )
     if is_interactive():
-        say(f"serving {', '.join(each.name for each in pipelines)}; Ctrl-C ends it")
+        print_message(f"serving {', '.join(each.name for each in pipelines)}; stop with Ctrl-C")
 
 
 def log_to_standard_error(level: str) -> None:
-    """Log what happens, each line with the job it is about."""
+    """Log to stderr, each line with its job."""
     writer = logging.StreamHandler()
-    # Records made before the worker starts do not know about jobs.
+    # Records from before the worker starts have no job.
     writer.setFormatter(LineFormatter(LOG_FORMAT, defaults={"job": ""}))
     logging.basicConfig(level=level.upper(), handlers=[writer], force=True)
 
 
-def end_with(lifeline: int) -> None:
-    """End this worker politely when the other end of a pipe is closed, because whoever held it is gone."""
+def stop_with(lifeline: int) -> None:
+    """Stop this worker when the other end of a pipe is closed, because the process that started it is gone."""
     os.set_inheritable(lifeline, False)  # noqa: FBT003 - os takes it by position only.
 
     def watch() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from redrive.cli.output.errors import DONE, explain
+from redrive.cli.output.errors import DONE, print_error
 from redrive.engine.runtime import CURRENT
 from redrive.errors import RedriveError
 
@@ -88,7 +88,7 @@ class Shell:
         except SystemExit as ended:
             return ended.code or DONE
         except RedriveError as error:
-            return explain(error)
+            return print_error(error)
         return DONE
 
     def _print_command(self, line: str) -> None:

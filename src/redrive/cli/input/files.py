@@ -1,21 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands read: a file that somebody names, or standard input."""
+"""What commands read: files or standard input, JSON values line by line, and a value from the user's editor.
+
+A file is checked completely before anything is stored, so a wrong line leaves nothing half done. Standard input cannot be read
+twice: what came before a wrong line stays.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import sys
-from collections.abc import Generator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-from redrive.cli.input.items import STANDARD_INPUT
-from redrive.errors import ConfigurationError
+import msgspec
+
+from redrive.errors import ConfigurationError, SerializationError
+
+STANDARD_INPUT: Final = "-"
 
 
 @contextmanager
-def opened(source: str, option: str = "FILE") -> Generator[BinaryIO]:
-    """Open a file to read, or standard input; what cannot be read is refused."""
+def open_source(source: str, option: str) -> Generator[BinaryIO]:
+    """Open a file to read, or standard input; refuse what cannot be read."""
     if source == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -29,7 +40,77 @@ def opened(source: str, option: str = "FILE") -> Generator[BinaryIO]:
         yield file
 
 
-def read_from(source: str, option: str) -> bytes:
+def read_source(source: str, option: str) -> bytes:
     """Return all of a file, or of standard input."""
-    with opened(source, option) as file:
+    with open_source(source, option) as file:
         return file.read()
+
+
+def name_of(source: str) -> str:
+    """Return what messages call a source."""
+    return "standard input" if source == STANDARD_INPUT else source
+
+
+def decode_json(text: str | bytes, where: str) -> object:
+    """Return a JSON value; refuse anything else, with its place."""
+    try:
+        value: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            field=where,
+            value=text if isinstance(text, str) else text.decode(errors="replace").strip(),
+            rule="must be JSON",
+            fix=f"{error}.",
+        ) from error
+    return value
+
+
+def values_in(
+    source: str, option: str, check: Callable[[object], object], *, hint: str | None = None
+) -> Iterator[object]:
+    """Yield the value of every line that is not empty; `check` raises SerializationError for one that does not fit.
+
+    A wrong line is named by its number; `hint` says what to do about one that does not fit.
+    """
+    name = name_of(source)
+    with open_source(source, option) as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            value = decode_json(line, f"{name}, line {number}")
+            try:
+                check(value)
+            except SerializationError as error:
+                named = SerializationError(
+                    where=f"{source}, line {number}: {error.where}", kind=error.kind, problem=error.problem
+                )
+                named.hint = hint or named.hint
+                raise named from error
+            yield value
+
+
+def check_all(source: str, values: Callable[[], Iterator[object]]) -> None:
+    """Read all values of a file once, before anything is stored; what can be read only once is not checked ahead."""
+    is_read_once = source == STANDARD_INPUT or (Path(source).exists() and not Path(source).is_file())
+    if not is_read_once:
+        for _ in values():
+            pass
+
+
+def edit_text(text: str, editor: str) -> str:
+    """Return what the user made of a text in their editor; refuse an editor that does not start or fails."""
+    # A private folder, and not only a private file: what the editor puts beside the file (swap files, backups) is private too.
+    with tempfile.TemporaryDirectory(prefix="redrive-") as folder:
+        path = Path(folder) / "value.json"
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+        try:
+            command = [*shlex.split(editor), str(path)]
+            subprocess.run(command, check=True)  # noqa: S603 - the user chooses their editor.
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            raise ConfigurationError(
+                field="--editor", value=editor, rule="failed", fix=f"{error}; nothing was changed."
+            ) from error

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which dead letters a command acts on: one by its id, or all that a filter means; counted exactly and asked about before it acts.
+"""Which dead letters a command is about: the options that choose them, the filter they make, and confirming a change.
 
-Every command that acts on letters takes the same options: `choosing` adds them to its own.
+A command names one parameter `choice`; `letter_filter` gives it the filter options, `letter_choice` also the id of one letter.
 """
 
 from __future__ import annotations
@@ -10,39 +10,138 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
-from redrive.cli.input.act import taking
-from redrive.cli.input.letter_options import (
-    InState,
-    OfCategory,
-    OfCode,
-    OfGroup,
-    OfKey,
-    OfOwner,
-    OfStage,
-    Since,
-    Until,
-    grouped,
-)
-from redrive.cli.input.options import Format, OfPipeline, confirm
+from redrive.cli.input.action import Action, option_group
+from redrive.cli.input.options import Format, OfPipeline, completed_names
+from redrive.cli.input.times import past_instant
 from redrive.cli.output.errors import FAILED
-from redrive.cli.output.tables import answer_facts, say
+from redrive.cli.output.tables import print_facts, print_message
 from redrive.core.failure import Category
 from redrive.core.lifecycle import LetterState
+from redrive.core.units import plural
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.freeze import FrozenSet, check_filter, freeze
+from redrive.ops.letters.groups import fingerprints, known_codes, resolve_group
 from redrive.ops.letters.preview import Preview
 from redrive.ops.letters.triage import ActResult
+from redrive.ops.pipelines import lanes
 from redrive.store.protocol import Store
 
+NO_MATCH: Final = "no dead letters match"
+
+
+def complete_groups(ctx: typer.Context) -> list[str]:
+    """Complete a group's fingerprint. Without its version: a colon ends a word in some shells."""
+    return completed_names(ctx, lambda store: [each.rpartition(":")[2] for each in fingerprints(store)])
+
+
+def complete_codes(ctx: typer.Context) -> list[str]:
+    """Complete an error code that some dead letter has."""
+    return completed_names(ctx, known_codes)
+
+
+def complete_stages(ctx: typer.Context) -> list[str]:
+    """Complete a stage's name."""
+    return completed_names(ctx, lambda store: sorted({lane.stage for lane in lanes(store)}))
+
+
+LetterId = Annotated[int, typer.Argument(metavar="LETTER", help="The dead letter's id.")]
 OneLetter = Annotated[
     int | None, typer.Argument(metavar="LETTER", help="One dead letter's id, instead of a filter.")
 ]
+OfStage = Annotated[
+    str | None,
+    typer.Option("--stage", metavar="NAME", help="Of this stage.", autocompletion=complete_stages),
+]
+OfCode = Annotated[
+    str | None,
+    typer.Option("--code", "-c", metavar="CODE", help="With this code.", autocompletion=complete_codes),
+]
+OfCategory = Annotated[Category | None, typer.Option("--category", help="Of this category.")]
+OfGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="FINGERPRINT",
+        help="Of this group; the first digits are enough.",
+        autocompletion=complete_groups,
+    ),
+]
+InState = Annotated[LetterState | None, typer.Option("--state", "-s", help="In this state.")]
+OfOwner = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of jobs of this owner.")]
+OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of jobs with this key.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Failed then or later: 2h, 2026-01-02T03:04.")
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Failed before then.")]
 
-_MANY: Final = tuple(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterChoice:
+    """What was typed to choose letters."""
+
+    letter: OneLetter = None
+    group: OfGroup = None
+    pipeline: OfPipeline = None
+    stage: OfStage = None
+    code: OfCode = None
+    category: OfCategory = None
+    state: InState = None
+    owner: OfOwner = None
+    key: OfKey = None
+    since: Since = None
+    until: Until = None
+
+    def filter(self, store: Store, *, may_be_all: bool = False) -> LetterFilter:
+        """Return the filter; refuse unknown names, an id together with a filter, and, unless all are allowed, neither."""
+        which = LetterFilter(
+            pipeline=self.pipeline,
+            stage=self.stage,
+            code=self.code,
+            category=None if self.category is None else self.category.value,
+            group=None if self.group is None else resolve_group(store, self.group),
+            state=None if self.state is None else self.state.value,
+            owner=self.owner,
+            key=self.key,
+            since=past_instant("--since", self.since),
+            until=past_instant("--until", self.until),
+        )
+        check_filter(store, which)
+        is_all = which == LetterFilter()
+        if self.letter is not None and not is_all:
+            raise ConfigurationError(
+                field="LETTER",
+                value=self.letter,
+                rule="cannot be combined with a filter",
+                fix="Give one of them.",
+            )
+        if self.letter is None and is_all and not may_be_all:
+            raise ConfigurationError(
+                field="LETTER",
+                value=None,
+                rule="or a filter is required",
+                fix="Give an id, or --group, --pipeline, --code, ...; redrive dlq groups lists the groups.",
+            )
+        return which if self.letter is None else LetterFilter(ids=(self.letter,))
+
+    def freeze(self, store: Store) -> FrozenSet:
+        """Freeze the letters that match; none at all ends the command with exit code 1."""
+        frozen = freeze(store, self.filter(store))
+        if not frozen.count:
+            print_message(f"error: {NO_MATCH}; redrive dlq groups lists the groups")
+            raise typer.Exit(FAILED)
+        return frozen
+
+
+letter_choice = option_group("choice", LetterChoice)
+"""Adds the options that choose letters: an id, or a filter."""
+letter_filter = option_group("choice", LetterChoice, without={"letter"})
+"""Adds the options of a filter alone."""
+
+_PLURAL_REASONS: Final = tuple(
     (re.compile(one), many)
     for one, many in (
         (r"\bit is\b", "they are"),
@@ -51,150 +150,45 @@ _MANY: Final = tuple(
         (r"\b(taken|triage|let go of) it\b", r"\1 them"),
     )
 )
-"""How what is said of one letter is said of many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What was typed to choose letters."""
+def confirm_change(preview: Preview, verb: str, action: Action) -> FrozenSet:
+    """Print exactly how many letters will change, and which will not and why, then ask; return the letters.
 
-    letter: int | None
-    pipeline: str | None
-    stage: str | None
-    code: str | None
-    category: Category | None
-    group: str | None
-    state: LetterState | None
-    owner: str | None
-    key: str | None
-    since: str | None
-    until: str | None
-
-    def means(self, store: Store, *, may_be_all: bool = False) -> LetterFilter:
-        """Return the filter it adds up to; refuse an id together with a filter, and, unless all may be meant, neither."""
-        which = msgspec.structs.replace(self._by_options(store), owner=self.owner, key=self.key)
-        check_filter(store, which)
-        if self.letter is None:
-            if which == LetterFilter() and not may_be_all:
-                raise ConfigurationError(
-                    field="LETTER",
-                    value="neither",
-                    rule="or a filter must say which dead letters are meant",
-                    fix="Give an id, or --group, --pipeline, --code, ...; redrive dlq groups shows what there is.",
-                )
-            return which
-        if which != LetterFilter():
-            raise ConfigurationError(
-                field="LETTER",
-                value=self.letter,
-                rule="cannot be combined with a filter",
-                fix="Give one of them.",
-            )
-        return LetterFilter(ids=(self.letter,))
-
-    def _by_options(self, store: Store) -> LetterFilter:
-        return grouped(
-            store,
-            pipeline=self.pipeline,
-            stage=self.stage,
-            code=self.code,
-            category=self.category,
-            group=self.group,
-            state=self.state,
-            since=self.since,
-            until=self.until,
-        )
-
-
-def _choice_of(
-    letter: OneLetter = None,
-    *,
-    group: OfGroup = None,
-    pipeline: OfPipeline = None,
-    stage: OfStage = None,
-    code: OfCode = None,
-    category: OfCategory = None,
-    state: InState = None,
-    owner: OfOwner = None,
-    key: OfKey = None,
-    since: Since = None,
-    until: Until = None,
-) -> Choice:
-    return Choice(
-        letter=letter,
-        pipeline=pipeline,
-        stage=stage,
-        code=code,
-        category=category,
-        group=group,
-        state=state,
-        owner=owner,
-        key=key,
-        since=since,
-        until=until,
-    )
-
-
-choosing = taking("choice", _choice_of)
-"""Gives a command that takes a `choice` the options that make one, in front of its own."""
-
-
-def chosen(store: Store, choice: Choice) -> FrozenSet:
-    """Freeze what was chosen; nothing at all ends the command with exit code 1."""
-    frozen = freeze(store, choice.means(store))
-    if not frozen.count:
-        say("error: no dead letter is like that; redrive dlq groups shows what there is")
-        raise typer.Exit(FAILED)
-    return frozen
-
-
-def agreed(told: Preview, act: str, *, is_sure: bool, output: Format) -> FrozenSet:
-    """Say exactly how many letters will be changed, which stay and why, and ask; a no ends the command with exit code 1.
-
-    With nothing to change there is nothing to ask about: that is the answer, with exit code 1 as well.
+    With nothing to change there is nothing to ask: that is the result, with exit code 1.
     """
-    if not told.changes:
-        answer_judged(told.frozen, ActResult(changed=0, left=told.stays), output)
-    question = f"{act} {told_of(told)}"
-    if is_sure:
-        say(question)
+    if not preview.changes:
+        print_changed(preview.frozen, ActResult(changed=0, left=preview.stays), action.output)
+    question = f"{verb} {_changes(preview)}"
+    if action.yes:
+        print_message(question)
     else:
-        for why, letters in told.stays.items():
-            say(
-                f"{letters:,} {'stays as it is' if letters == 1 else 'stay as they are'}: {of_all(why, letters)}"
-            )
-    confirm(f"{question}?", is_sure=is_sure)
-    return told.frozen
+        for reason, letters in preview.stays.items():
+            print_message(f"{letters:,} will not change: {_reason(reason, letters)}")
+    action.confirm(f"{question}?")
+    return preview.frozen
 
 
-def told_of(told: Preview) -> str:
-    """Return how many letters of which states an act will change, as people say it."""
-    states = ", ".join(f"{letters:,} {state}" for state, letters in told.changes.items())
-    count = told.frozen.count
-    among = f"{count:,}" if told.changing == count else f"{told.changing:,} of {count:,}"
-    return f"{among} dead letter{'' if count == 1 else 's'} ({states})"
-
-
-def of_all(why: str, letters: int) -> str:
-    """Return the reason why a letter is left alone as it is said of so many."""
-    if letters == 1:
-        return why
-    for one, many in _MANY:
-        why = one.sub(many, why)
-    return why
-
-
-def answer_judged(frozen: FrozenSet, judged: ActResult, output: Format) -> None:
-    """Show what became of a frozen set; exit code 1 when nothing of it could be changed."""
-    facts = {
-        "subject": frozen.subject,
-        "count": frozen.count,
-        "changed": judged.changed,
-        "left": judged.left,
-    }
-    answer_facts(facts, output)
-    for why, letters in judged.left.items():
-        say(f"{letters:,} left as {'it is' if letters == 1 else 'they are'}: {of_all(why, letters)}")
-    if not judged.changed:
-        say("nothing was changed")
+def print_changed(frozen: FrozenSet, result: ActResult, output: Format) -> None:
+    """Print what became of a frozen set; exit code 1 when nothing of it was changed."""
+    facts = {"subject": frozen.subject, "count": frozen.count}
+    print_facts({**facts, "changed": result.changed, "left": result.left}, output)
+    for reason, letters in result.left.items():
+        print_message(f"{letters:,} not changed: {_reason(reason, letters)}")
+    if not result.changed:
+        print_message("nothing was changed")
         raise typer.Exit(FAILED)
+
+
+def _changes(preview: Preview) -> str:
+    states = ", ".join(f"{letters:,} {state}" for state, letters in preview.changes.items())
+    letters = plural(preview.frozen.count, "dead letter")
+    among = letters if preview.changing == preview.frozen.count else f"{preview.changing:,} of {letters}"
+    return f"{among} ({states})"
+
+
+def _reason(reason: str, letters: int) -> str:
+    """Return the reason for one letter as it reads for so many."""
+    for one, many in _PLURAL_REASONS if letters > 1 else ():
+        reason = one.sub(many, reason)
+    return reason

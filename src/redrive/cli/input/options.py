@@ -1,42 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options that many commands share, and opening the database they name.
 
-A command that only looks never makes a database: an address with a slip in it is refused instead of answered with nothing.
+A command that only reads never creates a database: a mistyped address is refused instead of answered with nothing.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Annotated, Literal
 
 import typer
 
-from redrive.cli.output.terminal import shown
 from redrive.client.connection import Redrive, connect
 from redrive.errors import RedriveError
-from redrive.ops.audit import Actor, present_user
 from redrive.ops.breakers import breakers
 from redrive.ops.pipelines import lanes
 from redrive.ops.upkeep import location
+from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
 
 Format = Literal["table", "json"]
 Database = Annotated[
     str | None,
     typer.Option(
-        "--database-url", help="Where the jobs live; default: REDRIVE_DATABASE_URL, redrive.db", metavar="URL"
+        "--database-url", help="The database; default: REDRIVE_DATABASE_URL, or redrive.db.", metavar="URL"
     ),
 ]
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the operator log.", metavar="TEXT")]
+Output = Annotated[Format, typer.Option("-o", "--output", help="The output format.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="The reason, for the operator log.", metavar="TEXT")
+]
 ActorName = Annotated[
     str | None,
-    typer.Option("--actor", help="Who, for the operator log; default: the user.", metavar="NAME"),
+    typer.Option("--actor", help="The name in the operator log; default: the user.", metavar="NAME"),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show at most so many.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show at most this many.")]
+Priority = Annotated[int, typer.Option("--priority", help="From 0, claimed first, to 9, claimed last.")]
+Picture = Literal["table", "json", "svg"]
+OutputOrPicture = Annotated[Picture, typer.Option("-o", "--output", help="The output format.")]
 Target = Annotated[
     str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as shop.flows:orders.")
 ]
@@ -46,64 +49,45 @@ Targets = Annotated[
     typer.Option(
         "--target",
         metavar="MODULE:PIPELINE",
-        help="The pipeline's code, to decode values against; may be repeated.",
+        help="The pipeline's code, to check stored values; may be repeated.",
     ),
 ]
 FromStart = Annotated[
-    bool, typer.Option("--from-start", help="Begin at the first stage, although later ones were done.")
+    bool, typer.Option("--from-start", help="Start at the first stage instead of the failed one.")
 ]
 
 
 @contextmanager
-def existing(database_url: str | None) -> Generator[Redrive]:
-    """Open a database that is there."""
+def open_database(database_url: str | None) -> Generator[Redrive]:
+    """Open a database that exists."""
     location.require(database_url)
     with connect(database_url) as rd:
         yield rd
 
 
 @contextmanager
-def as_it_is(database_url: str | None) -> Generator[Redrive]:
-    """Open a database that is there, even if its schema is older: to be copied, and nothing else."""
+def open_any_version(database_url: str | None) -> Generator[Redrive]:
+    """Open a database that exists, even one with an older schema: only to copy it."""
     location.require(database_url)
     with Redrive(SqliteStore(location.path_of(database_url), older="keep")) as rd:
         yield rd
 
 
-def by(actor: str | None, reason: str | None) -> Actor:
-    """Return who acts and why; without a name it is the user."""
-    return Actor(actor or present_user(), reason)
-
-
-def confirm(question: str, *, is_sure: bool, instead: str = ": --yes does it without asking") -> None:
-    """Ask before something that cannot be taken back; a no, or nobody to answer, ends the command with exit code 1."""
-    if is_sure:
-        return
+def completed_names(ctx: typer.Context, names: Callable[[Store], list[str]]) -> list[str]:
+    """Complete a name from the database; completion must never print an error."""
     try:
-        is_wanted = typer.confirm(shown(question), err=True)
-    except typer.Abort:
-        if not sys.stdin.isatty():
-            typer.echo(f"\nnobody is here to say yes{instead}", err=True)
-        raise
-    if not is_wanted:
-        raise typer.Abort
+        with open_database(ctx.params.get("database_url")) as rd:
+            return names(rd.store)
+    except RedriveError:
+        return []
 
 
 def _pipelines(ctx: typer.Context) -> list[str]:
-    return _names(ctx, lambda rd: sorted({lane.pipeline for lane in lanes(rd.store)}))
+    return completed_names(ctx, lambda store: sorted({lane.pipeline for lane in lanes(store)}))
 
 
 def _breakers(ctx: typer.Context) -> list[str]:
-    return _names(ctx, lambda rd: [breaker.name for breaker in breakers(rd.store)])
-
-
-def _names(ctx: typer.Context, ask: Callable[[Redrive], list[str]]) -> list[str]:
-    """Complete a name from the database; a shell that completes must never see an error."""
-    try:
-        with existing(ctx.params.get("database_url")) as rd:
-            return ask(rd)
-    except RedriveError:
-        return []
+    return completed_names(ctx, lambda store: [breaker.name for breaker in breakers(store)])
 
 
 PipelineName = Annotated[

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From `package.module:name` to the pipeline it names; the present folder is searched as well, as `python -m` does.
+"""Imports the pipeline that `package.module:name` names; the current folder is searched as well, as `python -m` does.
 
-Whatever a module raises while it is imported ends as a message that names the file and line, not as a stack trace. A name by which
-the database knows no pipeline is answered with those that are near.
+Whatever a module raises while it is imported ends as a message with file and line, not as a stack trace.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from redrive.cli.output.tables import say
+from redrive.cli.output.tables import print_message
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import ConfigurationError
 from redrive.ops.pipelines import unknown_pipeline
@@ -23,11 +22,11 @@ from redrive.redaction.process import redact
 from redrive.store.protocol import Store
 
 _FIELD: Final = "MODULE:PIPELINE"
-_OURS: Final = str(Path(__file__).parents[2])
+_PACKAGE: Final = str(Path(__file__).parents[2])
 
 
-def pipeline_named(target: str) -> Pipeline:
-    """Import the pipeline that `module:name` names, or say what is wrong with the name."""
+def import_pipeline(target: str) -> Pipeline:
+    """Import the pipeline that `module:name` names."""
     module_name, separator, name = target.partition(":")
     if not separator or not module_name or not name:
         raise ConfigurationError(
@@ -46,14 +45,14 @@ def pipeline_named(target: str) -> Pipeline:
     raise ConfigurationError(
         field=_FIELD,
         value=name,
-        rule=f"is no pipeline of {module_name}",
+        rule=f"is not a pipeline of {module_name}",
         fix=f"Did you mean {near[0]}? {fix}" if near else fix,
     )
 
 
-def pipelines_named(targets: list[str]) -> list[Pipeline]:
-    """Import several pipelines; two of the same name are refused."""
-    found = [pipeline_named(target) for target in targets]
+def import_pipelines(targets: list[str] | None) -> list[Pipeline]:
+    """Import several pipelines; refuse two of the same name."""
+    found = [import_pipeline(target) for target in targets or ()]
     names = [pipeline.name for pipeline in found]
     for name in names:
         if names.count(name) > 1:
@@ -63,11 +62,11 @@ def pipelines_named(targets: list[str]) -> list[Pipeline]:
     return found
 
 
-def say_if_unknown(store: Store, pipeline: str | None) -> None:
-    """Say so when the database knows no pipeline of this name, because nothing was found."""
+def warn_if_unknown(store: Store, pipeline: str | None) -> None:
+    """Print a message when the database has no pipeline of this name."""
     error = None if pipeline is None else unknown_pipeline(store, pipeline)
     if error is not None:
-        say(str(error))
+        print_message(str(error))
 
 
 def _imported(name: str) -> ModuleType:
@@ -77,40 +76,40 @@ def _imported(name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _refused(name, f"There is no module {error.name}.{_near(error.name)}") from error
-        raise _refused(name, _said(error)) from error
+            raise _import_error(name, f"There is no module {error.name}.{_similar(error.name)}") from error
+        raise _import_error(name, _reason(error)) from error
     except SystemExit as error:
-        said = f"{_where(error)}The module ended the program while it was imported: sys.exit({error.code!r})"
-        raise _refused(name, f"{redact(said)}.") from error
+        reason = f"{_where(error)}The module called sys.exit({error.code!r}) while it was imported"
+        raise _import_error(name, f"{redact(reason)}.") from error
     except Exception as error:
-        raise _refused(name, _said(error)) from error
+        raise _import_error(name, _reason(error)) from error
 
 
-def _refused(name: str, fix: str) -> ConfigurationError:
+def _import_error(name: str, fix: str) -> ConfigurationError:
     return ConfigurationError(field=_FIELD, value=name, rule="cannot be imported", fix=fix)
 
 
-def _near(name: str) -> str:
+def _similar(name: str) -> str:
     here = [path.stem for path in Path().glob("*.py")]
     here += [path.parent.name for path in Path().glob("*/__init__.py")]
     near = difflib.get_close_matches(name, here, n=1)
-    return f" Did you mean {near[0]}?" if near else f" It was looked for in {Path().absolute()} as well."
+    return f" Did you mean {near[0]}?" if near else f" {Path().absolute()} was searched as well."
 
 
-def _said(error: Exception) -> str:
-    """Return what Python says about an import that failed, and where; a module may well name a secret in what it raises."""
+def _reason(error: Exception) -> str:
+    """Return why an import failed, and where; redacted, because a module may put a secret into its message."""
     if isinstance(error, SyntaxError):
-        said = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+        reason = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     else:
-        said = f"{_where(error)}{type(error).__name__}: {error}"
-    return f"{redact(said).rstrip('.')}."
+        reason = f"{_where(error)}{type(error).__name__}: {error}"
+    return f"{redact(reason).rstrip('.')}."
 
 
 def _where(error: BaseException) -> str:
-    """Return the last place in code that is not redrive's: what redrive refused is wrong where it was asked for."""
+    """Return the last place in code that is not redrive's own: an error of redrive is to be fixed where it was called."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<frozen", _OURS)) and "importlib" not in frame.filename
+        if not frame.filename.startswith(("<frozen", _PACKAGE)) and "importlib" not in frame.filename
     ]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""

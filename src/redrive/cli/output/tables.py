@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How answers are shown: tables for people, JSON for programs. What is shown is decided by the command, not here.
+"""How results are printed: tables for people, JSON for programs. What is printed is decided by the command, not here.
 
-JSON is one document per answer, with ISO instants in UTC; texts from the store are never read as markup, nor as commands of a
-terminal (`screen`).
+JSON is one document per command, with ISO instants in UTC. Texts from the store are never read as markup or control sequences.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Final, cast
@@ -19,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.cli.input.options import Format
-from redrive.cli.output.terminal import Screen, harmless, shown
+from redrive.cli.output.terminal import Screen, escaped, escaped_json
+from redrive.core.units import format_duration
 from redrive.engine.runtime import CURRENT
-from redrive.ops.checkup.findings import age
 
 _STYLES: Final = {
     "complete": "green",
@@ -48,83 +47,91 @@ _STYLES: Final = {
 
 
 def console() -> Screen:
-    """Return where answers for people go."""
+    """Return the console for results."""
     return Screen(highlight=False, markup=False, emoji=False)
 
 
-def say(line: str) -> None:
-    """Say a line to people, beside the answer."""
+def print_message(line: str) -> None:
+    """Print a line for people on stderr, beside the result."""
     Screen(stderr=True, highlight=False, markup=False, emoji=False).print(line, soft_wrap=True)
 
 
 def is_interactive() -> bool:
-    """Say whether somebody watches."""
+    """Return whether stderr is a terminal."""
     return sys.stderr.isatty()
 
 
-def answer_json(answer: object) -> None:
-    """Write one JSON document."""
-    typer.echo(harmless(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()))
+def print_json(result: object) -> None:
+    """Print one JSON document."""
+    typer.echo(escaped_json(msgspec.json.format(msgspec.json.encode(result), indent=2).decode()))
 
 
-def answer_line(answer: object) -> None:
-    """Write one JSON document on one line, at once."""
-    typer.echo(harmless(msgspec.json.encode(answer).decode()))
+def print_json_line(result: object) -> None:
+    """Print one JSON document on one line."""
+    typer.echo(escaped_json(msgspec.json.encode(result).decode()))
 
 
-def answer_rows(rows: Sequence[object], columns: Sequence[str], output: Format, *, empty: str) -> None:
-    """Show a list: the named columns as a table, everything as JSON."""
+def print_rows(rows: Sequence[object], columns: Sequence[str], output: Format, *, empty: str) -> None:
+    """Print a list: the named columns as a table, or all of it as JSON."""
     if output == "json":
-        answer_json(rows)
+        print_json(rows)
     elif rows:
-        console().print(table_of((_mapping(row) for row in rows), columns))
+        print_table(rows, columns)
     else:
-        say(empty)
+        print_message(empty)
 
 
-def answer_facts(facts: Mapping[str, object], output: Format) -> None:
-    """Show the facts about one thing."""
+def print_facts(facts: Mapping[str, object], output: Format) -> None:
+    """Print the facts about one thing."""
     if output == "json":
-        answer_json(facts)
+        print_json(facts)
         return
     table = Table(show_header=False)
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), text_of(value))
+        table.add_row(name.replace("_", " "), cell(value))
     console().print(table)
 
 
-def table_of(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> Table:
-    """Return rows as a table."""
-    given = list(rows)
+def print_table(rows: Sequence[object], columns: Sequence[str]) -> None:
+    """Print rows (mappings or dataclasses) as a table; nothing when there are none."""
+    if not rows:
+        return
+    given = [_mapping(row) for row in rows]
     table = Table(header_style="bold")
     for column in columns:
         is_number = all(isinstance(row.get(column), int) for row in given)
         table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for row in given:
-        table.add_row(*(text_of(row.get(column)) for column in columns))
-    return table
+        table.add_row(*(cell(row.get(column)) for column in columns))
+    console().print(table)
 
 
-def text_of(value: object) -> Text:
-    """Return a value as people read it: an instant by its distance from now, a state in its colour, a text as it is shown."""
+def cell(value: object) -> Text:
+    """Return a value as people read it: an instant with its distance from now, a state in its colour, a text escaped."""
     if value is None:
         return Text("")
     if isinstance(value, datetime):
-        return Text(f"{value:%Y-%m-%d %H:%M:%S} ({distance(value)})")
+        return Text(f"{value:%Y-%m-%d %H:%M:%S} ({relative_time(value)})")
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, list | tuple):
-        return Text(", ".join(text_of(each).plain for each in cast("Sequence[object]", value)))
+        return Text(", ".join(cell(each).plain for each in cast("Sequence[object]", value)))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
-        return Text(", ".join(f"{shown(str(name))}: {text_of(each).plain}" for name, each in pairs))
-    return Text(shown(str(value)), style=_STYLES.get(str(value), ""))
+        return Text(", ".join(f"{escaped(str(name))}: {cell(each).plain}" for name, each in pairs))
+    return Text(escaped(str(value)), style=_STYLES.get(str(value), ""))
 
 
-def distance(at: datetime) -> str:
-    """Return how far an instant is from now: `3 h ago`, `in 5 min`."""
+def shortened(text: str, length_max: int) -> str:
+    """Return the first line of a text, cut to a length."""
+    line = text.partition("\n")[0]
+    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
+
+
+def relative_time(at: datetime) -> str:
+    """Return an instant relative to now: `3 h ago`, `in 5 min`."""
     passed = CURRENT.get().clock.wall() - at.timestamp()
-    return f"{age(passed)} ago" if passed >= 0 else f"in {age(-passed)}"
+    return f"{format_duration(passed)} ago" if passed >= 0 else f"in {format_duration(-passed)}"
 
 
 def _mapping(row: object) -> Mapping[str, object]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the work: who should be working and is not, what waits and for what, what has failed.
+"""Checks the work: missing workers, expired leases, what waits and for what, what has failed.
 
-Only looks at the store. Which stages a pipeline has by its code is known only for the pipelines that are passed in; for the others
-two stages at one place of a pipeline tell that one of them was renamed.
+Reads only the store. The stages of a pipeline are known only for pipelines whose code is passed in; for others, two stages at the
+same position mean that one was renamed.
 """
 
 from __future__ import annotations
@@ -11,25 +11,30 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from redrive.core.units import format_duration, plural
 from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.campaign import counts_of
 from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
-from redrive.ops.checkup.findings import Finding, age, fine, jobs, problem, warning
+from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning
 from redrive.ops.pipelines import LaneFacts, WorkerFacts, lanes, stale_lanes, workers
+from redrive.ops.replay.progress import waits_for
+from redrive.ops.replay.replays import list_replays
 from redrive.store.protocol import HOOK, Store
 
 LONG_SECONDS: Final = 3_600.0
-"""From when on a running stage is worth a word."""
+"""A stage that runs longer than this is reported."""
 LATE_SECONDS: Final = 600.0
-"""From when on a schedule or a hook counts as late."""
+"""A schedule or a hook that is due for longer than this is reported."""
 TRIES_MANY: Final = 3
-"""From so many tries on a sink that does not take its letters is worth a word."""
-SHOWN_MAX: Final = 5
+"""A sink whose delivery failed this often is reported."""
+LISTED_MAX: Final = 5
+REPLAYS_MAX: Final = 100
 
 
 @dataclass(slots=True)
-class _Look:
-    """What was read once, for all checks."""
+class _State:
+    """What is read once for all checks."""
 
     store: Store
     now: float = field(init=False)
@@ -43,199 +48,225 @@ class _Look:
 
     @property
     def served(self) -> set[str]:
-        """The pipelines that some live worker serves."""
+        """The pipelines that a live worker serves."""
         return {name for worker in self.workers if worker.is_live for name in worker.pipelines}
 
     def due(self, lane: LaneFacts) -> tuple[int, float]:
-        """Return how many jobs of a lane are due, and for how long the first has been."""
+        """Return how many jobs of a lane are due, and for how long the oldest has been."""
         count, first = self.store.query("due_of_lane", lane.id, self.now)[0]
         return cast("int", count), 0.0 if first is None else self.now - cast("float", first)
 
 
 def check_work(store: Store, known: Collection[Pipeline] = ()) -> Iterator[Finding]:
-    """Yield what there is to say about the work in a store; `known` are pipelines as the code has them now."""
-    look = _Look(store)
-    yield from _leases(look)
-    yield from _missing_workers(look)
-    yield from _stages(look, known)
-    yield from _paused(look)
-    yield from _breakers(look)
-    yield from _letters(look)
-    yield from _untold(look, known)
-    yield from _loose_ends(look)
+    """Yield the findings about the work in a store; `known` are pipelines as their code defines them now."""
+    state = _State(store)
+    yield from _leases(state)
+    yield from _missing_workers(state)
+    yield from _stages(state, known)
+    yield from _paused(state)
+    yield from _breakers(state)
+    yield from _letters(state)
+    yield from _deliveries(state, known)
+    yield from _schedules_and_runs(state)
+    yield from _replays(state)
 
 
-def _leases(look: _Look) -> Iterator[Finding]:
-    live = [worker for worker in look.workers if worker.is_live]
-    dead = [worker for worker in look.workers if not worker.is_live]
+def _leases(state: _State) -> Iterator[Finding]:
+    live = [worker for worker in state.workers if worker.is_live]
+    dead = [worker for worker in state.workers if not worker.is_live]
     for worker in dead:
-        silent = age(look.now - worker.expires_at.timestamp())
+        silent = format_duration(state.now - worker.expires_at.timestamp())
         yield problem(
             "leases",
-            f"{worker.id} on {worker.host} (pid {worker.process}) has been silent for {silent} and holds {jobs(worker.held)}",
-            "Start a worker: it takes them over within one lease. If that one still runs, see why it cannot reach the database.",
+            f"{worker.id} on {worker.host} (pid {worker.process}): its lease on {plural(worker.held, 'job')} expired {silent} ago",
+            "Start a worker: it claims them within one lease. If the old one still runs, check why it cannot reach the database.",
         )
-    lost = [str(row[0]) for row in look.store.query("ownerless_jobs", SHOWN_MAX)]
+    lost = [str(row[0]) for row in state.store.query("ownerless_jobs", LISTED_MAX)]
     if lost:
         yield problem(
             "leases",
-            f"nobody holds these jobs, although they are processing: {', '.join(lost)}",
-            "Report this with the output of `redrive doctor --deep -o json`.",
+            f"jobs that are processing but leased by no worker: {', '.join(lost)}",
+            REPORT,
         )
-    for job, pipeline, stage, started_at in look.store.query(
-        "long_running", look.now - LONG_SECONDS, SHOWN_MAX
+    for job, pipeline, stage, started_at in state.store.query(
+        "long_running", state.now - LONG_SECONDS, LISTED_MAX
     ):
-        took = age(look.now - cast("float", started_at))
+        took = format_duration(state.now - cast("float", started_at))
         yield warning(
             "leases",
             f"job {job} has been in {pipeline}.{stage} for {took}",
-            f"redrive job show {job}; give the stage a timeout, or `redrive job cancel {job}`.",
+            f"See redrive job show {job}; give the stage a timeout, or redrive job cancel {job}.",
         )
     if not dead and not lost:
-        yield fine("leases", f"no lease is stuck; {len(live)} workers hold {jobs(sum(w.held for w in live))}")
+        leased = plural(sum(worker.held for worker in live), "job")
+        yield fine("leases", f"no lease has expired; {plural(len(live), 'worker')} with {leased}")
 
 
-def _missing_workers(look: _Look) -> Iterator[Finding]:
+def _missing_workers(state: _State) -> Iterator[Finding]:
     waiting: dict[str, tuple[int, float]] = {}
-    for lane in look.lanes:
-        if lane.queued and lane.paused_at is None and lane.pipeline not in look.served:
-            count, since = look.due(lane)
+    for lane in state.lanes:
+        if lane.queued and lane.paused_at is None and lane.pipeline not in state.served:
+            count, since = state.due(lane)
             before = waiting.get(lane.pipeline, (0, 0.0))
             waiting[lane.pipeline] = (before[0] + count, max(before[1], since))
     for pipeline, (count, since) in waiting.items():
         if count:
             yield problem(
                 "workers",
-                f"{jobs(count)} of {pipeline} are due, the first for {age(since)}, and no live worker serves it",
+                f"no live worker serves {pipeline}: {plural(count, 'job')} due, the oldest for {format_duration(since)}",
                 f"Start one: redrive worker MODULE:PIPELINE, where {pipeline} is defined.",
             )
         else:
             yield warning(
                 "workers",
-                f"jobs of {pipeline} will be due later, and no live worker serves it",
+                f"no live worker serves {pipeline}: its jobs are due later",
                 f"Start one in time: redrive worker MODULE:PIPELINE, where {pipeline} is defined.",
             )
     if not waiting:
-        yield fine("workers", "every pipeline with queued jobs has a worker, or is paused")
+        yield fine("workers", "every pipeline with queued jobs has a worker or is paused")
 
 
-def _stages(look: _Look, known: Collection[Pipeline]) -> Iterator[Finding]:
-    told = {pipeline.name for pipeline in known}
-    for lane in stale_lanes(look.store, known):
+def _stages(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]:
+    names = {pipeline.name for pipeline in known}
+    for lane in stale_lanes(state.store, known):
         yield problem(
             "stages",
-            f"{jobs(lane.queued)} wait in {lane.pipeline}.{lane.stage}, a stage the pipeline no longer has",
-            f"Give the stage its name back with @stage(name={lane.stage!r}), or cancel these jobs.",
+            f"{plural(lane.queued, 'job')} queued in {lane.pipeline}.{lane.stage}, a stage the pipeline no longer has",
+            f"Restore the stage's name with @stage(name={lane.stage!r}), or cancel these jobs.",
         )
     newest: dict[tuple[str, int], LaneFacts] = {}
-    for lane in sorted(look.lanes, key=lambda each: each.id):
+    for lane in sorted(state.lanes, key=lambda each: each.id):
         newest[lane.pipeline, lane.position] = lane
-    for lane in look.lanes:
+    for lane in state.lanes:
         other = newest[lane.pipeline, lane.position]
-        if lane.queued and other is not lane and lane.pipeline not in told:
+        if lane.queued and other is not lane and lane.pipeline not in names:
             yield warning(
                 "stages",
-                f"{jobs(lane.queued)} wait in {lane.pipeline}.{lane.stage}, whose place {other.stage} has taken",
-                f"If it was renamed, give the stage its old name with @stage(name={lane.stage!r}); "
-                "redrive doctor MODULE:PIPELINE says it for sure.",
+                f"{plural(lane.queued, 'job')} queued in {lane.pipeline}.{lane.stage}, which {other.stage} has replaced",
+                f"If the stage was renamed, restore its name with @stage(name={lane.stage!r}); "
+                "redrive doctor MODULE:PIPELINE checks it against the code.",
             )
 
 
-def _paused(look: _Look) -> Iterator[Finding]:
+def _paused(state: _State) -> Iterator[Finding]:
     paused: dict[str, tuple[int, float]] = {}
-    for lane in look.lanes:
+    for lane in state.lanes:
         if lane.paused_at is not None:
             queued, since = paused.get(lane.pipeline, (0, 0.0))
             paused[lane.pipeline] = (
                 queued + lane.queued,
-                max(since, look.now - lane.paused_at.timestamp()),
+                max(since, state.now - lane.paused_at.timestamp()),
             )
     for pipeline, (queued, since) in paused.items():
         yield warning(
             "paused",
-            f"{pipeline} has been paused for {age(since)}; {jobs(queued)} wait",
-            f"redrive pipeline resume {pipeline}, when it may go on.",
+            f"{pipeline} has been paused for {format_duration(since)} with {plural(queued, 'queued job')}",
+            f"To resume it: redrive pipeline resume {pipeline}.",
         )
 
 
-def _breakers(look: _Look) -> Iterator[Finding]:
-    every = breakers(look.store)
+def _breakers(state: _State) -> Iterator[Finding]:
+    every = breakers(state.store)
     for breaker in every:
-        since = "" if breaker.changed_at is None else age(look.now - breaker.changed_at.timestamp())
+        since = (
+            "" if breaker.changed_at is None else format_duration(state.now - breaker.changed_at.timestamp())
+        )
         if breaker.phase == "isolated":
             yield warning(
                 "breakers",
-                f"{breaker.name} was isolated by hand {since} ago; what needs it is held",
-                f"redrive breaker close {breaker.name}, when the dependency may be called again.",
+                f"{breaker.name} was isolated by hand {since} ago; jobs that need it are held",
+                f"To call the dependency again: redrive breaker close {breaker.name}.",
             )
         elif breaker.phase != "closed":
             yield warning(
                 "breakers",
-                f"{breaker.name} is {breaker.phase.replace('_', ' ')} since {since}; what needs it is held",
-                "Check the dependency. It closes by itself once a probe succeeds, which takes a worker.",
+                f"{breaker.name} has been {breaker.phase.replace('_', ' ')} for {since}; jobs that need it are held",
+                "Check the dependency. The breaker closes when a worker's probe succeeds.",
             )
     if all(breaker.phase == "closed" for breaker in every):
-        yield fine("breakers", f"none of {len(every)} is open")
+        yield fine("breakers", f"{len(every)} known, all closed")
 
 
-def _letters(look: _Look) -> Iterator[Finding]:
-    count, first = look.store.query("open_letters")[0]
+def _letters(state: _State) -> Iterator[Finding]:
+    count, first = state.store.query("open_letters")[0]
     if count:
-        since = age(look.now - cast("float", first))
+        since = format_duration(state.now - cast("float", first))
         yield warning(
             "dead letters",
-            f"{jobs(cast('int', count))} failed for good and nobody has looked at them; the first {since} ago",
-            "redrive dlq groups, then redrive dlq show ID.",
+            f"{plural(cast('int', count), 'open dead letter')}, the oldest from {since} ago",
+            "Run redrive dlq groups, then redrive dlq show ID.",
         )
     else:
-        yield fine("dead letters", "none is open")
+        yield fine("dead letters", "no open dead letters")
 
 
-def _untold(look: _Look, known: Collection[Pipeline]) -> Iterator[Finding]:
-    """Look for hooks nobody was told, and for sinks that do not take their letters or that nobody has any more."""
-    told = {pipeline.name: {sink.name for sink in pipeline.sinks} for pipeline in known}
-    for row in look.store.query("undelivered", look.now - LATE_SECONDS):
+def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]:
+    """Find late hook calls, and dead letters that a sink did not accept or whose sink no longer exists."""
+    sinks = {pipeline.name: {sink.name for sink in pipeline.sinks} for pipeline in known}
+    for row in state.store.query("undelivered", state.now - LATE_SECONDS):
         pipeline, recipient = str(row[0]), str(row[1])
         count, late, first, tries = (cast("int", each) for each in row[2:])
-        since = age(look.now - first)
-        waiting = "1 dead letter" if count == 1 else f"{count:,} dead letters"
+        since = format_duration(state.now - first)
+        letters = plural(count, "dead letter")
         if recipient == HOOK:
             if late:
                 yield warning(
                     "hooks",
-                    f"{late} hook calls are late, the first by {since}, of {pipeline}",
-                    "See the worker's log for what the hook raises; hooks are told again and again.",
+                    f"{plural(late, 'hook call')} of {pipeline} late, the oldest by {since}",
+                    "See the worker's log for what the hook raises; calls are repeated until they succeed.",
                 )
-        elif pipeline in told and recipient not in told[pipeline]:
+        elif pipeline in sinks and recipient not in sinks[pipeline]:
             yield warning(
                 "sinks",
-                f"the sink {recipient}, which the code of {pipeline} does not have, has not taken {waiting}",
-                f"Give Pipeline({pipeline!r}) a sink of that name again; they are kept until one takes them.",
+                f"{letters} undelivered to the sink {recipient}, which the code of {pipeline} does not have",
+                f"Add a sink of that name to Pipeline({pipeline!r}) again; the letters are kept until it accepts them.",
             )
         elif late or tries >= TRIES_MANY:
-            tried = f"tried {tries} times so far" if tries else f"due for {since} and never tried"
+            tried = f"after {plural(tries, 'attempt')}" if tries else f"due for {since} and never tried"
             yield warning(
                 "sinks",
-                f"the sink {recipient} of {pipeline} has not taken {waiting}, {tried}",
-                "See the worker's log for what the sink raises, and whether a worker runs whose code has that sink; "
-                "redrive doctor MODULE:PIPELINE says the latter for sure.",
+                f"{letters} undelivered to the sink {recipient} of {pipeline}, {tried}",
+                "See the worker's log for what the sink raises, and check that a worker whose code has that sink runs; "
+                "redrive doctor MODULE:PIPELINE compares the code.",
             )
 
 
-def _loose_ends(look: _Look) -> Iterator[Finding]:
-    """Look for schedules nobody ticks, and runs nobody drives."""
-    for name, pipeline, _, _, next_at, _ in look.store.query("schedules"):
-        late = look.now - cast("float", next_at)
+def _schedules_and_runs(state: _State) -> Iterator[Finding]:
+    """Find schedules that are late, and runs that nothing works on."""
+    for name, pipeline, _, _, next_at, _ in state.store.query("schedules"):
+        late = state.now - cast("float", next_at)
         if late > LATE_SECONDS:
             yield problem(
                 "schedules",
-                f"the schedule {name} of {pipeline} has been due for {age(late)}",
-                "Start a worker, of any pipeline: workers keep the schedules.",
+                f"the schedule {name} of {pipeline} has been due for {format_duration(late)}",
+                "Start a worker of any pipeline: workers submit scheduled jobs.",
             )
-    for run, pipeline in look.store.query("running_runs", SHOWN_MAX):
-        if str(pipeline) not in look.served:
+    for run, pipeline in state.store.query("running_runs", LISTED_MAX):
+        if str(pipeline) not in state.served:
             yield warning(
                 "runs",
-                f"run {run} of {pipeline} was not ended, and nobody drives it",
+                f"run {run} of {pipeline} has not ended, and no live worker serves it",
                 f"redrive run resume {run}",
             )
+
+
+def _replays(state: _State) -> Iterator[Finding]:
+    """Find replays that wait for an operator or a worker."""
+    found = list_replays(state.store, limit=REPLAYS_MAX)
+    live = [replay for replay in found if replay.ended_at is None]
+    for replay in live:
+        waiting = waits_for(state.store, replay, counts_of(state.store, replay.id))
+        if replay.status in {"paused", "stopped"}:
+            yield warning(
+                "replays",
+                f"replay {replay.id} of {replay.pipeline} waits for {waiting}",
+                f"See redrive replay status {replay.id}, then resume or cancel it.",
+            )
+        elif replay.pipeline not in state.served:
+            yield warning(
+                "replays",
+                f"replay {replay.id} waits for {waiting}",
+                f"Start a worker for {replay.pipeline}.",
+            )
+    if not live:
+        yield fine("replays", "no replay is in progress")

@@ -18,7 +18,7 @@ from redrive.core.decide import DeadLetter, Ended, OldDecision, Reason, Recorded
 from redrive.core.decision_text import retry_on_text, sentence_of
 from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
-from redrive.ops.checkup.findings import age
+from redrive.core.units import format_duration
 from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.jobs.inspect import JobStory, story_of
 from redrive.ops.jobs.next_steps import Hints, next_steps
@@ -192,7 +192,7 @@ def decision_of(attempt: Attempt) -> Recorded | None:
 
 
 def _happened(attempt: Attempt) -> str:
-    took = age(cast("float", attempt["duration"]))
+    took = format_duration(cast("float", attempt["duration"]))
     place = f"Attempt {attempt['attempt']} of stage {attempt['stage']!r}"
     if cast("int", attempt["round"]) > 1:
         place += f" in round {attempt['round']}"

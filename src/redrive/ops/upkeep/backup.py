@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the database, taken while workers go on writing.
+"""Copies the database while workers keep writing.
 
-SQLite's own backup, over a connection that holds one snapshot from the first page to the last: the copy is the database as it was
-at one instant, and is not begun anew whenever somebody writes. It is checked before it gets its name, belongs to its owner alone,
-and never takes the place of a file that is there.
+SQLite's own backup, over a connection that holds one snapshot from the first page to the last: the copy is the database at one
+instant, and does not restart when a worker writes. The copy is checked before it gets its name, only its owner can read it, and it
+never replaces a file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGES: Final = 1_024
 """Pages per step; between two steps the copy can be interrupted."""
 
 OnPages = Callable[[int, int], None]
-"""Told how many pages are copied, and how many there are."""
+"""Called with the pages copied so far, and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,23 +38,26 @@ class BackupReport:
 
 
 def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = None) -> BackupReport:
-    """Copy the database of a store into a new file and check the copy; whatever goes wrong, no half copy is left behind.
+    """Copy the database of a store into a new file and check the copy; an error leaves no partial copy.
 
     Raises:
-        ConfigurationError: there is a file already, or the store has no file.
-        StoreUnavailableError: the copy could not be made, or is not sound.
+        ConfigurationError: the file exists already, or the store has no file.
+        StoreUnavailableError: the copy could not be made, or failed its check.
     """
     source = str(store.query("database_file")[0][0] or "")
     if not source:
         raise ConfigurationError(
-            field="backup", value="memory", rule="needs a database that is a file", fix="Copy nothing."
+            field="backup",
+            value="memory",
+            rule="needs a database in a file",
+            fix="A database in memory cannot be copied.",
         )
     partial = target.with_name(f"{target.name}.partial")
     try:
         _refuse_existing(target)
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        raise _is_there(partial) from None
+        raise _exists(partial) from None
     except OSError as error:
         raise StoreUnavailableError(database=str(target), cause=str(error)) from error
     try:
@@ -80,12 +83,12 @@ def _copy(source: Path, partial: Path, on_pages: OnPages | None) -> None:
         closing(sqlite3.connect(address, uri=True, isolation_level=None)) as reading,
         closing(sqlite3.connect(partial, isolation_level=None)) as copy,
     ):
-        # The snapshot: without it, every commit of a worker would start the copy anew, and a busy database would never be done.
+        # The snapshot: without it, every commit of a worker would restart the copy, and a busy database would never be copied.
         reading.execute("BEGIN")
         reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
         reading.backup(copy, pages=PAGES, progress=progress)
         reading.execute("COMMIT")
-        # One file, without a log beside it; whoever opens it as a store switches it back.
+        # One file without a write-ahead log; opening it as a store switches back.
         copy.execute("PRAGMA journal_mode = DELETE")
 
 
@@ -93,12 +96,12 @@ def _checked(partial: Path) -> int:
     with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
         (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
-            raise StoreUnavailableError(database=str(partial), cause=f"the copy is not sound: {verdict}")
+            raise StoreUnavailableError(database=str(partial), cause=f"the copy is damaged: {verdict}")
         return int(copy.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 
 def _name(partial: Path, target: Path) -> None:
-    """Give the copy its name, durably; a file that appeared there meanwhile is not replaced."""
+    """Give the copy its name, durably; a file that was created there meanwhile is not replaced."""
     descriptor = os.open(partial, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -107,7 +110,7 @@ def _name(partial: Path, target: Path) -> None:
     try:
         os.link(partial, target)
     except FileExistsError:
-        raise _is_there(target) from None
+        raise _exists(target) from None
     folder = os.open(target.absolute().parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -117,10 +120,10 @@ def _name(partial: Path, target: Path) -> None:
 
 def _refuse_existing(target: Path) -> None:
     if target.exists():
-        raise _is_there(target)
+        raise _exists(target)
 
 
-def _is_there(path: Path) -> ConfigurationError:
+def _exists(path: Path) -> ConfigurationError:
     return ConfigurationError(
-        field="backup", value=str(path), rule="never overwrites a file", fix="Give a name that is free."
+        field="backup", value=str(path), rule="never overwrites a file", fix="Choose a new name."
     )

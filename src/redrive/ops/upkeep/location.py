@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a database is, without opening it: so that looking at one that is not there does not make it.
+"""Finds a database without opening it, so that reading a missing one does not create it.
 
-Never opens the database file by itself: closing it again would drop the locks that SQLite holds on it in this process.
+Opens the file only through SQLite: closing it otherwise would drop the locks that SQLite holds on it in this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_PATH: Final = "redrive.db"
 
 
 def path_of(url: str | None) -> Path:
-    """Return the file that an address means; what is no file is refused without telling its password."""
+    """Return the file of an address; refuse other addresses without printing their password."""
     address = url or database_url() or DEFAULT_PATH
     scheme, separator, rest = address.partition("://")
     if not separator:
@@ -27,24 +27,24 @@ def path_of(url: str | None) -> Path:
             field="connect(url)",
             value=f"{scheme}://...",
             rule="must be a path, sqlite:///relative.db or sqlite:////absolute.db",
-            fix="The embedded store is the only one there is yet.",
+            fix="SQLite is the only store so far.",
         )
     return Path(rest[1:])
 
 
 def require(url: str | None) -> None:
-    """Refuse an address under which there is no database."""
+    """Refuse an address without a database."""
     if not path_of(url).exists():
         raise ConfigurationError(
             field="--database-url",
             value=str(path_of(url)),
-            rule="names no database that is there",
-            fix="Give its address, or set REDRIVE_DATABASE_URL; submit, run start, worker and migrate make a new one.",
+            rule="is no database",
+            fix="Check the address, or REDRIVE_DATABASE_URL; submit, run start, worker and migrate create a new one.",
         )
 
 
 def version_of(path: Path) -> int:
-    """Return the schema version of a database file without bringing it up to date; 0 for one that is not there or empty."""
+    """Return the schema version of a database file without migrating it; 0 for a missing or empty one."""
     if not path.exists():
         return 0
     try:

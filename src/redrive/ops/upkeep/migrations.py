@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a database lacks to be of the present version, as SQL one can read first, and bringing it there.
+"""Migrates a database to the current schema version, and prints the SQL it would apply.
 
-Which versions there are is the store's matter. Opening a database makes the schema of an empty one and refuses any other version
-than its own: only `migrate` brings an older one up to date, and nothing does with a newer one.
+The store defines the versions. Opening a database creates the schema of an empty one and refuses any other version than its own:
+only `migrate` migrates an older one, and nothing downgrades a newer one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from redrive.store.sqlite.store import SqliteStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaState:
-    """How far a database is."""
+    """The schema version of a database, and what it lacks."""
 
     database: str
     found: int
-    """Its version; 0 when there is none yet."""
+    """Its version; 0 for a missing or empty one."""
     known: int
-    """The version this redrive works with."""
+    """The version of this redrive."""
     sql: str
-    """What is still to be applied; empty when it is up to date."""
+    """The migrations to apply; empty when it is up to date."""
 
 
 def schema_state(path: Path) -> SchemaState:
-    """Return how far a database is, and the SQL it lacks; raises SchemaMismatchError for one from the future."""
+    """Return the schema version of a database and the SQL it lacks; raises SchemaMismatchError for a newer one."""
     found, known = version_of(path), migrations.newest()
     if found > known:
         raise SchemaMismatchError(database=str(path), found=found, known=known)
@@ -43,7 +43,7 @@ def schema_state(path: Path) -> SchemaState:
 
 
 def migrate(path: Path, by: Actor) -> SchemaState:
-    """Bring a database up to date, or make it; return how far it was before."""
+    """Migrate a database, or create it; return its state before."""
     before = schema_state(path)
     store = SqliteStore(path, older="migrate")
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pruning: jobs that ended long enough ago go, with their attempts, values and letters, a thousand per transaction.
+"""Deletes jobs that ended long enough ago, with their attempts, values and letters, a thousand per transaction.
 
-Everything is kept unless a state is named with its age. Failed jobs, and so dead letters, go only when that is asked for by name.
-So do jobs that a hook or a sink still has to be told about: without them there would be nothing left to tell. What was pruned stays
-counted, by state and in its run.
+Everything is kept unless a state is named with an age; that includes failed jobs, and so dead letters. Jobs with messages that
+were not delivered to a hook or a sink are kept unless they are named too: the message is built from the job. Pruned jobs stay
+counted, by state and in their run.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from redrive.store.protocol import Step, Store, listed
 STEP: Final = 1_000
 """Jobs per transaction."""
 WINDOW: Final = 5_000
-"""Jobs looked at per read."""
+"""Jobs per read."""
 _PARTS: Final = ("prune_values", "prune_edits", "prune_letters", "prune_attempts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long after its end a job is kept, by state; None keeps it for ever."""
+    """How long after its end a job is kept, by state; None keeps it forever."""
 
     complete: timedelta | float | None = None
     cancelled: timedelta | float | None = None
     failed: timedelta | float | None = None
 
     def cutoffs(self, now: float) -> dict[str, float]:
-        """Return, for each state that is pruned, the instant before which a job must have ended."""
+        """Return, for each state to prune, the instant before which a job must have ended."""
         ages = {"complete": self.complete, "cancelled": self.cancelled, "failed": self.failed}
         return {
             state: now - seconds(f"Retention.{state}", age) for state, age in ages.items() if age is not None
         }
 
     def __str__(self) -> str:
-        """Say it as the operator log keeps it."""
+        """Return the text of the operator log."""
         ages = {"complete": self.complete, "cancelled": self.cancelled, "failed": self.failed}
         return ", ".join(
             f"{state} > {seconds(state, age):g} s" for state, age in ages.items() if age is not None
@@ -55,22 +55,22 @@ class Prunable:
     """What pruning would do now."""
 
     jobs: Mapping[str, int]
-    """How many jobs would go, by state."""
-    untold: int
-    """How many more have ended as long ago, and stay because a hook or a sink was not told of them yet."""
+    """Jobs that would be deleted, by state."""
+    undelivered: int
+    """Jobs as old that are kept, because a message to a hook or a sink was not delivered yet."""
 
 
-def prunable(store: Store, retention: Retention, *, with_untold: bool = False) -> Prunable:
+def prunable(store: Store, retention: Retention, *, with_undelivered: bool = False) -> Prunable:
     """Count what `prune` would delete now; changes nothing."""
     cutoffs = _checked(retention)
     counted: Counter[str] = Counter(dict.fromkeys(cutoffs, 0))
-    untold = 0
+    undelivered = 0
     for window in _windows(store, cutoffs):
         for state, jobs in window.items():
-            kept = 0 if with_untold else sum(is_untold for _, is_untold in jobs)
+            kept = 0 if with_undelivered else sum(is_undelivered for _, is_undelivered in jobs)
             counted[state] += len(jobs) - kept
-            untold += kept
-    return Prunable(jobs=dict(counted), untold=untold)
+            undelivered += kept
+    return Prunable(jobs=dict(counted), undelivered=undelivered)
 
 
 def prune(
@@ -78,25 +78,25 @@ def prune(
     retention: Retention,
     by: Actor,
     *,
-    with_untold: bool = False,
+    with_undelivered: bool = False,
     on_step: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """Delete what has ended long enough ago; return how many jobs of each state that were.
+    """Delete jobs that ended long enough ago; return how many of each state.
 
-    Jobs that a hook or a sink was not told of yet stay; with `with_untold` they go too, and nobody will be told. Each step is a
-    transaction of its own and looks again at what it deletes: stopping in the middle leaves whole jobs behind, and a job that
-    somebody brought back meanwhile stays. `on_step` is told how many jobs each step deleted.
+    Jobs with undelivered messages are kept; with `with_undelivered` they are deleted with their messages. Each step is its own
+    transaction and checks again what it deletes: an interrupted prune leaves whole jobs, and a job that was replayed meanwhile
+    stays. `on_step` is called with the number of jobs that each step deleted.
     """
     cutoffs = _checked(retention)
     deleted: Counter[str] = Counter(dict.fromkeys(cutoffs, 0))
-    parts = (*_PARTS, "prune_notices") if with_untold else _PARTS
+    parts = (*_PARTS, "prune_notices") if with_undelivered else _PARTS
     log: tuple[Step, ...] = (
-        by.log("prune", f"jobs {retention}{' with untold ones' if with_untold else ''}"),
+        by.log("prune", f"jobs {retention}{' with undelivered ones' if with_undelivered else ''}"),
     )
     for window in _windows(store, cutoffs):
         for state, jobs in window.items():
-            # One without a notice gets none before it has run, and so ended, anew: then it is too young to go.
-            ids = [job for job, is_untold in jobs if with_untold or not is_untold]
+            # A job without a message gets none before it has run and ended again, and is then too young.
+            ids = [job for job, is_undelivered in jobs if with_undelivered or not is_undelivered]
             for start in range(0, len(ids), STEP):
                 which = (listed(ids[start : start + STEP]), state, cutoffs[state])
                 steps = (*(Step(part, which) for part in parts), Step("prune_jobs", which))
@@ -114,24 +114,24 @@ def _checked(retention: Retention) -> dict[str, float]:
         raise ConfigurationError(
             field="prune",
             value=None,
-            rule="needs to know what to delete",
-            fix="Name a state and an age: complete after 30 days, for example.",
+            rule="needs a state and an age",
+            fix="For example --complete 30d.",
         )
     return cutoffs
 
 
 def _windows(store: Store, cutoffs: dict[str, float]) -> Iterator[dict[str, list[tuple[int, bool]]]]:
-    """Walk over all jobs by id, some thousands per read, and yield those that are old enough, by state: id, and if it is untold."""
+    """Read all jobs by id and yield those that are old enough, by state: the id, and whether it has undelivered messages."""
     newest = max(cutoffs.values())
     last = 0
     while rows := store.query("prune_window", last, WINDOW):
         found: dict[str, list[tuple[int, bool]]] = {}
-        for job, status, finished_at, _, is_untold in rows:
+        for job, status, finished_at, _, is_undelivered in rows:
             cutoff = cutoffs.get(str(status))
             if cutoff is not None and cast("float", finished_at) < cutoff:
-                found.setdefault(str(status), []).append((cast("int", job), bool(is_untold)))
+                found.setdefault(str(status), []).append((cast("int", job), bool(is_undelivered)))
         yield found
         last = cast("int", rows[-1][0])
-        # No job ends before it was made: once all are younger than every limit, nothing older follows.
+        # No job ends before it was created: once all are younger than every limit, nothing older follows.
         if all(cast("float", created_at) >= newest for _, _, _, created_at, _ in rows):
             return
