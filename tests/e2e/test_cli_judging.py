@@ -12,7 +12,6 @@ import pytest
 
 from tests.e2e.shell import Shell
 
-
 ORDERS = """
 import dataclasses
 from redrive import Pipeline, RetryPolicy, stage

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
-from tests.e2e.test_cli import Shell, program, shell
-
-__all__ = ["shell"]
+from tests.e2e.shell import Shell, program
 
 
 def test_submit_work_and_look_as_separate_programs(shell: Shell) -> None:
@@ -91,8 +89,8 @@ def test_when_a_job_may_run_is_an_instant_or_a_distance(shell: Shell) -> None:
         (["submit", "flows:orders", "{"], "must be JSON"),
         (["submit", "flows:orders", '"five"'], "Expected `int`"),
         (["submit", "flows:orders", "--file", "missing.jsonl"], "No such file"),
-        (["submit", "flows:orders", "--file", "flows.py", "--key", "k"], "belongs to one job"),
-        (["submit", "flows:orders", "1", "--run-at", "2099-03-01T08:00:00"], "with its zone"),
+        (["submit", "flows:orders", "--file", "flows.py", "--key", "k"], "is for one job"),
+        (["submit", "flows:orders", "1", "--run-at", "2099-03-01T08:00:00"], "with its time zone"),
         (["submit", "flows:orders", "1", "--run-at", "+soon"], "must be a duration"),
         (["submit", "flows:orders", "1", "--priority", "10"], "from 0 to 9"),
         (["worker", "flows:orders", "--concurrency", "0"], "at least 1"),
@@ -191,7 +189,7 @@ def test_in_an_empty_database_there_is_no_job_near(shell: Shell) -> None:
     shell("migrate")
 
     assert "There are no jobs" in shell("job", "show", "1").err
-    assert "no job is like that" in shell("job", "list").err
+    assert "no jobs match" in shell("job", "list").err
     assert shell.json("job", "list") == []
 
 
@@ -245,7 +243,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(shell: Shell) -> None:
     ended = shell("job", "cancel", "1", "--yes")
 
     assert ended.code == 1
-    assert "has ended as complete" in ended.err
+    assert "is already complete" in ended.err
 
 
 @pytest.mark.parametrize("command", [("job", "list"), ("events",)])

@@ -12,7 +12,7 @@ import pytest
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.errors import ConfigurationError, EvidenceMissingError, JobNotFoundError, ReplayRefusedError
 from redrive.ops.audit import operations
-from redrive.ops.checkup.letters import check_replays, recount_letters
+from redrive.ops.checkup.doctor import examine
 
 
 @stage(retry=RetryPolicy(1))
@@ -111,16 +111,16 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
         rd.dead_letters.choose(pipeline="shop"), evidence="none really", is_safe=True, diagnosis="transient"
     )
     begun = rd.replays.start(pipeline="shop")
-    waiting = [finding.sentence for finding in check_replays(rd.store)]
+    waiting = findings(rd, "replays")
     rd.work([SHOP], until_idle=True)
-    stopped = [finding.sentence for finding in check_replays(rd.store)]
+    stopped = findings(rd, "replays")
 
     assert rd.replays.resume(begun.id).status == "running"
     assert rd.replays.pause(begun.id).status == "paused"
     assert rd.replays.cancel(begun.id).status == "cancelled"
     assert "waits for a worker" in waiting[0]
     assert "waits for somebody to resume or cancel it" in stopped[0]
-    assert [finding.sentence for finding in check_replays(rd.store)] == ["none is under way"]
+    assert findings(rd, "replays") == ["no replay is in progress"]
 
 
 @pytest.mark.parametrize(
@@ -140,16 +140,20 @@ def test_a_mistyped_actor_is_refused(rd: Redrive) -> None:
         rd.dead_letters.discard(rd.dead_letters.choose(pipeline="shop"), actr="ann")  # type: ignore[call-arg]
 
 
+def findings(rd: Redrive, about: str) -> list[str]:
+    return [finding.sentence for finding in examine(rd.store, is_deep=True) if finding.about == about]
+
+
 def test_the_doctor_finds_counters_and_letters_that_are_wrong(rd: Redrive) -> None:
-    assert {finding.level for finding in recount_letters(rd.store)} == {"ok"}
+    assert findings(rd, "letter counters") == ["every counter of dead letters equals its recount"]
+    assert findings(rd, "letters")[0].startswith("every failed job has exactly one dead letter")
     with rd.store._writing() as db:  # type: ignore[attr-defined]
         db.execute("UPDATE letter_tallies SET letters = 9")
         db.execute("INSERT INTO letter_tallies VALUES (4, 7, 'ready', 2, 0)")
         db.execute("DELETE FROM dead_letters WHERE id = 1")
         db.execute("DELETE FROM letter_facts WHERE letter_id = 2")
 
-    told = [finding.sentence for finding in recount_letters(rd.store)]
-
-    assert "8 told, 1 there" in told[0]
-    assert "replay 4: 2 told, 0 there" in told[0]
-    assert told[1].endswith("jobs 1, 2")
+    (counters,), (letters,) = findings(rd, "letter counters"), findings(rd, "letters")
+    assert "counter 8, recount 1" in counters
+    assert "replay 4: counter 2, recount 0" in counters
+    assert letters.endswith(": 1, 2")

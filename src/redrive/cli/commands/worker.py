@@ -52,16 +52,14 @@ def worker(
     ] = 0.0,
     health_port: Annotated[
         int | None,
-        typer.Option(
-            "--health-port", help="Port of the health check; each further process uses the next one."
-        ),
+        typer.Option("--health-port", help="Port of the health check; more processes use the next ones."),
     ] = None,
     health_host: Annotated[
         str, typer.Option("--health-host", help="Address of the health check.")
     ] = LOOPBACK,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        typer.Option("--log-level", help="The least severe level to log."),
+        typer.Option("--log-level", help="The lowest level to log."),
     ] = "info",
     lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
     database_url: Database = None,

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from redrive.core.units import SECONDS, parse_duration
+from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.engine.clock import instant
 
 INFINITE: Final = float("inf")
 
@@ -83,8 +83,6 @@ def rate(option: str, text: str | None) -> float | None:
 
 def _iso(text: str) -> datetime | None:
     try:
-        at = datetime.fromisoformat(text)
-        at.timestamp()
-    except (ValueError, OverflowError):
+        return datetime.fromisoformat(text)
+    except ValueError:
         return None
-    return at

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redrive.cli.output.tables import print_table
-from redrive.ops.jobs.inspect import Operation
+from redrive.ops.audit import Operation
 
 
 def print_attempts(attempts: Sequence[dict[str, object]]) -> None:

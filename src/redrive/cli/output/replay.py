@@ -23,8 +23,8 @@ from redrive.cli.output.tables import (
     print_table,
 )
 from redrive.core.units import format_duration, plural
-from redrive.engine.runtime import CURRENT
 from redrive.engine.clock import instant
+from redrive.engine.runtime import CURRENT
 from redrive.ops.replay.progress import REASONS_MAX, ReplayReport, report_of
 from redrive.store.protocol import Store
 
