@@ -120,7 +120,10 @@ def test_a_newer_database_is_refused_even_to_be_copied(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
 
-    with pytest.raises(SchemaMismatchError, match="has schema version") as refused, open_any_version(str(path)):
+    with (
+        pytest.raises(SchemaMismatchError, match="has schema version") as refused,
+        open_any_version(str(path)),
+    ):
         pass
     assert "a newer one" in refused.value.hint
 
