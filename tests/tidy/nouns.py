@@ -11,7 +11,7 @@ PLAIN = {
     "kinds of values in any program": """
         error result report status state kind reason options setup parts set counts line page summary history details facts
         filter scope view change side limits plan step progress response operation origin actor writer formatter pair hint
-        index tracker builder choice face
+        index tracker builder choice face action
     """,
     "time, chance and concurrency": """
         clock chance loop thread pool processes slots shell supervisor health heartbeat wait prefetch journal driver runner
@@ -25,7 +25,7 @@ PLAIN = {
     "databases": "store migration exchange renewal batch child",
     "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
-    "files and networks": "files webhook upstream outage",
+    "files and networks": "files webhook upstream outage console",
     "operations": """
         preview validation finding obstacle candidate explanation trend bucket account retention draft move tally
     """,
@@ -39,8 +39,8 @@ PLAIN = {
 # Classes whose names are still being replaced.
 PENDING = frozenset(
     """
-    Act Screen Standing BreakerCell AskUntilAnswered Erased Explained JobStory How Moment Edited Newest Imported FailedAgain
-    Remark Ranked Reliability Prunable NameMeaning Judged Repeats Onward Submitted Want Claimed About Outlook Companions Crowds
+    Standing BreakerCell AskUntilAnswered Erased Explained JobStory How Moment Edited Newest Imported FailedAgain
+    Remark NameMeaning Judged Repeats Onward Submitted Want Claimed About Outlook Companions Crowds
     """.split()
 )
 

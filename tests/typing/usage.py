@@ -35,7 +35,7 @@ from redrive.ops.jobs.explain import Explanation, Moment
 from redrive.ops.letters.pages import Page
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay.progress import ReplayReport
-from redrive.ops.reports.reports import Ranked
+from redrive.ops.reports.reports import ErrorReport
 from redrive.testing import VirtualClock, virtual_time
 
 
@@ -139,6 +139,6 @@ async def async_desks() -> None:
         assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), ReplayReport)
         assert_type(await rd.runs.latest(limit=3), list[RunReport])
         assert_type(await rd.reports.timeline(1), Sequence[Moment])
-        assert_type(await rd.reports.errors(pipeline="typed", stage="parse"), Sequence[Ranked])
+        assert_type(await rd.reports.errors(pipeline="typed", stage="parse"), Sequence[ErrorReport])
         assert_type(await rd.schedules.put("nightly", flow, "x", cron="0 3 * * *"), None)
         await rd.replays.pause(1, because="no such word")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - must be refused

@@ -12,7 +12,7 @@ from redrive.client.awaited import AsyncFace, awaited
 from redrive.ops.jobs import explain
 from redrive.ops.jobs.explain import Explanation, Moment
 from redrive.ops.reports import reports
-from redrive.ops.reports.reports import Account, Bucket, Ranked, Reliability, Scope
+from redrive.ops.reports.reports import Account, Bucket, ErrorReport, Scope, StageReport
 from redrive.store.protocol import Store
 
 
@@ -41,13 +41,13 @@ class Reports:
 
     def errors(
         self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
-    ) -> Sequence[Ranked]:
+    ) -> Sequence[ErrorReport]:
         """Rank the codes of failed attempts, the most frequent first."""
         return reports.error_ranking(self._store, Scope(pipeline=pipeline, stage=stage, run=run))
 
     def stages(
         self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
-    ) -> Sequence[Reliability]:
+    ) -> Sequence[StageReport]:
         """Say how reliable each stage is, in the order of the stages."""
         return reports.stage_reliability(self._store, Scope(pipeline=pipeline, stage=stage, run=run))
 

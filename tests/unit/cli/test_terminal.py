@@ -16,15 +16,15 @@ from rich.text import Text
 
 from redrive.cli.input import action
 from redrive.cli.output import tables
-from redrive.cli.output.terminal import Screen, escaped, escaped_json
+from redrive.cli.output.terminal import SafeConsole, escaped, escaped_json
 
 HOSTILE = "a\x00\x07\x08\r\x1b[31m\x1b]0;title\x07\x7f\x9b31m\u2028\u202e\u2066\ud800z"
 VISIBLE = r"a\x00\x07\x08\x0d\x1b[31m\x1b]0;title\x07\x7f\x9b31m\u2028\u202e\u2066\ud800z"
 
 
-def screen() -> tuple[Screen, io.StringIO]:
+def screen() -> tuple[SafeConsole, io.StringIO]:
     file = io.StringIO()
-    return Screen(file=file, width=200, color_system=None), file
+    return SafeConsole(file=file, width=200, color_system=None), file
 
 
 def test_control_characters_are_shown_by_their_number() -> None:
@@ -86,7 +86,7 @@ def test_a_text_of_rich_itself_and_a_live_picture_are_no_way_around_it() -> None
 
 def test_a_screen_still_gives_its_own_commands() -> None:
     file = io.StringIO()
-    console = Screen(file=file, force_terminal=True, color_system="standard")
+    console = SafeConsole(file=file, force_terminal=True, color_system="standard")
 
     console.print(Text("x\x1b", style="red"))
     console.show_cursor(show=False)

@@ -25,7 +25,7 @@ from redrive.cli.demo.shell import Shell
 from redrive.cli.demo.upstream import GOOD_KEY, WRONG_KEY, FaultyUpstream, Outage, fault_of
 from redrive.cli.demo.view import View
 from redrive.cli.demo.work import Worker, WorkScene
-from redrive.cli.output.terminal import Screen
+from redrive.cli.output.terminal import SafeConsole
 from redrive.client.connection import Redrive, connect
 from redrive.errors import ConfigurationError
 
@@ -71,7 +71,7 @@ def demo(
         database=database_url,
         is_plain=plain,
     )
-    if play(Screen(markup=False, emoji=False), script, ctx.find_root().command.main).problems:
+    if play(SafeConsole(markup=False, emoji=False), script, ctx.find_root().command.main).problems:
         raise typer.Exit(1)
 
 

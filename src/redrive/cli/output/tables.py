@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.cli.input.options import Format
-from redrive.cli.output.terminal import Screen, escaped, escaped_json
+from redrive.cli.output.terminal import SafeConsole, escaped, escaped_json
 from redrive.core.units import format_duration
 from redrive.engine.runtime import CURRENT
 
@@ -46,14 +46,14 @@ _STYLES: Final = {
 }
 
 
-def console() -> Screen:
+def console() -> SafeConsole:
     """Return the console for results."""
-    return Screen(highlight=False, markup=False, emoji=False)
+    return SafeConsole(highlight=False, markup=False, emoji=False)
 
 
 def print_message(line: str) -> None:
     """Print a line for people on stderr, beside the result."""
-    Screen(stderr=True, highlight=False, markup=False, emoji=False).print(line, soft_wrap=True)
+    SafeConsole(stderr=True, highlight=False, markup=False, emoji=False).print(line, soft_wrap=True)
 
 
 def is_interactive() -> bool:

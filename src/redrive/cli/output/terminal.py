@@ -33,7 +33,7 @@ def escaped_json(document: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
-class Screen(Console):
+class SafeConsole(Console):
     """A console that escapes every text it prints."""
 
     def render_str(self, text: str, **options: Any) -> Text:

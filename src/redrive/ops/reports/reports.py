@@ -50,7 +50,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class ErrorReport:
     """One error code, and how often it came."""
 
     code: str
@@ -65,7 +65,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
+class StageReport:
     """One stage, and what its attempts came to."""
 
     pipeline: str
@@ -129,12 +129,12 @@ def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
     ]
 
 
-def error_ranking(store: Store, scope: Scope) -> list[Ranked]:
+def error_ranking(store: Store, scope: Scope) -> list[ErrorReport]:
     """Return the error codes of failed attempts, the most frequent first."""
     rows = cast("list[tuple[str, int, int, float]]", _asked(store, "error_ranking", scope))
     total = sum(failures for _, failures, _, _ in rows)
     return [
-        Ranked(
+        ErrorReport(
             code=code,
             category=_category_of(store, scope, code),
             failures=failures,
@@ -156,7 +156,7 @@ def _category_of(store: Store, scope: Scope, code: str) -> str | None:
     return found[0].category if found else None
 
 
-def stage_reliability(store: Store, scope: Scope) -> list[Reliability]:
+def stage_reliability(store: Store, scope: Scope) -> list[StageReport]:
     """Return what the attempts of each stage came to, in the order of the stages."""
     rows = _asked(store, "stage_reliability", scope, takes_stage=False)
     told = [_reliability_of(row) for row in rows]
@@ -230,12 +230,12 @@ def _asked(store: Store, name: str, scope: Scope, *, takes_stage: bool = True) -
     return store.query(name, scope.pipeline, *stage)
 
 
-def _reliability_of(row: Row) -> Reliability:
+def _reliability_of(row: Row) -> StageReport:
     stage, attempts, ok, retry, hold, dead, crashed, seconds, pipeline = cast(
         "tuple[str, int, int, int, int, int, int, float, str]", row
     )
     ended = ok + retry + dead
-    return Reliability(
+    return StageReport(
         pipeline=pipeline,
         stage=stage,
         attempts=attempts,

@@ -51,7 +51,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prunable:
+class PrunePreview:
     """What pruning would do now."""
 
     jobs: Mapping[str, int]
@@ -60,7 +60,7 @@ class Prunable:
     """Jobs as old that are kept, because a message to a hook or a sink was not delivered yet."""
 
 
-def prunable(store: Store, retention: Retention, *, with_undelivered: bool = False) -> Prunable:
+def prunable(store: Store, retention: Retention, *, with_undelivered: bool = False) -> PrunePreview:
     """Count what `prune` would delete now; changes nothing."""
     cutoffs = _checked(retention)
     counted: Counter[str] = Counter(dict.fromkeys(cutoffs, 0))
@@ -70,7 +70,7 @@ def prunable(store: Store, retention: Retention, *, with_undelivered: bool = Fal
             kept = 0 if with_undelivered else sum(is_undelivered for _, is_undelivered in jobs)
             counted[state] += len(jobs) - kept
             undelivered += kept
-    return Prunable(jobs=dict(counted), undelivered=undelivered)
+    return PrunePreview(jobs=dict(counted), undelivered=undelivered)
 
 
 def prune(
