@@ -21,7 +21,7 @@ PLAIN = {
         retry snooze fail cancel signal backoff jitter growth guard call severity retryable classifier phase sample crash
         context thresholds
     """,
-    "decisions and answers, named by what happens": "retry at, admitted, refused, budget exceeded, release, stop, finish",
+    "decisions and answers, named by what happens": "retry at, ended, admitted, refused, budget exceeded, release, stop, finish",
     "databases": "store migration exchange renewal batch child",
     "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
