@@ -112,7 +112,7 @@ def test_evidence_is_demanded_and_kept(shop: Shell) -> None:
 
     assert (missing.code, empty.code, early.code) == (2, 2, 1)
     assert "--evidence" in missing.err
-    assert "evidence must say something" in empty.err
+    assert "evidence must be a text" in empty.err
     assert "triage it first, or give a diagnosis as well" in early.err
     assert letter(shop)["state"] == "open"
 
@@ -147,7 +147,7 @@ def test_letters_are_given_to_people_and_noted_on(shop: Shell) -> None:
     shop.json("dlq", "assign", "1", "--nobody", "--yes")
     assert letter(shop)["assignee"] is None
     assert shop("dlq", "assign", "1", "--yes").code == 2
-    assert "note must say something" in shop("dlq", "note", "1", "--text", "", "--yes").err
+    assert "note must be a text" in shop("dlq", "note", "1", "--text", "", "--yes").err
 
 
 def test_either_an_id_or_a_filter_says_which_letters_are_meant(shop: Shell) -> None:
@@ -224,7 +224,7 @@ def test_a_dry_run_from_the_start_says_that_an_edited_input_is_not_used(shop: Sh
 
     assert (used.code, unused.code) == (0, 0)
     assert "not used" not in used.out
-    assert "its edited input is not used" in " ".join(unused.out.split())
+    assert "its edited input will be ignored" in " ".join(unused.out.split())
     assert "all of them can be replayed; see the notices" in unused.err
 
 
@@ -338,7 +338,7 @@ def test_garbage_is_refused_by_its_line_and_the_rest_is_taken_in(shop: Shell) ->
     done = shop("dlq", "import", "mixed.jsonl", "--yes", *other)
 
     assert done.code == 1
-    assert "line 1: it is no line of an export" in done.err
+    assert "line 1: it is not a line of an export" in done.err
     assert len(shop.json("dlq", "list", *other)["letters"]) == 1
     assert shop("dlq", "import", "absent.jsonl", "--yes").code == 2
 

@@ -85,7 +85,7 @@ def test_an_import_counts_what_is_over_and_tells_wrong_lines_apart(shop: Shell) 
     assert (whole.code, wrong.code, nothing.code) == (0, 1, 1)
     assert "1 not imported: resolved in the other installation" in whole.err
     assert "line 1" not in wrong.err
-    assert "line 3: it is no line of an export" in wrong.err
+    assert "line 3: it is not a line of an export" in wrong.err
     assert "error: standard input is empty" in nothing.err
 
 

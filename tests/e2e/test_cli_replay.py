@@ -265,7 +265,7 @@ def test_two_operators_cannot_start_the_same_replay(shell: Shell) -> None:
     second = shell("replay", "start", "--pipeline", "samples", "--yes")
 
     assert second.code == 1
-    assert "another replay of this pipeline is just taking its letters" in second.err
+    assert "another replay of this pipeline is still marking its letters" in second.err
 
 
 def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
@@ -302,12 +302,12 @@ def test_a_dry_run_tells_all_that_stands_in_the_way_of_a_letter(short: Shell) ->
 
     found = told.json
     assert told.code == 1
-    assert [(each["letter"], each["kind"]) for each in found["remarks"]] == [
+    assert [(each["letter"], each["kind"]) for each in found["findings"]] == [
         (1, "erased"),
         (1, "key"),
         (2, "erased"),
     ]
-    assert (found["obstacles"], found["able"], found["untold"]) == ({"erased": 2, "key": 1}, 1, 0)
+    assert (found["obstacles"], found["able"], found["unlisted"]) == ({"erased": 2, "key": 1}, 1, 0)
 
 
 def test_the_report_names_the_letters_that_were_left_out_and_the_job_that_has_a_key(short: Shell) -> None:
@@ -328,7 +328,7 @@ def test_what_is_not_listed_of_a_report_or_a_dry_run_is_counted(
     short: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short("job", "erase", "3", "--yes")
-    monkeypatch.setattr("redrive.ops.replay.validation.SHOWN", 1)
+    monkeypatch.setattr("redrive.ops.replay.validation.LISTED_MAX", 1)
     monkeypatch.setattr("redrive.ops.replay.progress.FIRST_MAX", 1)
     monkeypatch.setattr("redrive.cli.output.replay.REASONS_MAX", 1)
     dry = short("dlq", "validate", "--pipeline", "samples")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay of many dead letters does next: release a few more, wait, stop itself, or end.
+"""The next turn of a replay: release more letters, wait, stop, or finish.
 
 A replay goes in steps, the canaries first: a step is released when the one before has ended. What follows the last step is
-released as places become free. It stops itself when the failure it was meant to cure comes back, or when most of it fails. Pure:
-counting and acting on the answer belong to whoever drives the replay.
+released as places become free. It stops itself if the old failure comes back, or if most of it fails. Pure: the driver counts and
+acts.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ STRICT_MAX: Final = 20
 SHARE_MAX: Final = 0.02
 """In larger ones, more than this share."""
 SAMPLE_MIN: Final = 50
-"""Of fewer than so many letters, no share is measured: one is never more than 2 % of them."""
+"""No share is measured of fewer letters than this: one is never more than 2 % of them."""
 HALF: Final = 0.5
-"""And whatever the failure, more than this share of what has ended."""
+"""And, whatever the failure, more than this share of the ended ones."""
 WINDOW: Final = 4_000
-"""So many may be on their way at once when the steps are over; few enough that a wrong fix is noticed soon."""
+"""Letters that may run at once after the last step; few enough to notice a wrong fix soon."""
 REFILL: Final = 1_000
-"""And so many places must be free before more are let go: a few hundred letters cost nearly what a thousand do."""
+"""Places that must be free before more are released: a few hundred letters cost nearly as much as a thousand."""
 BURST_SECONDS: Final = 1.0
-"""How much of a rate that was not used may be made up for at once."""
+"""How much unused rate may be caught up at once."""
 RECENT_SECONDS: Final = 60.0
-"""What ended longer ago tells nothing about the pace: there may have been a pause since, or no worker."""
+"""What ended longer ago does not count for the pace: there may have been a pause since, or no worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRules:
-    """What a pipeline asks for before its failed jobs run again.
+    """What a pipeline requires before its failed jobs run again.
 
-    `evidence`: whether somebody must have written down what was done about the cause, and that running again does no harm.
-    `owner_retry`: whether the owner of a job may retry it without that. `export`: whether values may leave with an export.
+    `evidence`: whether a record is required of what was done about the cause, and that running again does no harm.
+    `owner_retry`: whether the owner of a job may retry it without evidence. `export`: whether an export may include values.
     """
 
     evidence: Literal["required", "optional"] = "required"
@@ -56,17 +56,17 @@ class ReplayRules:
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How a replay goes about it; see `plan_of`, which refuses what makes no sense."""
+    """The plan of a replay; made by `plan_of`, which checks it."""
 
     canary: tuple[int, ...] = CANARY
     rate: float | None = None
-    """Releases per second; None for as fast as it goes."""
+    """Releases per second; None for no limit."""
     from_start: bool = False
-    """True to begin at the first stage, although later ones were done."""
+    """True to begin at the first stage, although later ones were reached."""
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """Where the letters of a replay are."""
+    """How many letters of a replay are in which state."""
 
     waiting: int = 0
     replaying: int = 0
@@ -88,7 +88,7 @@ class Counts(Struct, frozen=True, kw_only=True):
         return self.ended + self.replaying
 
     def since(self, earlier: Counts) -> Counts:
-        """Return what came to its end after `earlier`."""
+        """Return what has ended since `earlier`."""
         return Counts(
             completed=self.completed - earlier.completed,
             cancelled=self.cancelled - earlier.cancelled,
@@ -98,7 +98,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class Release(Struct, frozen=True):
-    """Let so many more go; the rate allows the next ones at `next_at`."""
+    """Release so many letters; the rate allows the next ones at `next_at`."""
 
     letters: int
     next_at: float
@@ -113,20 +113,20 @@ class Wait(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """The cause is not cured; somebody has to look."""
+    """The cause is not fixed; an operator has to look."""
 
     why: str
 
 
 class Finish(Struct, frozen=True):
-    """Every letter has had its turn."""
+    """Every letter was replayed or skipped."""
 
 
 Turn = Release | Wait | Stop | Finish
 
 
 def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from_start: bool = False) -> Plan:
-    """Return how a replay is to go, or refuse what makes no sense."""
+    """Return the plan of a replay; raises ConfigurationError."""
     if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in canary):
         raise ConfigurationError(
             field="canary", value=canary, rule="must be whole numbers from 1 on", fix="1,5,20,100 is usual."
@@ -140,60 +140,60 @@ def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from
         raise ConfigurationError(
             field="rate",
             value=rate,
-            rule="must be a number of releases per second, more than nothing and not endless",
+            rule="must be a finite number of releases per second, more than 0",
             fix="Leave it out for no limit, or pause the replay to release nothing.",
         )
     return Plan(canary=canary, rate=rate, from_start=from_start)
 
 
 def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, now: float) -> Turn:
-    """Say what a replay does next. What had ended when somebody resumed it (`pardoned`) is not held against it again."""
+    """Return the next turn of a replay. What had ended when it was resumed (`pardoned`) does not stop it again."""
     bounds = tuple(accumulate(plan.canary))
     bound = next((bound for bound in bounds if bound >= counts.released), None)
     if not counts.waiting:
-        # There is nothing left that stopping could spare.
+        # Nothing is left to be spared by stopping.
         return Wait(f"the last {counts.replaying} to end") if counts.replaying else Finish()
-    if (trouble := _trouble(bounds, plan, counts, pardoned)) is not None:
-        return Stop(trouble)
+    if (reason := _stop_reason(bounds, plan, counts, pardoned)) is not None:
+        return Stop(reason)
     if counts.released in bounds:
         if counts.replaying:
             return Wait(f"{counts.replaying} of this step to end")
         bound = next((bound for bound in bounds if bound > counts.released), None)
     room = WINDOW - counts.replaying if bound is None else bound - counts.released
     if room <= 0 or (bound is None and plan.rate is None and room < min(REFILL, counts.waiting)):
-        return Wait(f"some of the {counts.replaying} on their way to end")
+        return Wait(f"some of the {counts.replaying} running to end")
     return _paced(plan, min(room, counts.waiting), next_at, now)
 
 
 def seconds_left(plan: Plan, counts: Counts, ended_at: Sequence[float], *, now: float) -> float | None:
-    """Guess how long a replay that runs still takes: by its rate, or else by the pace of what has ended of late (`ended_at`).
+    """Estimate how long a running replay still takes: by its rate, or else by the pace of what has ended lately (`ended_at`).
 
-    None while nothing tells. Under a rate it is what the rate alone takes, however long it stood still before.
+    None while there is no estimate. Under a rate it is what the rate alone takes, however long it was paused before.
     """
     if plan.rate is not None:
         return counts.waiting / plan.rate if counts.waiting else None
     recent = [at for at in ended_at if now - RECENT_SECONDS < at <= now]
     if len(recent) < 2:
         return None
-    # To this moment, and not to the last one that ended: when nothing ends any more, it takes longer and longer.
+    # Up to now, not to the last one that ended: if nothing ends any more, the estimate grows.
     return (counts.waiting + counts.replaying) * (now - min(recent)) / (len(recent) - 1)
 
 
-def _trouble(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> str | None:
-    """Return why the replay must not go on; None when it may."""
+def _stop_reason(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> str | None:
+    """Return why the replay must stop; None if it may continue."""
     fresh = counts.since(pardoned)
     strict = max(
         (bound for bound, size in zip(bounds, plan.canary, strict=True) if size <= STRICT_MAX), default=0
     )
     if fresh.same and counts.released <= strict:
         return f"{fresh.same} of {fresh.ended} failed again with the same failure"
-    # Before a step has ended, its failures are measured by its whole size: the first one to end must not decide for all.
+    # Until a step has ended, its failures are measured by its whole size: the first one to end must not decide for all.
     bound = next((bound for bound in bounds if bound >= counts.released), counts.ended)
     if fresh.same > SHARE_MAX * max(bound - pardoned.ended, SAMPLE_MIN):
         return f"{fresh.same} of {fresh.ended} failed again with the same failure, more than {SHARE_MAX:.0%}"
     failed = fresh.same + fresh.other
-    is_telling = not counts.replaying or fresh.ended >= STRICT_MAX
-    if is_telling and failed > HALF * fresh.ended:
+    is_conclusive = not counts.replaying or fresh.ended >= STRICT_MAX
+    if is_conclusive and failed > HALF * fresh.ended:
         return f"{failed} of {fresh.ended} failed again, {fresh.other} of them with another failure"
     return None
 

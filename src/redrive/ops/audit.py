@@ -24,7 +24,7 @@ from redrive.store.protocol import Row, Step, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What somebody did."""
+    """One line of the operator log."""
 
     id: int
     at: datetime
@@ -46,16 +46,16 @@ class Actor:
     reason: str | None = None
 
     def hiding(self, values: Mapping[str, str]) -> Actor:
-        """Return the same with the values of the jobs it is about taken out of the reason."""
+        """Return the same with the values of the jobs redacted from the reason."""
         return Actor(self.name, safe_text(self.reason, values))
 
     def line(self, verb: str, subject: str) -> tuple[float, str, str, str, str | None]:
-        """Return what every line of the log begins with: when, who, what, about what, why; redacted."""
+        """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
         at, actor = CURRENT.get().clock.wall(), redact(storable(self.name))
         return at, actor, verb, redact(storable(subject)), safe_text(self.reason)
 
     def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:
-        """Return the step that writes this act down, with what was before and after, if that is told; redacted."""
+        """Return the step that logs this act, with the state before and after, if given; redacted."""
         line = self.line(verb, subject)
         return Step("log", line) if change is None else Step("log_letters", (*line, None, _kept(change)))
 
@@ -68,23 +68,23 @@ class Actor:
         change: Mapping[str, object] | None = None,
         ids: Iterable[int] = (),
     ) -> Step:
-        """Return the step that writes down an act on dead letters: how many, and what was before and after; redacted.
+        """Return the step that logs an act on dead letters: how many, and the state before and after; redacted.
 
-        `ids`, in rising order, are those of letters that the subject does not name: by them each letter's story has this act.
+        `ids`, in rising order, are those of letters that the subject does not name: they link the act to each letter.
         """
         return Step("log_letters", (*self.line(verb, subject), letters, _kept(change or {}, ids)))
 
 
 def _kept(change: Mapping[str, object], ids: Iterable[int] = ()) -> str | None:
-    """Return what an act changed as redacted JSON; None when nothing is told."""
+    """Return what an act changed as redacted JSON; None if there is nothing."""
     # Ids are added after the redactor, which might take long numbers for something they are not.
-    told = cast("dict[str, object]", redact_mapping(change))
-    told |= {"letters": rows} if (rows := unbroken(ids)) else {}
-    return msgspec.json.encode(told).decode() if told else None
+    kept = cast("dict[str, object]", redact_mapping(change))
+    kept |= {"letters": rows} if (rows := unbroken(ids)) else {}
+    return msgspec.json.encode(kept).decode() if kept else None
 
 
 def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Return rising ids as the first and the last of each unbroken row of them."""
+    """Return rising ids as the first and last of each unbroken range."""
     rows: list[tuple[int, int]] = []
     for each in ids:
         if rows and each == rows[-1][1] + 1:
@@ -95,7 +95,7 @@ def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def operations(store: Store, limit: int = 50, *, before: int | None = None) -> list[Operation]:
-    """Return what people did last, oldest first; the id of the first one is the `before` of the page with what was earlier."""
+    """Return the last operations, oldest first; the id of the first one is the `before` of the page before."""
     rows = (
         store.query("operations", limit)
         if before is None
@@ -105,9 +105,9 @@ def operations(store: Store, limit: int = 50, *, before: int | None = None) -> l
 
 
 def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -> list[Operation]:
-    """Return what people did about a job and its letters, oldest first: by name, by group or filter, and by a replay of many.
+    """Return the operations on a job and its letters, oldest first: by name, by group or filter, and by a replay of many.
 
-    An act on many letters is there if, and only if, it changed one of these: the log knows which.
+    An act on many letters is included if, and only if, it changed one of these: the log has their ids.
     """
     rows = store.query("operations_on", f"job {job_id}")
     for letter in letters:
@@ -120,12 +120,12 @@ def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -
 
 
 def start_of_replay(store: Store, replay: int) -> list[Row]:
-    """Return the line of the log that began a replay."""
+    """Return the log line of the start of a replay."""
     return [row for row in store.query("operations_on", f"replay {replay}") if row[3] == "replay"]
 
 
 def in_order(done: Iterable[Operation]) -> list[Operation]:
-    """Return what was done in the order in which it was, each once."""
+    """Return operations in order, each once."""
     found = {operation.id: operation for operation in done}
     return [found[each] for each in sorted(found)]
 
@@ -133,13 +133,13 @@ def in_order(done: Iterable[Operation]) -> list[Operation]:
 def operation_of(row: Row) -> Operation:
     """Return an operation from its row."""
     names = "id at actor verb subject reason letters change".split()
-    told = dict(zip(names, row, strict=True))
+    facts = dict(zip(names, row, strict=True))
     change = None if row[7] is None else msgspec.json.decode(cast("str", row[7]))
-    return msgspec.convert({**told, "at": instant(row[1]), "change": change}, Operation)
+    return msgspec.convert({**facts, "at": instant(row[1]), "change": change}, Operation)
 
 
 def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:
-    """Return what a person wrote, fit to be stored and without the literals in `values`; None stays None."""
+    """Return a text fit to be stored, without the literals in `values`; None stays None."""
     return None if text is None else redact(storable(text), payload=values)
 
 

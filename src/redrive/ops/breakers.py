@@ -2,7 +2,7 @@
 """Breakers by hand: list them, open one, close it, or isolate it until it is closed again.
 
 A change is a compare-and-swap against the workers' own, with its line of the operator log in the same transaction; workers see it
-with their next commit. How a breaker is configured stands in the code of the pipelines and is not known here.
+with their next commit. The configuration of a breaker is in the code of the pipelines and not known here.
 """
 
 from __future__ import annotations

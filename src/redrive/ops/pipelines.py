@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines as the store knows them, and pausing them: nothing of a paused pipeline is claimed until it is resumed.
 
-What runs when a pipeline is paused ends its stage. Which stages a pipeline has by its code is not known here, unless it is told.
+Jobs that run when a pipeline is paused finish their stage. The stages of a pipeline in code are not known here, unless given.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LaneFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """One worker that has made itself known."""
+    """One registered worker."""
 
     id: str
     host: str
@@ -48,7 +48,7 @@ class WorkerFacts:
     expires_at: datetime
     held: int
     is_live: bool
-    """False when its lease has ended: it died, or cannot reach the store."""
+    """False if its lease has expired: it died, or cannot reach the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class PipelineFacts:
 
     @property
     def processing(self) -> int:
-        """How many of its jobs are in the hands of workers."""
+        """How many of its jobs workers have leased."""
         return sum(lane.processing for lane in self.lanes)
 
 
@@ -87,7 +87,7 @@ def lanes(store: Store) -> list[LaneFacts]:
 
 
 def workers(store: Store) -> list[WorkerFacts]:
-    """Return the workers that have made themselves known and not said goodbye, dead ones included."""
+    """Return the registered workers, dead ones included."""
     now = CURRENT.get().clock.wall()
     return [
         WorkerFacts(
@@ -118,27 +118,27 @@ def pipelines(store: Store) -> list[PipelineFacts]:
 
 
 def pause(store: Store, pipeline: str, by: Actor) -> bool:
-    """Let no more of a pipeline's jobs be claimed; False when it was paused already."""
+    """Pause a pipeline: none of its jobs are claimed; False if it was paused already."""
     known_pipeline(store, pipeline)
     step = Step("pause_lanes", (CURRENT.get().clock.wall(), pipeline))
     return _changed(store.apply(_log(by, "pause", pipeline, "paused"), step))
 
 
 def resume(store: Store, pipeline: str, by: Actor) -> bool:
-    """Let a pipeline's jobs be claimed again; False when it was not paused."""
+    """Resume a pipeline; False if it was not paused."""
     known_pipeline(store, pipeline)
     return _changed(store.apply(_log(by, "resume", pipeline, "running"), Step("resume_lanes", (pipeline,))))
 
 
 def known_pipeline(store: Store, name: str) -> None:
-    """Refuse the name of a pipeline nobody has submitted to or worked on."""
+    """Refuse the name of an unknown pipeline."""
     error = unknown_pipeline(store, name)
     if error is not None:
         raise error
 
 
 def unknown_pipeline(store: Store, name: str) -> ConfigurationError | None:
-    """Return the error about the name of a pipeline nobody has submitted to or worked on, with those that are near."""
+    """Return the error about an unknown pipeline, with similar names; None if it is known."""
     known = {lane.pipeline for lane in lanes(store)}
     if name in known:
         return None
@@ -146,7 +146,7 @@ def unknown_pipeline(store: Store, name: str) -> ConfigurationError | None:
 
 
 def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
-    """Return lanes of these pipelines in which jobs wait although the code has no such stage any more."""
+    """Return lanes of these pipelines with queued jobs whose stage the code no longer has."""
     stages = {pipeline.name: {stage.name for stage in pipeline.stages} for pipeline in known}
     return [
         lane
@@ -156,10 +156,10 @@ def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
 
 
 def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
-    """Return the step that writes it down; it goes first, because it reads how the pipeline was."""
+    """Return the step that logs the act; it goes first, because it reads the state before."""
     return Step("log_pipeline", (*by.line(verb, f"pipeline {pipeline}"), after, pipeline))
 
 
 def _changed(answer: list[list[tuple[object, ...]]] | None) -> bool:
-    """Say whether the last step of a change touched anything."""
+    """Return whether the last step of a change affected rows."""
     return bool(answer and answer[-1])

@@ -54,13 +54,13 @@ def test_after_the_last_step_the_rest_goes_as_places_become_free() -> None:
     released = sum(CANARY)
     assert turn(Counts(waiting=90_000, completed=released)) == Release(WINDOW, NOW)
     on_their_way = Counts(waiting=86_000, completed=released, replaying=WINDOW)
-    assert turn(on_their_way) == Wait(f"some of the {WINDOW} on their way to end")
+    assert turn(on_their_way) == Wait(f"some of the {WINDOW} running to end")
     assert turn(Counts(waiting=2, completed=released, replaying=1_000)) == Release(2, NOW)
 
 
 def test_a_few_free_places_are_not_filled_one_by_one() -> None:
     few = Counts(waiting=86_000, completed=sum(CANARY), replaying=WINDOW - REFILL + 1)
-    assert turn(few) == Wait(f"some of the {few.replaying} on their way to end")
+    assert turn(few) == Wait(f"some of the {few.replaying} running to end")
     enough = Counts(waiting=86_000, completed=sum(CANARY), replaying=WINDOW - REFILL)
     assert turn(enough) == Release(REFILL, NOW)
     assert turn(Counts(waiting=4, completed=sum(CANARY), replaying=WINDOW - 4)) == Release(4, NOW)

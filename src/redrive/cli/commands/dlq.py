@@ -196,8 +196,8 @@ def _print_letter(details: LetterDetails) -> None:
             out.print(f"{plural(len(frames), 'frame')} of {name}, innermost last:")
             out.print("\n".join(frames), soft_wrap=True)
     # The message of a single exception is printed above already.
-    if len(stack.said) > 1:
-        out.print("\n".join(stack.said), soft_wrap=True)
+    if len(stack.messages) > 1:
+        out.print("\n".join(stack.messages), soft_wrap=True)
     if letter.context:
         out.print(f"context: {msgspec.json.encode(letter.context).decode()}", soft_wrap=True)
     print_attempts(details.attempts)
@@ -210,9 +210,9 @@ def _print_validation(found: Validation) -> None:
     facts |= {f"obstacle: {kind}": count for kind, count in found.obstacles.items()}
     facts |= {f"notice: {kind}": count for kind, count in found.notices.items()}
     print_facts(facts, "table")
-    print_table(found.remarks, ("letter", "job", "kind", "told"))
-    if found.untold:
-        print_message(f"{plural(found.untold, 'more letter')} not listed; use a narrower filter to see them")
+    print_table(found.findings, ("letter", "job", "kind", "text"))
+    if found.unlisted:
+        print_message(f"{plural(found.unlisted, 'more letter')} not listed; use a narrower filter to see them")
     for pipeline in found.unchecked:
         print_message(f"values of {pipeline} were not checked: add --target MODULE:{pipeline}")
     if not found.letters:

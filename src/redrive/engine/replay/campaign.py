@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driving replays: the part of a worker that stamps letters, releases them step by step, and notices when to stop.
+"""The driver of replays: the part of a worker that marks their letters, releases them step by step, and notices when to stop.
 
 One worker drives a replay at a time, under a lease in the replay's own row; every change is made only while that lease and the
-replay's status still are what they were, so that a pause, a cancellation or another driver is never overrun. A letter that was
-released cannot be released again, whoever drives: its state says so.
+replay's status are unchanged, so that a pause, a cancellation or another driver is never overrun. A letter that was released
+cannot be released again by any driver: its state prevents it.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from redrive.errors import StoreError, StoreUnavailableError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Row, Step, Store
 
-logger = logging.getLogger("redrive.campaigns")
+logger = logging.getLogger("redrive.replays")
 
 DRIVE_SECONDS: Final = 30.0
-"""How long a worker that says nothing more keeps a replay to itself."""
+"""How long a worker that no longer renews its lease keeps a replay to itself."""
 LOOK_SECONDS: Final = 1.0
 BUSY_SECONDS: Final = 0.02
 WAIT_SECONDS: Final = 0.25
-"""Between two looks: without a replay; at first after something was released; and at most while something is on its way. Each
-look that finds nothing is twice as far off."""
+"""Between two looks: without a replay; at first after a release; and at most while jobs run. Each look that finds nothing doubles
+the pause."""
 MARK_WINDOW: Final = 5_000
-"""Letters that are looked at in one step of stamping."""
+"""Ids that are looked at in one step of marking."""
 RELEASE_MAX: Final = 1_000
 """Letters that are released in one transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A replay as its row says it."""
+    """A replay as it is stored."""
 
     id: int
     pipeline: str
@@ -76,57 +76,40 @@ class Replay:
     moves: int
 
 
+_COLUMNS: Final = (
+    "id pipeline status filter options cutoff marked_to expected pardoned next_at why note driver driven_until actor created_at"
+    " ended_at closed_at moves"
+).split()
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept about how a replay goes."""
+    """The options of a replay, as they are stored."""
 
     plan: Plan
     is_evidence_optional: bool = False
 
 
 def replay_of(row: Row) -> Replay:
-    """Return a row of the store as the replay it is."""
-    (number, pipeline, status, chosen, options, cutoff, marked_to, expected, pardoned, *rest) = row
-    next_at, why, note, driver, driven_until, actor, created_at, ended_at, closed_at, moves = rest
-    return msgspec.convert(
-        {
-            "id": number,
-            "pipeline": pipeline,
-            "status": status,
-            "filter": msgspec.json.decode(cast("bytes", chosen)),
-            "plan": msgspec.json.decode(cast("bytes", options), type=Options).plan,
-            "cutoff": cutoff,
-            "marked_to": marked_to,
-            "expected": expected,
-            "pardoned": msgspec.json.decode(cast("bytes", pardoned)),
-            "next_at": next_at,
-            "why": why,
-            "note": note,
-            "driver": driver,
-            "driven_until": driven_until,
-            "actor": actor,
-            "created_at": created_at,
-            "ended_at": ended_at,
-            "closed_at": closed_at,
-            "moves": moves,
-        },
-        Replay,
-    )
+    """Return a replay from its row."""
+    facts: dict[str, object] = dict(zip(_COLUMNS, row, strict=True))
+    facts |= {name: msgspec.json.decode(cast("bytes", facts[name])) for name in ("filter", "pardoned")}
+    return msgspec.convert({**facts, "plan": options_of(row).plan}, Replay)
 
 
 def options_of(row: Row) -> Options:
-    """Return how the replay of a row goes."""
+    """Return the options of a replay from its row."""
     return msgspec.json.decode(cast("bytes", row[4]), type=Options)
 
 
 def counts_of(store: Store, replay: int) -> Counts:
-    """Return where the letters of a replay are."""
+    """Return how many letters of a replay are in which state."""
     return msgspec.convert(
         {str(standing): letters for standing, letters in store.query("replay_counts", replay)}, Counts
     )
 
 
 class ReplayDriver:
-    """What makes a worker drive the replays over its pipelines."""
+    """Drives the replays of a worker's pipelines."""
 
     def __init__(
         self,
@@ -148,22 +131,22 @@ class ReplayDriver:
         self._is_news = False
 
     async def run(self) -> None:
-        """Drive what there is to drive, until cancelled."""
+        """Drive replays until cancelled."""
         while True:
             wait = LOOK_SECONDS
             try:
                 wait = cast("float", await self._ask_store(self.drive))
             except StoreError as error:
-                logger.warning("replays wait: %s", error)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one look, the next one must come.
-                logger.warning("replays wait: %s", redact(repr(error)))
+                logger.warning("replays are not driven for now: %s", error)
+            except Exception as error:  # noqa: BLE001 - one failed look must not end the loop.
+                logger.warning("replays are not driven for now: %s", redact(repr(error)))
             if self._is_news and self._on_news is not None:
                 self._is_news = False
                 self._on_news()
             await self._clock.asleep(wait)
 
     def drive(self) -> float:
-        """Take one turn in every replay that is ours to drive; return in how many seconds to look again."""
+        """Take one turn in every replay we have the lease for; return in how many seconds to look again."""
         waits = [LOOK_SECONDS]
         for row in self._store.query("live_replays"):
             if row[1] not in self._pipelines:
@@ -175,8 +158,8 @@ class ReplayDriver:
             except StoreUnavailableError:
                 raise
             except Exception as error:  # noqa: BLE001 - one replay must not keep the others waiting.
-                # Mostly somebody was faster with a key or a letter; what it is now is read again.
-                logger.warning("replay %s takes its turn again: %s", row[0], redact(repr(error)))
+                # Mostly another process was faster with a key or a letter; the next turn reads the present state.
+                logger.warning("replay %s will retry its turn: %s", row[0], redact(repr(error)))
         return min(waits)
 
     def _take(self, replay: Replay) -> bool:
@@ -229,16 +212,16 @@ class ReplayDriver:
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience if until is None else min(max(until - now, 0.0), LOOK_SECONDS)
             case Release():
-                if self._let_go(replay, turn, now):
+                if self._release_next(replay, turn, now):
                     self._patience = BUSY_SECONDS
                     return 0.0
-                # The counters say that letters wait, and there is none to be found: `redrive doctor --deep` tells more.
+                # The counters have waiting letters, but none is found: `redrive doctor --deep` finds out why.
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience
         return BUSY_SECONDS
 
     def _stop(self, replay: Replay, why: str, now: float) -> None:
-        """Stop a replay, and write that down where people look for what was done, in one transaction."""
+        """Stop a replay, with its line of the operator log, in one transaction."""
         line = (now, redact(self._name()), "stop", f"replay {replay.id}", why)
         answer = self._store.apply(
             Step("log_replay", (*line, "stopped", replay.id)),
@@ -247,8 +230,8 @@ class ReplayDriver:
         if answer is not None:
             logger.warning("replay %s stopped itself: %s", replay.id, why)
 
-    def _let_go(self, replay: Replay, turn: Release, now: float) -> bool:
-        """Release some letters, and leave out those that cannot be released; say whether there was any."""
+    def _release_next(self, replay: Replay, turn: Release, now: float) -> bool:
+        """Release some letters, and skip those that cannot be released; return whether there were any."""
         limit = min(turn.letters, RELEASE_MAX)
         pipeline = self._pipelines[replay.pipeline]
         from_start = replay.plan.from_start
@@ -261,7 +244,7 @@ class ReplayDriver:
             if obstacle is None:
                 able.append(candidate)
             else:
-                skips += skip_steps(replay.id, candidate.letter, obstacle.told, now)
+                skips += skip_steps(replay.id, candidate.letter, obstacle.text, now)
         able = by_distinct_key(able)
         first = first_lane_of(self._store, pipeline, pipeline.name) if from_start else None
         chosen = Batch(able, batch.last_edit)
@@ -290,7 +273,7 @@ def mark_steps(
 
 
 def unmark(store: Store, replay: int, now: float) -> bool:
-    """Let go of some letters of a replay that is being cancelled; say whether it has ended with that."""
+    """Unmark some letters of a replay that is being cancelled; return whether it has ended with that."""
     answer = store.apply(
         Step("next_move"),
         Step("unmark_letters", (replay, MARK_WINDOW)),
@@ -300,7 +283,7 @@ def unmark(store: Store, replay: int, now: float) -> bool:
 
 
 def skip_steps(replay: int, letter: int, reason: str, now: float) -> list[Step]:
-    """Return the steps that leave a letter out of a replay, for a reason that stays on record."""
+    """Return the steps that skip a letter of a replay, with the reason."""
     return [
         Step("next_move"),
         Step("skip_letter", (replay, letter, reason, now)),
@@ -309,6 +292,6 @@ def skip_steps(replay: int, letter: int, reason: str, now: float) -> list[Step]:
 
 
 def _next_at(turn: Release, replay: Replay, released: int, now: float) -> float:
-    """Return when the rate allows the next release; what was left out takes no share of it."""
+    """Return when the rate allows the next release; skipped letters do not count."""
     rate = replay.plan.rate
     return now if rate is None else turn.next_at - (turn.letters - released) / rate

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sending failed jobs back into their pipeline: what stands in the way of each, and the steps that release those that may go.
+"""Sending failed jobs back into their pipeline: the obstacles to each, and the steps that release those without any.
 
 A release is one transaction: the letter becomes `replaying` and its job `queued`, in a new round, at the stage that failed with
-that stage's stored input, or at the first one with the payload when a full restart is asked for. Whatever edit was made to the part
-it starts with is what it starts with.
+that stage's stored input, or at the first one with the payload for a full restart. The last edit of the part it starts
+with replaces the stored value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store, 
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A letter whose job is to run again, with what is known about both, in the order in which the store tells it."""
+    """A letter whose job is to run again, with what is known about both, in the order of the columns."""
 
     letter: int
     job: JobId
@@ -47,7 +47,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     candidates: list[Candidate]
     last_edit: int
-    """Edits that came later are not in it."""
+    """The last edit it knows of; later ones are not in it."""
 
 
 _NO_VALUES: Final = "its job has no values: they were erased for good, or left out of its export (then dlq edit can supply one)"
@@ -56,13 +56,13 @@ _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 
 
 def batch_of(rows: Sequence[Row]) -> Batch:
-    """Return a batch, which the store tells as one text."""
+    """Return a batch, which the store returns as one text."""
     text, last_edit = rows[0]
     return Batch(_CANDIDATES(cast("str", text)), cast("int", last_edit))
 
 
 def start_value(store: Store, candidate: Candidate) -> bytes | None:
-    """Return what the job would start with, as JSON; None when that was erased."""
+    """Return the value the job would start with, as JSON; None if it was erased."""
     if candidate.edit is not None:
         rows = store.query("edited_value", candidate.edit)
     elif candidate.beside is not None:
@@ -75,25 +75,25 @@ def start_value(store: Store, candidate: Candidate) -> bytes | None:
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """Why a letter cannot be replayed: in a word, and in full."""
+    """Why a letter cannot be replayed: in one word, and in full."""
 
     kind: str
-    told: str
+    text: str
 
 
 def obstacle_to(
     candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
 ) -> Obstacle | None:
-    """Say what stands first in the way of a replay that starts with `value`; None when nothing does."""
+    """Return the first obstacle to a replay that starts with `value`; None if there is none."""
     return next(obstacles_to(candidate, value, pipeline, from_start=from_start), None)
 
 
 def obstacles_to(
     candidate: Candidate, value: bytes | None, pipeline: Pipeline | None, *, from_start: bool
 ) -> Iterator[Obstacle]:
-    """Yield everything that stands in the way of a replay that starts with `value`; without the code, types cannot be looked at.
+    """Yield all obstacles to a replay that starts with `value`; without the code of the pipeline, types are not checked.
 
-    What costs most to find out comes last, for those who ask for the first only.
+    The most expensive check comes last, for callers that need the first obstacle only.
     """
     if candidate.status != _FAILED:
         yield Obstacle("running", f"its job is {candidate.status}")
@@ -111,7 +111,7 @@ def obstacles_to(
 
 
 def misfit(codec: Codec, value: bytes) -> str | None:
-    """Say where and how a value does not fit its type; None when it fits."""
+    """Return where and how a value does not fit its type; None if it fits."""
     try:
         codec.check(value)
     except SerializationError as error:
@@ -138,7 +138,7 @@ def release_steps(
 
 
 def by_distinct_key(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates no two of which have the same key: of two that do, only the first can go."""
+    """Return candidates with distinct keys: of two with the same key, only the first can be released."""
     seen: set[tuple[str, str]] = set()
     kept: list[Candidate] = []
     for candidate in candidates:
@@ -151,7 +151,7 @@ def by_distinct_key(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def first_lane_of(store: Store, pipeline: Pipeline | None, name: str) -> LaneId | None:
-    """Return the lane of a pipeline's first stage; without its code, None when the store knows more than one that could be it."""
+    """Return the lane of a pipeline's first stage; without its code, None if the store has several that could be it."""
     if pipeline is not None:
         return store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
     rows = [row for row in store.query("lanes") if row[1] == name]
@@ -166,10 +166,10 @@ def by_name(pipelines: Iterable[Pipeline]) -> Mapping[str, Pipeline]:
 
 
 def _edited(candidate: Candidate, value: bytes) -> list[Step]:
-    """Put an edited value in the place of the original, which stays on record with the edit."""
+    """Replace the original by an edited value; the edit keeps the original."""
     if len(value) <= INLINE_MAX:
         return [Step("put_input", (value, 0, candidate.job), rows=1)]
-    # The failed dispatch had no output of its own, so that its place is free.
+    # The failed dispatch had no output of its own, so its place is free.
     return [
         Step("insert_value", (candidate.job, candidate.dispatch, value)),
         Step("put_input", (None, candidate.dispatch, candidate.job), rows=1),

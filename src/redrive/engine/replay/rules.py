@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pipeline's code says about replays, its own codes and its stages, kept for whoever acts without the code at hand.
+"""The replay rules, codes and stages of a pipeline, stored for use without its code.
 
-A pipeline nobody has said anything about is under the strictest rules.
+A pipeline that was never recorded is under the strictest rules.
 """
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ from redrive.store.protocol import Row, Step, Store
 
 
 class OwnHint(Struct, frozen=True):
-    """What to do about a code of an application's own."""
+    """The hint for a code of the application."""
 
     code: str
     stages: tuple[str, ...]
-    """Where it is said so; empty means everywhere."""
+    """The stages it is for; empty means all."""
     hint: str
 
 
 class _Kept(Struct, frozen=True):
-    """What is kept beside the rules; workers of an earlier version pass over it."""
+    """What is stored beside the rules."""
 
     hints: tuple[OwnHint, ...] = ()
     stages: tuple[str, ...] = ()
 
 
 def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
-    """Write down the rules of pipelines, the hints of their codes and their stages, where they are not what is written already.
+    """Store the rules, hints and stages of pipelines where they have changed.
 
-    Which stages there are is said by workers, who serve them; by others only until one did.
+    Workers decide which stages there are; others record them only until a worker did.
     """
     steps: list[Step] = []
     for pipeline in pipelines:
         rows = store.query("rules", pipeline.name)
         kept = _kept_in(rows)
         stages = tuple(stage.name for stage in pipeline.stages)
-        said = _Kept(_hints_in(pipeline.codes), stages if is_served else kept.stages or stages)
-        if (_rules_in(rows), kept) != (pipeline.replay, said):
-            encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(said)})
+        present = _Kept(_hints_in(pipeline.codes), stages if is_served else kept.stages or stages)
+        if (_rules_in(rows), kept) != (pipeline.replay, present):
+            encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(present)})
             steps.append(Step("put_rules", (pipeline.name, encoded)))
     if steps:
         store.apply(*steps)
 
 
 def rules_of(store: Store, pipeline: str) -> ReplayRules:
-    """Return the rules of a pipeline, as its code said when it was last used."""
+    """Return the rules of a pipeline, as recorded when it was last used."""
     return _rules_in(store.query("rules", pipeline))
 
 
 def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
-    """Return what a pipeline's code says about its own codes, in order of precedence."""
+    """Return the hints of a pipeline's own codes, in order of precedence."""
     return _kept_in(store.query("rules", pipeline)).hints
 
 
 def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
-    """Return the stages of a pipeline, as the code of the last worker that was started has them; none when nobody has used it."""
+    """Return the stages of a pipeline, as the last worker that was started has them; none if nobody has used it."""
     return _kept_in(store.query("rules", pipeline)).stages
 
 

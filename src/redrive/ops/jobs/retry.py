@@ -124,11 +124,11 @@ def _way_of(
     obstacle = obstacle_to(candidate, value, code, from_start=from_start)
     if obstacle is not None:
         raise ReplayRefusedError(
-            subject=f"job {job_id}", problem=obstacle.told, fix=f"redrive dlq show {letter[0]} tells more."
+            subject=f"job {job_id}", problem=obstacle.text, fix=f"redrive dlq show {letter[0]} tells more."
         )
     stages = stages_of(store, facts.pipeline)
     if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
-        raise ReplayRefusedError(subject=f"job {job_id}", problem=lost.told, fix=_ways_out(facts.stage))
+        raise ReplayRefusedError(subject=f"job {job_id}", problem=lost.text, fix=_ways_out(facts.stage))
     first = first_lane_of(store, code, facts.pipeline) if from_start else None
     if from_start and first is None:
         raise ReplayRefusedError(

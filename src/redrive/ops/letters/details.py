@@ -26,24 +26,24 @@ _LIBRARY: Final = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\](?:python|pypy)\d|[/\\]python\d+\.zip[/\\]|\\Lib\\|^<frozen "
     r"|[/\\]redrive[/\\](?:core|engine|rules|store|ops|cli|testing)[/\\]"
 )
-"""Where frames come from that are not our user's; redrive's own are none of theirs either."""
+"""Frames that are not the user's: libraries and redrive itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The parts of a stack, each outermost first."""
+    """A stack in parts, each outermost first."""
 
-    said: Sequence[str]
-    """What the exceptions said, and how one led to the other."""
+    messages: Sequence[str]
+    """The messages of the exceptions, and how one led to the other."""
     own: Sequence[str]
-    """Frames of our user's code, each with its line of source."""
+    """Frames of the user's code, each with its line of source."""
     library: Sequence[str]
     """Frames of libraries, the standard library and redrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """That somebody changed a value; the values themselves are not told."""
+    """An edit, without its values."""
 
     id: int
     part: str
@@ -60,21 +60,21 @@ class LetterDetails:
     suggested_diagnosis: str
     hint: str
     facts: JobFacts | None
-    """Its job; None when that was pruned."""
+    """Its job; None if that was pruned."""
     attempts: Sequence[dict[str, object]]
     edits: Sequence[Edit]
     operations: Sequence[Operation]
-    """What people did about the letter and its job, also by group or filter and in a replay of many, oldest first."""
+    """Acts on the letter and its job, also by group or filter and in a replay of many, oldest first."""
 
 
 def letter_details(store: Store, letter_id: int) -> LetterDetails:
-    """Return the whole story of a dead letter; raises LetterNotFoundError with ids that are near."""
+    """Return everything about a dead letter; raises LetterNotFoundError."""
     letter = get_letter(store, letter_id)
     facts = _job_facts(store, letter.job)
     operations = operations_about(store, letter.job, [letter])
     hint = Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category)
     if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
-        # What to do about the code would end with a replay.
+        # A hint about the code would end with a replay.
         hint = gone_for_good(facts.erased_at)
     return LetterDetails(
         letter=letter,
@@ -96,8 +96,8 @@ def _job_facts(store: Store, job: int) -> JobFacts | None:
 
 
 def stack_of(text: str) -> Stack:
-    """Return a traceback in its parts; a text that is none is all said."""
-    said: list[str] = []
+    """Return a traceback in parts; any other text is a message."""
+    messages: list[str] = []
     own: list[list[str]] = []
     library: list[list[str]] = []
     frame: list[str] | None = None
@@ -110,9 +110,9 @@ def stack_of(text: str) -> Stack:
         else:
             frame = None
             if line.strip() and not line.startswith("Traceback (most recent call last)"):
-                said.append(line)
+                messages.append(line)
     return Stack(
-        said=said, own=["\n".join(each) for each in own], library=["\n".join(each) for each in library]
+        messages=messages, own=["\n".join(each) for each in own], library=["\n".join(each) for each in library]
     )
 
 

@@ -193,7 +193,7 @@ def _side_of(encoded: bytes) -> Side:
 
 
 def _hidden(old: Side, new: Side, path: str) -> Iterator[str]:
-    """Yield the places that change where it cannot be seen."""
+    """Yield the places whose change the redaction hides."""
     if _text(old.raw) == _text(new.raw):
         return
     before, after = _parts_of(old), _parts_of(new)
@@ -214,10 +214,10 @@ def _hidden(old: Side, new: Side, path: str) -> Iterator[str]:
 
 
 def _parts_of(side: Side) -> dict[str, tuple[object, Side]] | None:
-    """Return what a container holds, by the names that are shown, each with its real name; None for what is shown as a whole."""
+    """Return what a container holds, by redacted name, each with its real name; None for a value that is shown as a whole."""
     raw, clean = side.raw, side.clean
     if isinstance(raw, dict) and isinstance(clean, dict):
-        # The redactor keeps the order, and gives no two names the same one.
+        # The redactor keeps the order, and makes no two names equal.
         real, shown = cast("dict[str, object]", raw).items(), cast("dict[str, object]", clean).items()
         pairs = zip(real, shown, strict=True)
         return {name: (key, Side(value, seen)) for (key, value), (name, seen) in pairs}
@@ -228,7 +228,7 @@ def _parts_of(side: Side) -> dict[str, tuple[object, Side]] | None:
 
 
 def _pieces(side: Side) -> list[str]:
-    """Return what stands in a text where marks are shown; what cannot be told apart counts as one piece."""
+    """Return the parts of a text that placeholders replace; what cannot be separated counts as one piece."""
     if not isinstance(side.clean, str):
         return []
     text = side.raw if isinstance(side.raw, str) else _text(side.raw)

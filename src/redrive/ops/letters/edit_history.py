@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was edited of a letter's values: the original, and every edit since, as people may see them.
+"""The edits of a letter's values: the original, and every edit since, redacted.
 
-Only looks, and shows everything redacted. An edit of the payload holds for every later restart, so that those of earlier rounds are
-part of it; an edit of a stage's input belongs to the letter it was made for. What was erased is still told, without its values.
+Only reads. An edit of the payload holds for every later restart, so those of earlier rounds are included; an edit of a stage's input
+belongs to its letter. Erased edits are listed without their values.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ Part = Literal["payload", "input"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastEdit:
-    """That somebody changed a value, when, and what became another one; redacted."""
+    """One edit: who, when, and the diff; redacted."""
 
     part: Part
     at: datetime
     actor: str
     diff: str | None
-    """As it was shown before it was kept; None when the values of the job were erased."""
+    """None if the values of the job were erased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditHistory:
-    """Everything that was edited of one letter, oldest first."""
+    """The edits of one letter, oldest first."""
 
     letter: int
     edits: Sequence[PastEdit]
     originals: Mapping[Part, str]
-    """What edited parts were before the first edit, as indented JSON, redacted; none for a part that came without values."""
+    """The edited parts before the first edit, as indented JSON, redacted; none for a part that came without values."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptEdit:
-    """An edit with its values, as they are."""
+    """An edit with its values, not redacted."""
 
     part: Part
     before: bytes | None
@@ -53,13 +53,13 @@ class KeptEdit:
 
 
 def kept_edits(store: Store, job: int, letter: int, part: Part | None = None) -> list[KeptEdit]:
-    """Return the edits that hold for a letter, oldest first; none when they were erased."""
+    """Return the edits that apply to a letter, oldest first; none if they were erased."""
     found = [_kept_of(row) for row in store.query("exported_edits", job, letter)]
     return [each for each in found if part in {None, each.part}]
 
 
 def edit_history(store: Store, letter: int) -> EditHistory:
-    """Return the edits of a letter with what each has changed; raises LetterNotFoundError with ids that are near."""
+    """Return the edits of a letter with their diffs; raises LetterNotFoundError."""
     known = get_letter(store, letter)
     kept = kept_edits(store, known.job, letter)
     # Erasing wipes all edits of a job at once, and none can be made after it.

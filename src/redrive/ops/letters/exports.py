@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters as JSON lines, for other installations and other programs: one line per letter, with its job's story.
+"""Export of dead letters as JSON lines, for other installations and programs: one line per letter, with its job and history.
 
-Redacted once more on the way out. The values of jobs, and with them those of edits, leave only where the code of their pipeline
-allows it, and only when they are asked for. Reading is in small steps, so that a million letters need no more memory than a
-hundred.
+Texts are redacted once more. The values of jobs and edits are included only if the code of their pipeline allows it, and only on
+request. Reading is in small steps, so a million letters need no more memory than a hundred.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Row, Store, listed
 
 FORMAT: Final = 1
-"""The version of the format; a reader refuses what it does not know."""
+"""The version of the format; a reader refuses versions it does not know."""
 STEP: Final = 200
 """Letters that are in memory at once."""
 _NOTHING: Final = msgspec.Raw()
@@ -78,24 +77,24 @@ class ExportedJob(Struct, frozen=True, kw_only=True):
 
 
 class ExportedEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A value that somebody has changed, with both values."""
+    """An edit, with both values."""
 
     part: Part
     after: msgspec.Raw
     at: datetime
     actor: str
     before: msgspec.Raw = _NOTHING
-    """Not there when the job came without values, and this was the first."""
+    """Absent if the job came without values, and this was the first edit."""
 
 
 class ExportedValues(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The values of a job, where they may leave; one that is empty is not there."""
+    """The values of a job; empty ones are absent."""
 
     payload: msgspec.Raw = _NOTHING
     input: msgspec.Raw = _NOTHING
-    """Of the stage that failed; not there while that is the payload."""
+    """Of the stage that failed; absent while that is the payload."""
     edits: list[ExportedEdit] = []
-    """What a replay starts with instead, oldest first: the last one of the part it starts with counts."""
+    """Oldest first; a replay starts with the last one of its part."""
 
 
 class ExportedLine(Struct, frozen=True, kw_only=True):
@@ -115,12 +114,12 @@ class ExportedLine(Struct, frozen=True, kw_only=True):
 def export(
     store: Store, which: LetterFilter, by: Actor | None = None, *, with_values: bool = False
 ) -> Iterator[bytes]:
-    """Return the letters a filter means as JSON lines, each with its newline; the set is frozen at once, and checked.
+    """Return the letters that match a filter as JSON lines, each with its newline; the set is frozen and checked at once.
 
-    Whose values leave, and at whose wish, is in the operator log before the first of them does.
+    An export with values is in the operator log before the first line is yielded.
 
     Raises:
-        ConfigurationError: values were asked for, and the rules of a pipeline do not let them leave.
+        ConfigurationError: values were requested, and the rules of a pipeline do not allow that.
     """
     frozen = freeze(store, which)
     if with_values:
@@ -130,18 +129,18 @@ def export(
 
 
 def installation_of(store: Store) -> str:
-    """Return who this database is, for others."""
+    """Return the id of this database."""
     return str(store.query("installation")[0][0])
 
 
 def _logged(store: Store, frozen: FrozenSet, by: Actor) -> Iterator[bytes]:
-    """Yield lines with values, once it is written down whose values leave; not before somebody takes the first one."""
+    """Yield lines with values; the export is logged when the first one is taken."""
     _log(store, frozen, by)
     yield from _lines(store, frozen, with_values=True)
 
 
 def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
-    """Write down whose values leave, in one transaction."""
+    """Log the letters whose values are exported, in one transaction."""
     by = by.hiding(values_of_set(store, frozen, by.reason))
     change = {"before": {"values": "kept"}, "after": {"values": "exported"}}
     is_one = frozen.which.ids is not None and len(frozen.which.ids) == 1
@@ -167,14 +166,14 @@ def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[by
 
 @dataclass(frozen=True, slots=True)
 class _Acts:
-    """What was done to many letters at once, as far as it is about those of one step."""
+    """Acts on many letters at once that changed letters of one step."""
 
     by_letter: dict[int, list[Operation]]
     by_replay: dict[int, list[Operation]]
 
 
 def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) -> _Acts:
-    """Ask for the acts on many letters once per step: asked letter by letter, all of them would be read for each."""
+    """Read the acts on many letters once per step: letter by letter, all of them would be read for each."""
     by_letter: dict[int, list[Operation]] = {}
     for letter, *act in store.query("acts_with_letters", listed(ids), ids[0], ids[-1]):
         by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
@@ -215,7 +214,7 @@ def _line_of(
 
 
 def unchanged(text: object) -> str | None:
-    """Return a name that redaction leaves alone, and None for any other: half a name would be taken for a whole one."""
+    """Return a name that redaction does not change, else None: half a name would be taken for a whole one."""
     return text if isinstance(text, str) and redact(text) == text else None
 
 
@@ -237,19 +236,19 @@ def _raw(value: object) -> msgspec.Raw:
     return _NOTHING if value is None else msgspec.Raw(cast("bytes", value))
 
 
-def _plain(told: Sequence[object]) -> object:
-    """Return facts as nothing but JSON, for the redactor."""
-    return msgspec.json.decode(_ENCODER.encode(told))
+def _plain(facts: Sequence[object]) -> object:
+    """Return facts as JSON types, for the redactor."""
+    return msgspec.json.decode(_ENCODER.encode(facts))
 
 
 def _check_rules(store: Store, frozen: FrozenSet) -> None:
-    """Refuse to let values leave unless the rules of every pipeline say that they may."""
+    """Refuse an export with values unless the rules of every pipeline allow it."""
     for ids in frozen_steps(store, frozen):
         for (pipeline,) in store.query("pipelines_of_letters", listed(ids)):
             if rules_of(store, str(pipeline)).export != "include":
                 raise ConfigurationError(
                     field=f"ReplayRules.export of {pipeline}",
                     value="redacted",
-                    rule="does not let the values of its jobs leave",
-                    fix='Export without values, or say Pipeline(..., replay=ReplayRules(export="include")) in its code.',
+                    rule="does not allow an export of the values of its jobs",
+                    fix='Export without values, or set Pipeline(..., replay=ReplayRules(export="include")) in its code.',
                 )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dead letters by their cause: one group for each fingerprint, however many letters it has.
 
-Which letters of them are meant, and how many, is told by `letter_counts`; one of each group is looked at, as a sample.
+Counts by group and state alone come from the counters. A time span is counted in an index, and only in groups that reach beyond it.
+What only letters have (owner, key, ids) takes a look at each of them. One letter of each group is read, as a sample.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ RISING: Final = 1.5
 """The later half of the hours has so many times the letters of the earlier half."""
 NEAR_MAX: Final = 5
 CLOCKS_SECONDS: Final = 86_400.0
-"""A letter of a clock that is behind may have failed before the first one that came; by so much at most."""
+"""With a slow clock, a letter may have failed before the first one that came; by at most this."""
 PENDING: Final = frozenset({"open", "triaged", "ready"})
-"""States of letters that still wait for somebody."""
+"""States of letters that still need an operator."""
 
 Direction = Literal["rising", "falling", "steady", "quiet"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How many letters came in each of the last hours, oldest first, and where that goes."""
+    """How many letters came in each of the last hours, oldest first, and the trend."""
 
     hours: Sequence[int]
     word: Direction
@@ -46,13 +47,13 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterGroup:
-    """The dead letters of one fingerprint, as far as they were asked for."""
+    """The dead letters of one fingerprint that match the filter."""
 
     fingerprint: str
     states: dict[str, int]
     """How many letters are in each state."""
     pending: int
-    """How many of them wait for somebody: open, triaged or ready."""
+    """How many of them need an operator: open, triaged or ready."""
     taken: int
     """How many of those a live replay has taken."""
     first_at: datetime
@@ -67,9 +68,9 @@ class LetterGroup:
     sample: int
     """The newest letter."""
     message: str
-    """What that one says; redacted."""
+    """The message of that one; redacted."""
     diagnosis: str
-    """What it probably is, by the taxonomy; what an operator found is recorded with each letter."""
+    """The suggested diagnosis; what an operator found is recorded with each letter."""
     hint: str
 
     @property
@@ -95,33 +96,33 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Of the letters that are meant, by group: the position of the newest one, and how many a replay has taken."""
+    """Of the letters that match, by group: the position of the newest one, and how many a replay has taken."""
 
     heads: dict[int, Position] = field(default_factory=dict[int, Position])
     taken: Counter[int] = field(default_factory=Counter[int])
 
 
 class LetterCounts:
-    """The letters that a filter means, counted by group and state."""
+    """The letters that match a filter, counted by group and state."""
 
     def __init__(self, store: Store, which: LetterFilter) -> None:
         self._store = store
         self._which = which
         self._newest: Newest | None = None
-        is_told_by_groups = which.owner is None and which.key is None and which.ids is None
+        is_by_counters = which.owner is None and which.key is None and which.ids is None
         self.states: dict[int, dict[str, int]] = {}
-        """For each group, how many of its letters that are meant are in each state."""
-        for pair in self._by_pairs() if is_told_by_groups else self._by_letters():
+        """For each group, how many of its matching letters are in each state."""
+        for pair in self._by_pairs() if is_by_counters else self._by_letters():
             self.states.setdefault(pair.group, {})[pair.state] = pair.letters
 
     def newest(self, groups: Sequence[int]) -> Newest:
-        """Return what else is known about some groups; those that are shown, because it takes a look at letters."""
+        """Return the newest letter and the taken ones of some groups; it reads letters, so only for those shown."""
         if self._newest is not None:
             return self._newest
         found = Newest()
         pairs = [(group, state) for group in groups for state in self.states[group]]
         for group, at, letter in self._store.query("letter_heads", listed(pairs), *self._span()):
-            # One that is gone since it was counted.
+            # It was pruned since it was counted.
             if at is not None:
                 position = (cast("float", at), cast("int", letter))
                 found.heads[cast("int", group)] = max(found.heads.get(cast("int", group), position), position)
@@ -179,8 +180,8 @@ class LetterCounts:
 def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) -> list[LetterGroup]:
     """Return groups, those with the most pending letters first.
 
-    Counts, the sample and the order are of the letters that the filter means; when a group was first and last seen, and its
-    trend, are of the whole group. By owner, key or ids, it costs as much as there are letters of theirs.
+    Counts, the sample and the order are of the letters that match; when a group was first and last seen, and its trend, are of the
+    whole group. By owner, key or ids, the cost grows with the number of their letters.
     """
     counts = LetterCounts(store, which)
     by_cause: dict[str, list[_Lane]] = {}
@@ -191,11 +192,11 @@ def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) 
         by_cause,
         key=lambda cause: (-_pending(counted[cause]), -max(lane.last_at for lane in by_cause[cause]), cause),
     )[:limit]
-    return _told(store, {cause: by_cause[cause] for cause in order}, counted, counts)
+    return _described(store, {cause: by_cause[cause] for cause in order}, counted, counts)
 
 
 def resolve_group(store: Store, prefix: str) -> str:
-    """Return the fingerprint that begins like this, with or without its version; refuse what fits none, or several."""
+    """Return the fingerprint with this prefix, with or without its version; refuse a prefix of none, or of several."""
     start = prefix.strip().lower()
     if start and ":" not in start and not (f"{VERSION}:").startswith(start):
         start = f"{VERSION}:{start}"
@@ -207,7 +208,7 @@ def resolve_group(store: Store, prefix: str) -> str:
         raise ConfigurationError(
             field="group",
             value=prefix,
-            rule="is the beginning of several groups",
+            rule="is the prefix of several groups",
             fix=f"Give more of it: {', '.join(several)}.",
         )
     near = _nearest(store, start)
@@ -220,19 +221,19 @@ def resolve_group(store: Store, prefix: str) -> str:
 
 
 def known_codes(store: Store) -> list[str]:
-    """Return every code that a dead letter has."""
+    """Return the codes of all dead letters."""
     return sorted(
         {lane.code for lane in _lanes(store, {pair.group for pair in pairs_of(store, LetterFilter())})}
     )
 
 
 def fingerprints(store: Store, start: str = "", limit: int = 500) -> list[str]:
-    """Return the fingerprints that begin like this."""
+    """Return the fingerprints with this prefix."""
     return _beginning(store, start, limit)
 
 
 def trend_of(hours: Sequence[int]) -> Trend:
-    """Return letters by hour, oldest first, with a word for where they go."""
+    """Return the trend of letters by hour, oldest first."""
     half = len(hours) // 2
     before, after = sum(hours[:half]), sum(hours[half:])
     word: Direction = "steady"
@@ -245,10 +246,10 @@ def trend_of(hours: Sequence[int]) -> Trend:
     return Trend(tuple(hours), word)
 
 
-def _told(
+def _described(
     store: Store, causes: dict[str, list[_Lane]], counted: dict[str, dict[str, int]], counts: LetterCounts
 ) -> list[LetterGroup]:
-    """Return the groups with all that is known about them."""
+    """Return the groups in full."""
     ids = [lane.id for lanes in causes.values() for lane in lanes]
     newest = counts.newest(ids)
     trends = _trends(store, ids)
@@ -292,7 +293,7 @@ def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
     for group, hour, letters in cast(
         "list[tuple[int, int, int]]", store.query("group_trend", listed(ids), last - HOURS)
     ):
-        # A letter of a clock that is ahead of ours belongs to the last hour we know.
+        # With a fast clock, a letter belongs to the last hour we know.
         hours[group][min(hour, last) - last - 1] += letters
     return hours
 
@@ -310,7 +311,7 @@ def _pending(states: dict[str, int]) -> int:
 
 
 def _nearest(store: Store, start: str) -> list[str]:
-    """Return groups that share as much of their beginning as any does."""
+    """Return the groups that share the longest prefix."""
     for length in range(len(start), -1, -1):
         is_askable = not length or _is_prefix(start[:length])
         if is_askable and (near := _beginning(store, start[:length], NEAR_MAX)):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters from another installation's export, to be looked at and replayed here.
+"""Import of dead letters from another installation's export, to be inspected and replayed here.
 
-Nothing in a line is trusted: texts are redacted again and cut, names and instants are checked, and a line that is wrong is refused
-by its number while the rest goes on. A letter is brought in once, however often its line comes. One that comes without values
-counts as erased until an edit supplies them.
+Nothing in a line is trusted: texts are redacted again and cut, names and instants are checked, and a wrong line is refused by its
+number while the rest continues. A letter is imported once, however often its line comes. One without values counts as erased until
+an edit supplies them. Attempts made elsewhere are kept for display, and not counted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TEXTS: Final = {
 
 
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read of an attempt; the rest of it stays in the export."""
+    """The part of an attempt that is imported."""
 
     dispatch: int
     stage: str
@@ -72,15 +72,15 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What became of the lines of an export."""
+    """The result of an import."""
 
     made: int = 0
     known: int = 0
-    """They were here already."""
+    """Letters that were here already."""
     over: dict[str, int] = field(default_factory=dict[str, int])
-    """Letters with nothing to replay, by what they are where they come from: replaying, resolved or returned."""
+    """Letters with nothing to replay, by their state where they come from: replaying, resolved or returned."""
     refused: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Lines that are wrong: their numbers, and why."""
+    """Wrong lines: their numbers, and why."""
 
     @property
     def lines(self) -> int:
@@ -89,7 +89,7 @@ class Imported:
 
 
 class _WrongLineError(ValueError):
-    """A line cannot be taken; says why."""
+    """A line cannot be imported."""
 
     def __init__(self, *, why: str) -> None:
         super().__init__(why)
@@ -99,8 +99,7 @@ def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> Imported:
     """Make a failed job and an open letter for every line of an export that is not here yet.
 
     A few hundred lines are one transaction, with its line of the operator log; stopping in the middle leaves whole ones behind, and
-    the same lines again bring the rest. Attempts made elsewhere are told here, and not counted. Letters that are over where they
-    come from are left out, and counted by their state.
+    the same lines again import the rest. Letters whose replay has ended where they come from are skipped, and counted by state.
     """
     imported = Imported()
     waiting: dict[tuple[str, int], tuple[int, ExportedLine]] = {}
@@ -120,17 +119,17 @@ def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> Imported:
         else:
             waiting[mark] = (number, read)
         if len(waiting) >= STEP:
-            _bring_in(store, list(waiting.values()), by, imported=imported)
+            _import(store, list(waiting.values()), by, imported=imported)
             waiting.clear()
     if waiting:
-        _bring_in(store, list(waiting.values()), by, imported=imported)
+        _import(store, list(waiting.values()), by, imported=imported)
     return imported
 
 
-def _bring_in(
+def _import(
     store: Store, read: Sequence[tuple[int, ExportedLine]], by: Actor, *, imported: Imported
 ) -> None:
-    """Bring in what is not here yet, all at once; if the store does not take it, one by one."""
+    """Import what is not here yet, all at once; if the store refuses, one by one."""
     fresh = [(number, line) for number, line in read if not _is_known(store, line)]
     imported.known += len(read) - len(fresh)
     problem = _refusal(store, [line for _, line in fresh], by) if fresh else None
@@ -138,16 +137,16 @@ def _bring_in(
         imported.made += len(fresh)
     elif len(fresh) > 1:
         for one in fresh:
-            _bring_in(store, [one], by, imported=imported)
+            _import(store, [one], by, imported=imported)
     elif _is_known(store, fresh[0][1]):
-        # Somebody else has brought it in just now.
+        # Somebody else has imported it just now.
         imported.known += 1
     else:
         imported.refused.append((fresh[0][0], problem))
 
 
 def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | None:
-    """Store letters in one transaction; return why the store does not take them, None when it did."""
+    """Store letters in one transaction; return why the store refused them, None if it did not."""
     origins = " ".join(sorted({line.origin for line in fresh}))
     log = by.log_letters(
         "import", f"origin {origins}", letters=len(fresh), change={"before": {}, "after": {"state": "open"}}
@@ -160,7 +159,7 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | No
 
 
 def _is_known(store: Store, line: ExportedLine) -> bool:
-    """Say whether a letter was brought in before, or has never left."""
+    """Return whether a letter was imported before, or was exported from here and still exists."""
     letter = listed([line.letter.id])
     if line.origin == installation_of(store) and store.query("existing_letters", letter):
         return True
@@ -168,15 +167,15 @@ def _is_known(store: Store, line: ExportedLine) -> bool:
 
 
 def _read(line: bytes) -> ExportedLine:
-    """Return a line as what it says, or say why it cannot be taken."""
+    """Return a line decoded and checked; raises _WrongLineError."""
     if len(line) > LINE_MAX:
         raise _WrongLineError(why=f"it has {len(line):,} bytes; {LINE_MAX:,} is the most")
     try:
         read = msgspec.json.decode(line, type=ExportedLine)
     except RecursionError:
-        raise _WrongLineError(why=f"it is no line of an export: {deeper(line)}: {_OTHERWISE}") from None
+        raise _WrongLineError(why=f"it is not a line of an export: {deeper(line)}: {_OTHERWISE}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _WrongLineError(why=f"it is no line of an export: {error}") from None
+        raise _WrongLineError(why=f"it is not a line of an export: {error}") from None
     if read.redrive_export != FORMAT:
         raise _WrongLineError(why=f"its format is {read.redrive_export}, and this redrive reads {FORMAT}")
     try:
@@ -189,14 +188,14 @@ def _read(line: bytes) -> ExportedLine:
             raise _WrongLineError(why=f"{name}: {problem}: {_OTHERWISE}")
     for name, is_right in _rules(read).items():
         if not is_right:
-            raise _WrongLineError(why=f"{name} is not what it can be")
+            raise _WrongLineError(why=f"{name} is not valid")
     if (problem := _attempts_problem(read.attempts)) is not None:
         raise _WrongLineError(why=problem)
     return read
 
 
 def _values_in(read: ExportedLine) -> Iterator[tuple[str, bytes]]:
-    """Yield the values that a line brings along, with where they stand in it."""
+    """Yield the values in a line, with their places."""
     if read.values is None:
         return
     yield "values.payload", bytes(read.values.payload)
@@ -207,7 +206,7 @@ def _values_in(read: ExportedLine) -> Iterator[tuple[str, bytes]]:
 
 
 def _rules(read: ExportedLine) -> dict[str, bool]:
-    """Return what must hold about a line beyond its types."""
+    """Return the checks of a line beyond its types."""
     letter, job = read.letter, read.job
     return {
         "origin": _ORIGIN.fullmatch(read.origin) is not None,
@@ -227,12 +226,12 @@ def _rules(read: ExportedLine) -> dict[str, bool]:
 
 
 def _is_past(at: datetime) -> bool:
-    """Say whether something can have happened at an instant: after the epoch, and not in the future."""
+    """Return whether an instant is plausible: after the epoch, and not in the future."""
     return at.tzinfo is not None and 0 <= at.timestamp() <= CURRENT.get().clock.wall() + AHEAD_MAX
 
 
 def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
-    """Return the steps that make a failed job and its open letter."""
+    """Return the steps that add a failed job and its open letter."""
     letter, job, values = line.letter, line.job, line.values
     payload = None if values is None else _value(values.payload)
     given = None if values is None else _value(values.input)
@@ -273,24 +272,24 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
 
 
 class _Clean:
-    """Makes texts of a line fit to be stored."""
+    """Redacts the texts of a line."""
 
     def __init__(self, literals: dict[str, str]) -> None:
         self.literals = literals
 
     def text(self, given: str, most: int) -> str:
-        """Return a text redacted, then cut: half a secret is not known for one."""
+        """Return a text redacted, then cut: half a secret would not be found."""
         return redact(storable(given), payload=self.literals)[:most]
 
 
 def _value(raw: msgspec.Raw) -> bytes | None:
-    """Return a value as it is stored: without blanks; None when there is none."""
+    """Return a value as it is stored, without blanks; None if there is none."""
     given = bytes(raw)
     return msgspec.json.format(given, indent=-1) if given else None
 
 
 def _is_json(raw: msgspec.Raw) -> bool:
-    """Say whether a value can be decoded: reading the line has skipped it."""
+    """Return whether a value can be decoded: reading the line has skipped it."""
     try:
         msgspec.json.decode(bytes(raw) or b"null")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -303,7 +302,7 @@ def _is_edit(edit: ExportedEdit) -> bool:
 
 
 def _edit_row(edit: ExportedEdit) -> tuple[str, bytes | None, bytes | None, float, str]:
-    """Return an edit as it is stored, and who made it: cut, and redacted again."""
+    """Return the row of an edit; the actor is redacted again, and cut."""
     actor = redact(storable(edit.actor))[:ACTOR_MAX]
     return edit.part, _value(edit.before), _value(edit.after), edit.at.timestamp(), actor
 
@@ -329,7 +328,7 @@ def _edited_literals(rows: Iterable[tuple[str, bytes | None, bytes | None, float
 
 
 def _context(line: ExportedLine, clean: _Clean) -> bytes:
-    """Return the context of a letter, with where it comes from."""
+    """Return the context of a letter, with its origin."""
     source = {
         "origin": line.origin,
         "letter": line.letter.id,
@@ -338,36 +337,36 @@ def _context(line: ExportedLine, clean: _Clean) -> bytes:
         "attempts": len(line.attempts),
     }
     context = cast("dict[str, object]", redact_mapping(line.letter.context, payload=clean.literals))
-    told = msgspec.json.encode({**context, "imported": source})
-    return told if len(told) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
+    encoded = msgspec.json.encode({**context, "imported": source})
+    return encoded if len(encoded) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
 
 
 def _attempts_problem(attempts: Sequence[dict[str, object]]) -> str | None:
-    """Say what is wrong with the attempts of a line; None when nothing is."""
+    """Return what is wrong with the attempts of a line; None if nothing is."""
     for place, given in enumerate(attempts):
         try:
             read = msgspec.convert(given, _Attempt)
         except msgspec.ValidationError as error:
             return f"attempts[{place}]: {error}"
         if not (_is_past(read.started_at) and _is_past(read.ended_at)):
-            return f"attempts[{place}]: its instants are not what they can be"
+            return f"attempts[{place}]: its instants are not valid"
     return None
 
 
 def _kept_attempts(attempts: Sequence[dict[str, object]], clean: _Clean) -> str:
-    """Return attempts as they are kept, as JSON; only of a line in which nothing is wrong."""
+    """Return attempts as they are stored, as JSON; only of a valid line."""
     return msgspec.json.encode([_kept_attempt(given, clean) for given in attempts[-ATTEMPTS_MAX:]]).decode()
 
 
 def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
     read = msgspec.convert(given, _Attempt)
-    told: dict[str, object] = msgspec.structs.asdict(read)
+    kept: dict[str, object] = msgspec.structs.asdict(read)
     for name, most in _TEXTS.items():
-        text = told[name]
-        told[name] = clean.text(text, most) if isinstance(text, str) else None
+        text = kept[name]
+        kept[name] = clean.text(text, most) if isinstance(text, str) else None
     told["decision"] = None if read.decision is None else _kept_decision(read.decision, clean)
     start, end = read.started_at.timestamp(), read.ended_at.timestamp()
-    return told | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}
+    return kept | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}
 
 
 def _kept_decision(given: dict[str, object], clean: _Clean) -> object:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of jobs as literals, to be taken out of what people write about those jobs: reasons, evidence and notes.
+"""The values of jobs as literals, to be redacted from what people write about those jobs: reasons, evidence and notes.
 
-Patterns find what looks like a secret wherever it stands. A value that looks like nothing is only known for one by the job it is
-of, so that jobs have to be few enough to be read: of more than `LETTERS_MAX` letters, what is written goes by patterns alone.
+Patterns find what looks like a secret anywhere. Any other value can only be found by reading its job, so this is done for at most
+`LETTERS_MAX` letters; texts about more of them are redacted by patterns alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LETTERS_MAX: Final = 100
 
 
 def values_of_job(store: Store, job: int, *texts: str | None) -> dict[str, str]:
-    """Map the longer strings of a job's own values, those of its edits as well, to marks; only what can stand in one of `texts`."""
+    """Map the longer strings of a job's values and edits to placeholders; only those that fit into one of `texts`."""
     longest = max((len(text) for text in texts if text), default=0)
     found: dict[str, str] = {}
     for value in _kept(store, job) if longest else ():
@@ -34,7 +34,7 @@ def values_of_job(store: Store, job: int, *texts: str | None) -> dict[str, str]:
 
 
 def values_of_letters(store: Store, letters: Iterable[int], *texts: str | None) -> dict[str, str]:
-    """Do the same for the jobs of a few letters; nothing for more than a few."""
+    """Do the same for the jobs of at most `LETTERS_MAX` letters; an empty mapping for more."""
     few = list(islice(letters, LETTERS_MAX + 1)) if any(texts) else []
     if len(few) > LETTERS_MAX:
         return {}
@@ -61,6 +61,6 @@ def values_of_replay(store: Store, replay: Replay, *texts: str | None) -> dict[s
 
 
 def _kept(store: Store, job: int) -> Iterator[bytes]:
-    """Yield what is kept of a job's values: its payload, the input of its stage, and both as they were before and after edits."""
+    """Yield the stored values of a job: its payload, the input of its stage, and both before and after edits."""
     for row in (*store.query("exported_values", job), *store.query("edits_of_job", job)):
         yield from (cast("bytes", value) for value in row if value is not None)

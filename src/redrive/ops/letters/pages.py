@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dead letters page by page, newest first, at a cost that depends on the page and not on how many letters there are.
 
-Pages go by key: a cursor is the position of the last letter shown, (instant of its last failure, id). Which index is walked depends
-on the filter; every way looks at a bounded number of letters, so that a filter that fits few of very many may answer with a page
-that is not full, or even empty, and a cursor to go on with.
+A cursor is the position of the last letter on a page: the instant of its last failure, and its id. Which index is walked depends on
+the filter; each looks at a bounded number of letters, so a filter that matches few of very many may return a page that is not full,
+or even empty, with a cursor to continue from.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store, listed
 
 SCAN_MAX: Final = 20_000
-"""So many letters are looked at for one page."""
+"""Letters that are looked at for one page."""
 STEP: Final = 5_000
-"""So many are read at once by whoever wants them all."""
+"""Letters that are read at once by a caller that wants all."""
 EARLIEST: Final = -1e300
 LATEST: Final = 1e300
 
@@ -34,7 +34,7 @@ Position = tuple[float, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some letters, and where the next page begins; None after the last one."""
+    """Some letters, and the cursor of the next page; None after the last one."""
 
     letters: Sequence[LetterLine]
     next_cursor: str | None
@@ -63,7 +63,7 @@ def list_letters(store: Store, which: LetterFilter, *, before: str | None = None
 
 
 def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
-    """Yield the positions of all letters that a filter means, newest first, some thousands at a time."""
+    """Yield the positions of all letters that match a filter, newest first, some thousands at a time."""
     upper = (LATEST if which.until is None else which.until, 0)
     lower = EARLIEST if which.since is None else which.since
     while True:
@@ -78,18 +78,18 @@ def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
 
 
 def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:
-    """Return the groups and states that a filter means, with how many letters each has; exact if the filter is by group."""
+    """Return the groups and states that match a filter, with how many letters each has; exact if the filter is by group."""
     rows = store.query("letter_pairs", *which.group_row())
     return [Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows]
 
 
 def cursor_of(position: Position) -> str:
-    """Return a position as a text that gives it back exactly."""
+    """Return a position as a text that restores it exactly."""
     return f"{position[0]!r}_{position[1]}"
 
 
 def position_of(cursor: str) -> Position:
-    """Return the position a cursor stands for, or refuse what is none."""
+    """Return the position of a cursor; raises ConfigurationError."""
     at, _, letter = cursor.rpartition("_")
     try:
         position = (float(at), int(letter))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging dead letters: a diagnosis, evidence of the fix, an owner, a note, discarding and restoring.
+"""Acts on dead letters: diagnosis, evidence of the fix, assignee, note, discard and restore.
 
-Each act is on exactly a frozen set, a few thousand letters per transaction, and moves only what the lifecycle lets it move: the
-rest is left as it is, and counted by reason. Every transaction carries its lines of the operator log. Stopping in the middle leaves
-whole steps behind; the same act again does the rest.
-
-What is written about a few letters is stored without the values of their jobs; about many, by patterns alone (`job_values`).
+An act changes a frozen set, a few thousand letters per transaction, and moves only what the lifecycle allows: the rest is left alone
+and counted by reason. Every transaction includes its lines of the operator log. Stopping in the middle leaves whole steps behind;
+the same act again does the rest. What people write about a few letters is stored without the values of their jobs; about many, it is
+redacted by patterns alone (`job_values`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
 from redrive.store.protocol import Row, Step, Store, listed
 
 TRIES_MAX: Final = 20
-"""How often a step is looked at again when somebody else moved one of its letters meanwhile."""
+"""How often a step is tried again if somebody else moved one of its letters meanwhile."""
 TEXT_MAX: Final = 8_192
 """Characters of evidence or of a note."""
 _LOGGED: Final = "id state replay diagnosis evidence is_safe assignee error_class stage code reason".split()
@@ -38,11 +37,11 @@ _LOGGED: Final = "id state replay diagnosis evidence is_safe assignee error_clas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActResult:
-    """What an act came to."""
+    """What an act has changed."""
 
     changed: int
     left: Mapping[str, int]
-    """Letters that were left as they are, by the reason why."""
+    """Letters that were left alone, by the reason why."""
 
 
 class _Letter(NamedTuple):
@@ -55,7 +54,7 @@ class _Letter(NamedTuple):
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True):
-    """One act: its verb, why a letter is left alone (None when it is not), its statement, and what it sets."""
+    """One act: its verb, why it leaves a letter alone, its statement, and what it sets."""
 
     verb: str
     refuses: Refusal
@@ -65,7 +64,7 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def triage(store: Store, frozen: FrozenSet, by: Actor, *, diagnosis: Diagnosis | str) -> ActResult:
-    """Record what is wrong. Evidence given before is dropped; letters a live replay has taken are left alone."""
+    """Record what is wrong. Earlier evidence is dropped; letters a live replay has taken are left alone."""
     return _carry_out(store, frozen, by, [_triaging(diagnosis)])
 
 
@@ -78,57 +77,57 @@ def remediate(
     is_safe: bool,
     diagnosis: Diagnosis | str | None = None,
 ) -> ActResult:
-    """Record what was done about the cause, and that running the work again does no harm: then the letters are ready.
+    """Record what was done about the cause, and that running again does no harm: then the letters are ready.
 
     Only triaged letters; with `diagnosis`, open ones too, and both moves are logged.
 
     Raises:
-        ConfigurationError: there is no evidence, or nobody confirmed that a replay does no harm.
+        ConfigurationError: there is no evidence, or no confirmation that a replay does no harm.
     """
     given = check_remedy(evidence, is_safe=is_safe)
-    told = _hidden(given, values_of_set(store, frozen, given))
-    after = {"state": "ready", "evidence": told, "is_safe": True}
+    kept = _redacted(given, values_of_set(store, frozen, given))
+    after = {"state": "ready", "evidence": kept, "is_safe": True}
     act = _Act(
         verb="remediate",
         refuses=refusal_of("remediate"),
         statement="remediate_letters",
-        values=(told,),
+        values=(kept,),
         after=after,
     )
     return _carry_out(store, frozen, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
 
 
 def check_remedy(evidence: str, *, is_safe: bool) -> str:
-    """Return evidence that says something; raises as `remediate` would, so that nobody is asked about what will be refused."""
-    told = _text("evidence", evidence, fix='What was done about the cause: "rotated the key, see OPS-12".')
+    """Return checked evidence; raises as `remediate` would, so that nobody is asked about what will be refused."""
+    checked = _text("evidence", evidence, fix='What was done about the cause: "rotated the key, see OPS-12".')
     if is_safe is not True:
         raise ConfigurationError(
             field="is_safe",
             value=is_safe,
-            rule="must be confirmed: running the work again has to be idempotent, or harmless",
+            rule="must be confirmed: running again has to be idempotent, or harmless",
             fix="Check what a second run would do, then confirm it (on the command line: --safe).",
         )
-    return told
+    return checked
 
 
 def discard(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
-    """Decide that nothing is to be done; a replay that has taken a letter goes on without it."""
+    """Decide that nothing is to be done; a replay that has taken a letter continues without it."""
     after = {"state": "discarded"}
     act = _Act(verb="discard", refuses=refusal_of("discard"), statement="discard_letters", after=after)
     return _carry_out(store, frozen, by, [act])
 
 
 def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
-    """Take back a discard: the letters are open again, and have to be triaged anew."""
+    """Undo a discard: the letters are open again, and have to be triaged again."""
     after = {"state": "open"}
     act = _Act(verb="restore", refuses=refusal_of("restore"), statement="restore_letters", after=after)
     return _carry_out(store, frozen, by, [act])
 
 
 def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) -> ActResult:
-    """Say who looks after letters; None for nobody. What is closed needs nobody."""
-    # A name is stored as it is given, but for patterns: whoever looks after letters may well be named in a payload.
-    name = None if assignee is None else _hidden(_text("assignee", assignee, fix="A name, or nobody at all."))
+    """Set the assignee of letters; None for nobody. Closed letters are left alone."""
+    # Redacted by patterns alone: an assignee may well be named in a payload.
+    name = None if assignee is None else _redacted(_text("assignee", assignee, fix="A name, or nobody at all."))
     act = _Act(
         verb="assign",
         refuses=refusal_of("assign"),
@@ -140,11 +139,11 @@ def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) 
 
 
 def note(store: Store, frozen: FrozenSet, by: Actor, *, text: str) -> ActResult:
-    """Write something down about letters, whatever their state; it is the reason of its line in the operator log."""
+    """Add a note about letters in any state; it is the reason of its line in the operator log."""
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
-    told = _hidden(given, values_of_set(store, frozen, given))
-    act = _Act(verb="note", refuses=refusal_of("note"), after={"note": told})
-    return _carry_out(store, frozen, Actor(by.name, told), [act])
+    kept = _redacted(given, values_of_set(store, frozen, given))
+    act = _Act(verb="note", refuses=refusal_of("note"), after={"note": kept})
+    return _carry_out(store, frozen, Actor(by.name, kept), [act])
 
 
 def _triaging(diagnosis: Diagnosis | str) -> _Act:
@@ -159,14 +158,14 @@ def _triaging(diagnosis: Diagnosis | str) -> _Act:
 
 
 def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act]) -> ActResult:
-    """Do the acts, one after the other in one transaction, to every step of a frozen set."""
+    """Apply the acts to a frozen set, step by step; all acts on a step are one transaction."""
     by = by.hiding(values_of_set(store, frozen, by.reason))
     changed = seen = 0
     left: Counter[str] = Counter()
     for ids in frozen_steps(store, frozen):
         seen += len(ids)
         for _ in range(TRIES_MAX):
-            able, reasons = _sorted_out(store, frozen, ids, acts[0])
+            able, reasons = _read(store, frozen, ids, acts[0])
             if not able or store.apply(*_steps(store, frozen, by, able, acts)) is not None:
                 break
         else:
@@ -181,19 +180,19 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
     return ActResult(changed=changed, left=dict(left.most_common()))
 
 
-def _sorted_out(
+def _read(
     store: Store, frozen: FrozenSet, ids: list[int], act: _Act
 ) -> tuple[list[_Letter], Counter[str]]:
-    """Read letters, and tell those an act can be done to from those it cannot."""
+    """Read letters; return those an act can change, and count the others by reason."""
     rows = store.query("letters_to_triage", listed(ids))
-    # Only a triage is kept from letters by a replay that has them.
+    # Only a triage leaves letters alone that a replay has taken.
     freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
     reasons: Counter[str] = Counter({"it was pruned": len(ids) - len(rows)} if len(rows) < len(ids) else {})
     for number, state, taken_by, moved in cast("list[tuple[int, str, int | None, int]]", rows):
         letter = _Letter(number, LetterState(state), taken_by, moved)
         why = (
-            _elsewhere(letter, frozen)
+            _left_state(letter, frozen)
             or act.refuses(letter.state, letter.replay)
             or _newly_able(letter, frozen, freed)
         )
@@ -204,8 +203,8 @@ def _sorted_out(
     return able, reasons
 
 
-def _elsewhere(letter: _Letter, frozen: FrozenSet) -> str | None:
-    """Say that a letter is not in the state asked for, or came into it after the set was frozen."""
+def _left_state(letter: _Letter, frozen: FrozenSet) -> str | None:
+    """Return that a letter is not in the state of the filter, or came into it after the set was frozen."""
     wanted = frozen.which.state
     if wanted is None or (letter.state == wanted and letter.moved <= frozen.moves):
         return None
@@ -214,17 +213,17 @@ def _elsewhere(letter: _Letter, frozen: FrozenSet) -> str | None:
 
 
 def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> str | None:
-    """Say that an act could be done to a letter only since after it was told to how many."""
+    """Return that a letter became able only after the preview had counted it as left alone."""
     only = frozen.only
     if only is not None and (letter.state not in only or letter.moved > frozen.moves):
         return f"it became {letter.state} only later"
-    return "a replay let go of it only later" if letter.id in freed else None
+    return "a replay released it only later" if letter.id in freed else None
 
 
 def _steps(
     store: Store, frozen: FrozenSet, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]
 ) -> list[Step]:
-    """Return the changes of one transaction and their lines of the log; it is dropped when a letter has moved since it was read."""
+    """Return the steps of one transaction and their lines of the log; it fails if a letter has moved since it was read."""
     by_state: dict[str, list[int]] = {}
     for letter in able:
         by_state.setdefault(letter.state, []).append(letter.id)
@@ -239,7 +238,7 @@ def _steps(
         change = {"before": before, "after": act.after}
         ids = () if frozen.which.ids == (able[0].id,) else [letter.id for letter in able]
         steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=ids))
-        # What follows in the same transaction finds all of them where this act has put them.
+        # The next act of the same transaction finds all of them in the state set by this one.
         target = cast("str | None", act.after.get("state"))
         if target is not None:
             by_state = {target: [letter.id for letter in able]}
@@ -255,20 +254,20 @@ def _before(store: Store, able: Sequence[_Letter]) -> dict[str, object]:
     try:
         letter = get_letter(store, able[0].id)
     except LetterNotFoundError:
-        # It was pruned just now: the act will find that out by itself.
+        # It was pruned just now, and the transaction will fail.
         return states
     facts = {name: getattr(letter, name) for name in _LOGGED} | {"state": able[0].state}
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def _text(field: str, given: str, *, fix: str) -> str:
-    """Return what somebody wrote, without the blanks around it; refuse nothing at all, and novels."""
+    """Return a text without surrounding blanks; refuse an empty or a very long one."""
     if not isinstance(given, str) or not given.strip() or len(given) > TEXT_MAX:
         raise ConfigurationError(
-            field=field, value=given, rule=f"must say something, in at most {TEXT_MAX:,} characters", fix=fix
+            field=field, value=given, rule=f"must be a text of at most {TEXT_MAX:,} characters, and not empty", fix=fix
         )
     return given.strip()
 
 
-def _hidden(text: str, values: Mapping[str, str] | None = None) -> str:
+def _redacted(text: str, values: Mapping[str, str] | None = None) -> str:
     return cast("str", safe_text(text, values))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a replay stands and what it came to: counts, what it waits for, an estimate, and the report at its end.
+"""The report of a replay: counts, what it waits for, an estimate, and its results.
 
-Only looks. Every letter that was shown when the replay was started is in exactly one of the counts.
+Only reads. Every letter that was counted when the replay was started is in exactly one of the counts.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from redrive.ops.replay.replays import get_replay
 from redrive.store.protocol import Row, Store
 
 SKIPPED_MAX: Final = 1_000
-"""Letters that were left out and are named with their reasons."""
+"""Skipped letters that are listed with their reasons."""
 REASONS_MAX: Final = 20
-"""Reasons for which the first letters are named, however late they come; the most frequent ones."""
+"""The most frequent reasons, for which the first letters are listed."""
 FIRST_MAX: Final = 5
-"""Letters that are named for each of them."""
+"""Letters that are listed for each of them."""
 SAMPLE_MAX: Final = 1_000
-"""Letters that ended last, by which the pace is told."""
+"""Letters that ended last, by which the pace is measured."""
 _OF_ONE: Final = " (job "
-"""Begins what a reason says about one letter alone: which job has its key."""
+"""Begins the part of a reason that is about one letter alone: which job has its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class FailedAgain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """A replay, and where every one of its letters is: `letters` is the sum of what follows it."""
+    """A replay and its counts: `letters` is the sum of those that follow it."""
 
     id: int
     pipeline: str
@@ -60,21 +60,21 @@ class ReplayReport:
     replaying: int
     waiting: int
     left_out: int
-    """Shown when it was started, and changed by somebody before their turn; or let go when it was cancelled."""
+    """Changed by somebody after the start and before their turn, or unmarked when it was cancelled."""
     waits_for: str | None
     seconds_left: float | None
-    """An estimate, by its rate or else by what has ended of late; None while there is none."""
+    """An estimate, by its rate or else by what has ended lately; None while there is none."""
     verified: int
-    """Recovered letters whose job is complete; counted when the replay has ended."""
+    """Recovered letters whose job is complete; counted once the replay has ended."""
     stages_done: int
-    """How many stages were done by the replayed jobs since they went back."""
+    """How many stages the replayed jobs have completed since."""
     failures: Sequence[FailedAgain]
     skips: Sequence[tuple[str, int]]
-    """Why letters were left out, and how many for each reason; the most frequent one first."""
+    """Why letters were skipped, and how many for each reason; the most frequent one first."""
     first_skipped: Mapping[str, Sequence[tuple[int, str]]]
     """The first letters for each of the most frequent reasons, each with its reason in full: which job has its key."""
     skipped_letters: Sequence[tuple[int, str]]
-    """The letters that were left out, each with its reason in full; the first thousand of them."""
+    """The skipped letters, each with its reason in full; the first thousand of them."""
     canary: tuple[int, ...]
     rate: float | None
     from_start: bool
@@ -87,13 +87,13 @@ class ReplayReport:
 
 
 def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> ReplayReport:
-    """Return how a replay stands, with at most `skipped_max` of the letters it left out; raises ReplayNotFoundError."""
+    """Return the report of a replay, with at most `skipped_max` skipped letters; raises ReplayNotFoundError."""
     known = get_replay(store, replay)
     counts = counts_of(store, replay)
     skips = [(str(reason), cast("int", letters)) for reason, letters in store.query("replay_skips", replay)]
     skipped = sum(letters for _, letters in skips)
     named = _skipped(store.query("skipped_letters", replay, skipped_max)) if skips else []
-    # Looked at when it is over: it reads every letter.
+    # Only once it has ended: it reads every letter.
     _, complete, stages = store.query("recovered_of", replay)[0] if known.ended_at is not None else (0, 0, 0)
     waiting = counts.waiting if known.status != "marking" else known.expected
     accounted = counts.ended + counts.replaying + waiting + skipped
@@ -146,7 +146,7 @@ def _skipped(rows: Sequence[Row]) -> list[tuple[int, str]]:
 def _first_skipped(
     store: Store, replay: int, reasons: Sequence[str], named: Sequence[tuple[int, str]]
 ) -> dict[str, list[tuple[int, str]]]:
-    """Return the first letters of the most frequent reasons; those that come after the ones named anyway are looked for."""
+    """Return the first letters for the most frequent reasons; those that are not among the listed ones are queried."""
     first: dict[str, list[tuple[int, str]]] = {reason: [] for reason in reasons[:REASONS_MAX]}
     for letter, reason in named:
         known = first.get(reason.partition(_OF_ONE)[0])
@@ -163,26 +163,26 @@ def _returned(store: Store, replay: int, counts: Counts) -> list[Row]:
 
 
 def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
-    """Say what a replay that has not ended waits for; None when it has, or waits for nothing."""
+    """Return what a replay waits for; None if it has ended, or waits for nothing."""
     if replay.ended_at is not None:
         return None
     if replay.status in {"paused", "stopped"}:
-        return f"somebody to resume or cancel it: {replay.why}{_because(store, replay)}"
+        return f"somebody to resume or cancel it: {replay.why}{_pause_reason(store, replay)}"
     if not any(replay.pipeline in each.pipelines for each in workers(store) if each.is_live):
         return f"a worker that serves {replay.pipeline}"
     if replay.status != "running":
-        return "its letters to be taken" if replay.status == "marking" else "its letters to be let go"
-    return (_kept_by(store, replay.pipeline) if counts.replaying else None) or replay.why
+        return "its letters to be marked" if replay.status == "marking" else "its letters to be unmarked"
+    return (_blocked_by(store, replay.pipeline) if counts.replaying else None) or replay.why
 
 
-def _because(store: Store, replay: Replay) -> str:
-    """Say why somebody has paused it, if they told."""
+def _pause_reason(store: Store, replay: Replay) -> str:
+    """Return the reason given for a pause, in parentheses."""
     rows = store.query("last_pause_of", replay.id) if replay.status == "paused" else []
     return f" ({rows[0][0]})" if rows and rows[0][0] else ""
 
 
-def _kept_by(store: Store, pipeline: str) -> str | None:
-    """Say what keeps the jobs of a pipeline from going on."""
+def _blocked_by(store: Store, pipeline: str) -> str | None:
+    """Return what keeps the jobs of a pipeline from running."""
     if store.query("is_pipeline_paused", pipeline)[0][0]:
         return f"somebody to resume the pipeline: redrive pipeline resume {pipeline}"
     held = store.query("held_of_pipeline", pipeline)[0][0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaying many dead letters at once: starting a replay, and pausing, resuming, cancelling and closing it.
+"""Replays of many dead letters: start, pause, resume, cancel and close.
 
-Starting only writes down what is meant: the filter, the cut-off that keeps newcomers out, and how many letters were shown. A worker
-that serves the pipeline does the rest (`engine/replay`). Every act is in the operator log, in the transaction that does it.
+Starting only stores the filter, the cut-off that excludes later letters, and the count that was confirmed. A worker that serves the
+pipeline does the rest (`engine/replay`). Every act adds its line to the operator log in its own transaction.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NOTE_MAX: Final = 4_000
 def start(
     store: Store, which: LetterFilter, by: Actor, *, plan: Plan, seen: ReplayPreview | None = None
 ) -> Replay:
-    """Begin a replay over the letters that are there now, or were when `seen` was counted; later ones are not part of it.
+    """Start a replay of the letters that match now, or did when `seen` was counted; later ones are not part of it.
 
     Raises:
-        EvidenceMissingError: the rules ask for evidence, and some of the letters have none.
-        ReplayRefusedError: there is nothing to replay, or another replay is just taking its letters.
+        EvidenceMissingError: the rules require evidence, and some of the letters have none.
+        ReplayRefusedError: there is nothing to replay, or another replay is still marking its letters.
     """
     found = seen or preview_replay(store, which)
     if found.lacking:
@@ -66,36 +66,36 @@ def start(
     if answer is None:
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",
-            problem="another replay of this pipeline is just taking its letters",
-            fix="Look at redrive replay list; it takes a moment, and a worker that serves the pipeline."
-            " One that was paused has to be resumed or cancelled first.",
+            problem="another replay of this pipeline is still marking its letters",
+            fix="See redrive replay list. Marking takes a moment, and a worker that serves the pipeline;"
+            " a paused replay has to be resumed or cancelled first.",
         )
     return get_replay(store, cast("int", answer[0][0][0]))
 
 
 def pause(store: Store, replay: int, by: Actor) -> Replay:
-    """Release nothing more until it is resumed; what was released goes on."""
+    """Release nothing more until it is resumed; released jobs continue."""
     known = get_replay(store, replay)
     why = f"paused by {storable(by.name)}"
     step = Step("pause_replay", (why, replay), rows=1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
-        raise _not_now(known, "paused", "Only one that is taking its letters or running can be paused.")
+        raise _not_now(known, "paused", "Only a replay that is marking or running can be paused.")
     return get_replay(store, replay)
 
 
 def resume(store: Store, replay: int, by: Actor) -> Replay:
-    """Go on with a replay that was paused or stopped itself; what failed before is not held against it again."""
+    """Continue a replay that was paused or stopped itself; earlier failures do not stop it again."""
     known = get_replay(store, replay)
-    # What failed while it was only paused is news.
+    # Failures during a mere pause still count.
     pardoned = msgspec.json.encode(counts_of(store, replay) if known.status == "stopped" else known.pardoned)
     step = Step("resume_replay", (pardoned, CURRENT.get().clock.wall(), replay), rows=1)
     if store.apply(_log(store, known, by, "resume", "running"), step) is None:
-        raise _not_now(known, "resumed", "Only one that was paused, or stopped itself, can go on.")
+        raise _not_now(known, "resumed", "Only a replay that was paused, or stopped itself, can be resumed.")
     return get_replay(store, replay)
 
 
 def cancel(store: Store, replay: int, by: Actor) -> Replay:
-    """End a replay: letters that were not released are free again, those that were go on to their end."""
+    """End a replay: letters that were not released are free again, released jobs continue."""
     known = get_replay(store, replay)
     why = f"cancelled by {storable(by.name)}"
     step = Step("cancel_replay", (why, replay), rows=1)
@@ -111,27 +111,27 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
     """Close a replay that has ended, with a note on how it was resolved."""
     known = get_replay(store, replay)
     given = note.strip()
-    told = (safe_text(given, values_of_replay(store, known, given)) or "")[:NOTE_MAX]
-    if not told:
+    kept = (safe_text(given, values_of_replay(store, known, given)) or "")[:NOTE_MAX]
+    if not kept:
         raise ReplayRefusedError(
             subject=f"replay {replay}",
-            problem="it is closed with a note, and the note is empty",
+            problem="the note is empty",
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
-    step = Step("close_replay", (told, CURRENT.get().clock.wall(), replay), rows=1)
-    log = Step("log_replay", (*Actor(by.name, told).line("close", f"replay {replay}"), "closed", replay))
+    step = Step("close_replay", (kept, CURRENT.get().clock.wall(), replay), rows=1)
+    log = Step("log_replay", (*Actor(by.name, kept).line("close", f"replay {replay}"), "closed", replay))
     if store.apply(log, step) is None:
-        problem = "It is closed already." if known.closed_at else "Let it end first, or cancel it."
+        problem = "It is closed already." if known.closed_at else "Wait until it has ended, or cancel it."
         raise _not_now(known, "closed", problem)
     return get_replay(store, replay)
 
 
 def get_replay(store: Store, replay: int) -> Replay:
-    """Return a replay; raises ReplayNotFoundError with ids that are near."""
+    """Return a replay; raises ReplayNotFoundError whose hint lists ids close to it."""
     rows = store.query("replay", replay) if 0 < replay < 2**62 else []
     if not rows:
         near = [str(row[0]) for row in store.query("nearest_replays", min(abs(replay), 2**62))]
-        hint = f"There are: {', '.join(near)}." if near else "None was ever started in this database."
+        hint = f"There are: {', '.join(near)}." if near else "There are no replays in this database."
         raise ReplayNotFoundError(replay=replay, hint=hint)
     return replay_of(rows[0])
 
@@ -145,23 +145,23 @@ def list_replays(
 
 
 def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step:
-    """Return the step that writes down what is done to a replay, without the values of the letters it is about.
+    """Return the step that logs an act on a replay, without the values of its letters.
 
-    It goes before the act it is about: how the replay was is read in the same transaction.
+    It goes before the act: it reads the state before in the same transaction.
     """
     by = by.hiding(values_of_replay(store, replay, by.reason))
     return Step("log_replay", (*by.line(verb, f"replay {replay.id}"), after, replay.id))
 
 
 def _few_of(store: Store, which: LetterFilter, found: ReplayPreview) -> Iterator[int]:
-    """Yield the letters a replay takes, if they are few."""
+    """Yield the letters of a replay, if they are few."""
     for state in found.by_state if found.letters <= LETTERS_MAX else ():
         for ids in id_steps(store, msgspec.structs.replace(which, state=state), found.cutoff):
             yield from ids
 
 
 def _before_first(store: Store, which: LetterFilter) -> int:
-    """Return an id below those of all letters that are meant: marking begins there."""
+    """Return an id below those of all letters that match: marking begins there."""
     first = store.query("first_letter_of", *which.group_row()[:5])[0][0]
     return 0 if first is None else cast("int", first) - 1
 
@@ -178,15 +178,16 @@ def _lacking(which: LetterFilter, found: ReplayPreview) -> EvidenceMissingError:
 
 
 def _options_of(which: LetterFilter) -> str:
-    """Return a filter as it is typed; what it is about and no more, because somebody will vouch for all of it."""
+    """Return a filter as command line options; not broader than it is, because somebody will vouch for all of it."""
     if which.ids is not None:
         return " ".join(str(each) for each in which.ids)
     given = msgspec.structs.asdict(which)
     named = ("group", "pipeline", "stage", "code", "category", "owner", "key")
-    told = [f"--{name} {shlex.quote(str(given[name]))}" for name in named if given[name] is not None]
+    options = [f"--{name} {shlex.quote(str(given[name]))}" for name in named if given[name] is not None]
     times = {"since": which.since, "until": which.until}
     return " ".join(
-        told + [f"--{name} {instant(at):%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items() if at is not None]
+        options
+        + [f"--{name} {instant(at):%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items() if at is not None]
     )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dry run of a replay: everything that would stand in its way, letter by letter and summed up. Changes nothing.
+"""A dry run of a replay: every obstacle and notice, letter by letter and summed up. Changes nothing.
 
-With the code of the pipeline at hand, values are decoded against the present types; without it, only what the store knows is looked
-at, and the answer says so.
+With the code of the pipeline, values are decoded against the present types; without it, only what the store knows is checked, and
+the result lists the pipelines whose values were not decoded.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from redrive.ops.letters.freeze import freeze, frozen_steps
 from redrive.store.protocol import Store, listed
 
 PAGE: Final = 1_000
-SHOWN: Final = 100
-"""Letters that are told one by one; all are counted."""
+LISTED_MAX: Final = 100
+"""Letters that are listed one by one; all are counted."""
 _CLOSED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Finding:
     """What was found about one letter."""
 
     letter: int
     job: int
     kind: str
-    told: str
+    text: str
     is_obstacle: bool
-    """False for what one should know and what stops nothing."""
+    """False for a notice, which stops nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What a replay would meet."""
+    """What stands against a replay of some letters."""
 
     letters: int
     able: int
-    """How many nothing stands in the way of."""
+    """How many have no obstacle."""
     obstacles: dict[str, int]
-    """What stands in the way, and of how many letters; one that has several is counted under each."""
+    """How many letters have which kind of obstacle; one that has several is counted under each."""
     notices: dict[str, int]
-    """What one should know, and of how many letters it holds."""
-    remarks: Sequence[Remark]
-    """Everything that was found about the first letters there is something to say about."""
-    untold: int
-    """How many more letters there is something to say about."""
+    """How many letters have which kind of notice."""
+    findings: Sequence[Finding]
+    """Everything that was found about the first letters with an obstacle or a notice."""
+    unlisted: int
+    """How many more letters have an obstacle or a notice."""
     unchecked: Sequence[str]
-    """Pipelines whose code was not at hand, so that no value was decoded."""
+    """Pipelines whose code was not given, so that no value was decoded."""
 
     @property
     def is_fine(self) -> bool:
@@ -67,27 +67,27 @@ class Validation:
 def validate(
     store: Store, which: LetterFilter, *, pipelines: Mapping[str, Pipeline], from_start: bool = False
 ) -> Validation:
-    """Look at every letter a replay would take now, those that are on their way already, and whatever is named."""
-    view = _View(store, pipelines, from_start=from_start, is_named=which.ids is not None)
+    """Check every letter a replay would take now, those that are replaying already, and all that are given by id."""
+    check = _Check(store, pipelines, from_start=from_start, is_named=which.ids is not None)
     for page in frozen_steps(store, freeze(store, which), step=PAGE):
-        view.look_at(page)
-    return view.answer()
+        check.check(page)
+    return check.result()
 
 
-def passed_over(store: Store, candidate: Candidate) -> Part | None:
-    """Return the part that was edited last and that a replay will not start with; None when it will, or nothing was edited."""
+def ignored_edit(store: Store, candidate: Candidate) -> Part | None:
+    """Return the part that was edited last, if a replay will not start with it; None otherwise."""
     made = store.query("edits_of_letter", candidate.letter)
     if not made or made[-1][0] == candidate.edit:
         return None
     part = cast("Part", made[-1][1])
     past = kept_edits(store, candidate.job, candidate.letter, part)
-    # Who went back to the original misses nothing.
+    # Going back to the original changes nothing.
     return None if past and past[-1].after == past[0].before else part
 
 
 def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
-    """Count the letters a replay would take now whose last edit it would not start with; changes nothing."""
-    # Most installations have no edit at all, which is known without a look at a single letter.
+    """Count the letters a replay would take now and whose last edit it would ignore; changes nothing."""
+    # Most installations have no edits at all, which takes no look at a single letter.
     if not batch_of(store.query("replay_candidates", "[]", int(from_start))).last_edit:
         return 0
     found = 0
@@ -95,14 +95,14 @@ def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
         named = listed(page)
         batch = batch_of(store.query("replay_candidates", named, int(from_start)))
         free = [each for each in batch.candidates if each.state in FREE]
-        found += sum(passed_over(store, each) is not None for each in free)
+        found += sum(ignored_edit(store, each) is not None for each in free)
     return found
 
 
 def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
-    """Say that nobody would serve the stage a job goes back to: the last worker that was started has other ones.
+    """Return the obstacle that nobody would serve the stage of a job: the last worker that was started has other ones.
 
-    Without the code at hand this is all that can be said; nothing is when `stages` is empty, because nobody has used it here.
+    For use without the code of the pipeline. None if `stages` is empty, because nobody has used the pipeline here.
     """
     if not stages or candidate.stage in stages:
         return None
@@ -110,8 +110,8 @@ def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
     return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more, but {now}")
 
 
-class _View:
-    """What has been found so far."""
+class _Check:
+    """Collects the findings."""
 
     def __init__(
         self, store: Store, pipelines: Mapping[str, Pipeline], *, from_start: bool, is_named: bool
@@ -128,13 +128,13 @@ class _View:
         self._able = 0
         self._obstacles: Counter[str] = Counter()
         self._notices: Counter[str] = Counter()
-        self._remarks: list[Remark] = []
-        self._told = 0
-        self._untold = 0
+        self._findings: list[Finding] = []
+        self._listed = 0
+        self._unlisted = 0
         self._unchecked: set[str] = set()
 
-    def look_at(self, letters: Sequence[int]) -> None:
-        """Look at some letters."""
+    def check(self, letters: Sequence[int]) -> None:
+        """Check some letters."""
         named = listed(letters)
         rows = self._store.query("last_configs", named)
         configs = {row[0]: row[1] for row in rows}
@@ -150,18 +150,18 @@ class _View:
             self._able += not found
             notices = list(self._notices_of(candidate, code, configs.get(candidate.letter)))
             if batch.last_edit and candidate.state in FREE:
-                notices += self._passed_over(candidate)
+                notices += self._ignored_edit(candidate)
             self._note(candidate, found, notices)
 
-    def answer(self) -> Validation:
+    def result(self) -> Validation:
         """Return what was found."""
         return Validation(
             letters=self._letters,
             able=self._able,
             obstacles=dict(self._obstacles.most_common()),
             notices=dict(self._notices.most_common()),
-            remarks=self._remarks,
-            untold=self._untold,
+            findings=self._findings,
+            unlisted=self._unlisted,
             unchecked=sorted(self._unchecked),
         )
 
@@ -169,12 +169,12 @@ class _View:
         self, candidate: Candidate, code: Pipeline | None, replay: object
     ) -> Iterator[tuple[str, str]]:
         if candidate.state in _CLOSED:
-            # Its round is over, and whatever else could be said is about a later one.
+            # Its round is over; anything else would be about a later one.
             yield "state", f"it is {candidate.state}"
             return
         if code is None:
             self._unchecked.add(candidate.pipeline)
-        found = list(self._in_the_way(candidate, code))
+        found = list(self._own_obstacles(candidate, code))
         if replay is not None:
             found.append(("taken", f"it belongs to replay {replay}"))
         yield from found
@@ -183,23 +183,23 @@ class _View:
             if mark in self._keys:
                 yield "key", f"an earlier letter of this replay has the same key {candidate.key!r}"
             elif all(kind == "evidence" for kind, _ in found):
-                # One that stays behind takes no key from others; evidence has to be there before anything goes.
+                # A letter that stays behind takes no key from others; evidence must be there before anything is released.
                 self._keys.add(mark)
 
-    def _in_the_way(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
-        """Yield what stands in the way of a letter by itself."""
+    def _own_obstacles(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
+        """Yield the obstacles of a letter by itself."""
         if candidate.state == LetterState.DISCARDED:
-            yield "state", f"it is discarded; redrive dlq restore {candidate.letter} takes that back"
+            yield "state", f"it is discarded; redrive dlq restore {candidate.letter} reopens it"
         is_unproved = candidate.state not in {LetterState.READY, LetterState.REPLAYING}
         if is_unproved and self._is_strict(candidate.pipeline):
             yield "evidence", "there is no evidence that its cause is fixed"
         value = start_value(self._store, candidate)
         for obstacle in obstacles_to(candidate, value, code, from_start=self._from_start):
-            yield obstacle.kind, obstacle.told
+            yield obstacle.kind, obstacle.text
         if code is None and not self._from_start:
             lost = lost_stage(candidate, self._stages_of(candidate.pipeline))
             if lost is not None:
-                yield lost.kind, lost.told
+                yield lost.kind, lost.text
 
     def _notices_of(
         self, candidate: Candidate, code: Pipeline | None, config: object
@@ -209,41 +209,37 @@ class _View:
         if stage is None or candidate.state in _CLOSED:
             return
         if config is not None and stage.config != config:
-            yield "changed", f"the settings of the stage {stage.name} are others than when it failed"
+            yield "changed", f"the settings of the stage {stage.name} have changed since it failed"
         if stage.breaker is not None and stage.breaker.name in self._open:
             state = self._open[stage.breaker.name]
             yield "breaker", f"the breaker {stage.breaker.name} is {state}: it would be held"
 
-    def _passed_over(self, candidate: Candidate) -> list[tuple[str, str]]:
-        """Say that the last edit of a letter is not what a replay starts with."""
-        part = passed_over(self._store, candidate)
+    def _ignored_edit(self, candidate: Candidate) -> list[tuple[str, str]]:
+        """Return the notice that a replay ignores the last edit of a letter."""
+        part = ignored_edit(self._store, candidate)
         if part is None:
             return []
-        mend = f"redrive dlq edit {candidate.letter} --part"
-        if part == "input":
-            told = f"its edited input is not used: the first stage takes the payload, which {mend} payload changes"
-        else:
-            told = (
-                f"its edited payload is not used: the stage takes its own input, which {mend} input changes"
-            )
-        return [("edit", told)]
+        start = "the payload" if part == "input" else "the stage input"
+        other = "payload" if part == "input" else "input"
+        command = f"redrive dlq edit {candidate.letter} --part {other}"
+        return [("edit", f"its edited {part} will be ignored: this replay starts from {start} ({command})")]
 
     def _note(
         self, candidate: Candidate, obstacles: Sequence[tuple[str, str]], notices: Sequence[tuple[str, str]]
     ) -> None:
-        """Count what was found about a letter, each kind once, and tell all of it unless enough letters were told already."""
+        """Count the findings about a letter, each kind once, and list them unless enough letters are listed."""
         self._obstacles.update(dict.fromkeys((kind for kind, _ in obstacles), 1))
         self._notices.update(dict.fromkeys((kind for kind, _ in notices), 1))
         found = [(*each, True) for each in obstacles] + [(*each, False) for each in notices]
         if not found:
             return
-        if self._told == SHOWN:
-            self._untold += 1
+        if self._listed == LISTED_MAX:
+            self._unlisted += 1
             return
-        self._told += 1
-        self._remarks += [
-            Remark(letter=candidate.letter, job=candidate.job, kind=kind, told=told, is_obstacle=is_obstacle)
-            for kind, told, is_obstacle in found
+        self._listed += 1
+        self._findings += [
+            Finding(letter=candidate.letter, job=candidate.job, kind=kind, text=text, is_obstacle=is_obstacle)
+            for kind, text, is_obstacle in found
         ]
 
     def _stages_of(self, pipeline: str) -> tuple[str, ...]:

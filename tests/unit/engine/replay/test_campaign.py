@@ -144,9 +144,9 @@ def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
 
     assert replays.pause(shop.store, begun.id, BY).status == "paused"
-    with pytest.raises(ReplayRefusedError, match="just taking its letters") as refused:
+    with pytest.raises(ReplayRefusedError, match="still marking its letters") as refused:
         replays.start(shop.store, SHOP, BY, plan=plan_of())
-    assert "One that was paused has to be resumed or cancelled first" in str(refused.value.hint)
+    assert "paused replay has to be resumed or cancelled first" in str(refused.value.hint)
     shop.seen.clear()
     shop.work()
     assert shop.seen == []
@@ -208,7 +208,7 @@ def test_cancelling_frees_what_was_not_released(shop: Shop) -> None:
 def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
     shop.fail(3)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    with pytest.raises(ReplayRefusedError, match="just taking its letters"):
+    with pytest.raises(ReplayRefusedError, match="still marking its letters"):
         replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 

@@ -154,7 +154,7 @@ def test_a_replay_that_cannot_be_driven_does_not_keep_others_waiting(
     for _ in range(3):
         driver.drive()
 
-    assert "takes its turn again" in caplog.text
+    assert "will retry its turn" in caplog.text
     assert report_of(shop.store, second.id).replaying == 1
 
 

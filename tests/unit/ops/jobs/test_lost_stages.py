@@ -92,7 +92,7 @@ def test_a_dry_run_without_the_code_says_which_letters_have_lost_their_stage(rd:
     told = rd.replays.validate(pipeline="shop")
 
     assert (told.able, told.obstacles) == (0, {"stage": 1})
-    assert told.remarks[0].told == "the pipeline has no stage 'fetch' any more, but take, load"
+    assert told.findings[0].text == "the pipeline has no stage 'fetch' any more, but take, load"
     assert rd.replays.validate(pipeline="shop", from_start=True).is_fine
     assert rd.replays.validate(pipeline="shop", pipelines=[BEFORE]).is_fine
 

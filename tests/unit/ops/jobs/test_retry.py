@@ -194,7 +194,7 @@ def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(clock: VirtualC
     assert (blind.letters, blind.able, blind.obstacles) == (3, 0, {"evidence": 3})
     assert blind.unchecked == ["shop"]
     assert (found.obstacles, found.unchecked, found.is_fine) == ({"evidence": 3, "type": 1}, [], False)
-    assert {each.letter for each in found.remarks if each.kind == "type"} == {2}
+    assert {each.letter for each in found.findings if each.kind == "type"} == {2}
     ready(shop)
     assert validate(shop.store, SHOP, pipelines={}).is_fine
     with shop.store._writing() as db:
@@ -239,7 +239,7 @@ def test_a_dry_run_tells_of_jobs_that_are_on_their_way_already(shop: Shop) -> No
     found = validate(shop.store, SHOP, pipelines={})
 
     assert (found.letters, found.able, found.obstacles) == (2, 1, {"running": 1})
-    assert found.remarks[0].told == "its job is queued"
+    assert found.findings[0].text == "its job is queued"
 
 
 def test_a_dry_run_of_a_letter_that_is_over_says_so_when_it_is_named(shop: Shop) -> None:

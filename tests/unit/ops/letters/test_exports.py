@@ -255,7 +255,7 @@ def test_a_lane_that_is_there_keeps_its_place(here: Redrive, there: Redrive) -> 
     ("path", "value", "words"),
     [
         ("redrive_export", 2, "its format is 2, and this redrive reads 1"),
-        ("origin", "../etc", "origin is not what it can be"),
+        ("origin", "../etc", "origin is not valid"),
         ("letter.id", 0, "letter.id"),
         ("letter.id", "x", "$.letter.id"),
         ("letter.id", 2**63, "letter.id"),
@@ -309,7 +309,7 @@ def test_garbage_is_refused_by_its_number(there: Redrive, garbage: bytes) -> Non
     done = import_letters(there.store, [b"\n", garbage], ANN)
 
     assert (done.made, [number for number, _ in done.refused]) == (0, [2])
-    assert "it is no line of an export" in done.refused[0][1]
+    assert "it is not a line of an export" in done.refused[0][1]
 
 
 def test_values_that_are_no_text_are_refused(here: Redrive, there: Redrive) -> None:

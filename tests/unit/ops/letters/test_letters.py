@@ -341,7 +341,7 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
     assert (list(story.edits), story.letter.context["stage"]) == ([], "fetch")  # type: ignore[index]
     assert len(story.stack.own) == 1
     assert "in fetch" in story.stack.own[0]
-    assert story.stack.said == ["ZeroDivisionError: integer division or modulo by zero"]
+    assert story.stack.messages == ["ZeroDivisionError: integer division or modulo by zero"]
 
 
 def test_what_was_done_about_a_group_before_a_letter_came_is_not_its_story(
@@ -411,13 +411,13 @@ def test_a_stack_puts_the_frames_of_ones_own_code_first() -> None:
     assert [frame.partition(", in ")[2][:5] for frame in stack.own] == ["fetch", "fetch"]
     assert stack.own[1].endswith("more times]")
     assert len(stack.library) == 2
-    assert stack.said == [
+    assert stack.messages == [
         "OSError: first",
         "During handling of the above exception, another exception occurred:",
         "ValueError: second",
     ]
     assert stack_of("") == stack_of("\n")
-    assert stack_of("no stack at all").said == ["no stack at all"]
+    assert stack_of("no stack at all").messages == ["no stack at all"]
 
 
 def test_every_category_and_code_has_a_diagnosis_and_a_hint() -> None:

@@ -112,7 +112,7 @@ def test_letters_that_a_replay_lets_go_of_meanwhile_are_left_alone(rd: Redrive) 
     done = triage.triage(rd.store, told.frozen, ANN, diagnosis="data")
 
     assert told.changing == 1
-    assert done == ActResult(changed=1, left={"a replay let go of it only later": 1})
+    assert done == ActResult(changed=1, left={"a replay released it only later": 1})
 
 
 def test_two_acts_on_one_set_are_no_surprise_to_a_program(rd: Redrive) -> None:

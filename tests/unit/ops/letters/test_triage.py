@@ -213,7 +213,7 @@ def test_a_diagnosis_with_the_evidence_is_two_moves_on_record(rd: Redrive) -> No
 def test_evidence_has_to_say_something(rd: Redrive, evidence: str) -> None:
     fail(rd, 0)
 
-    with pytest.raises(ConfigurationError, match="evidence must say something"):
+    with pytest.raises(ConfigurationError, match="evidence must be a text"):
         triage.remediate(rd.store, only(rd, 1), ANN, evidence=evidence, is_safe=True, diagnosis="data")
     assert states(rd) == {1: "open"}
     assert log(rd) == []
@@ -292,7 +292,7 @@ def test_letters_are_given_to_somebody_and_taken_back(rd: Redrive) -> None:
     assert (letter(rd, 1)["assignee"], letter(rd, 2)["assignee"]) == ("bob", None)
     assert log(rd)[0] == ("assign", "filter pipeline=shop", "a test", 2)
     assert changes(rd)[1]["after"] == {"assignee": None}
-    with pytest.raises(ConfigurationError, match="assignee must say something"):
+    with pytest.raises(ConfigurationError, match="assignee must be a text"):
         triage.assign(rd.store, only(rd, 2), ANN, assignee=" ")
 
 

@@ -38,7 +38,7 @@ def fail(rd: Redrive, *, pipeline: Pipeline = SHOP, key: str | None = None) -> N
 
 
 def kinds(found: Validation, letter: int = 1) -> list[str]:
-    return [each.kind for each in found.remarks if each.letter == letter]
+    return [each.kind for each in found.findings if each.letter == letter]
 
 
 def test_everything_that_stands_in_the_way_of_a_letter_is_told_and_summed_up(rd: Redrive) -> None:
@@ -50,7 +50,7 @@ def test_everything_that_stands_in_the_way_of_a_letter_is_told_and_summed_up(rd:
     assert kinds(found) == ["evidence", "key", "type"]
     assert found.obstacles == {"evidence": 1, "key": 1, "type": 1}
     assert (found.letters, found.able, found.is_fine) == (1, 0, False)
-    assert "(job 2)" in next(each.told for each in found.remarks if each.kind == "key")
+    assert "(job 2)" in next(each.text for each in found.findings if each.kind == "key")
 
 
 def test_an_erased_value_does_not_hide_a_stage_that_is_gone(rd: Redrive) -> None:
@@ -71,7 +71,7 @@ def test_a_discarded_letter_tells_what_it_would_meet_once_it_is_restored(rd: Red
     found = rd.replays.validate(ids=[1], pipelines=[OTHER_STAGE])
 
     assert kinds(found) == ["state", "evidence", "stage"]
-    assert "redrive dlq restore 1" in found.remarks[0].told
+    assert "redrive dlq restore 1" in found.findings[0].text
 
 
 def test_a_job_that_is_on_its_way_has_not_lost_its_key_to_itself(rd: Redrive) -> None:
@@ -109,17 +109,17 @@ def test_of_too_many_letters_the_first_are_told_whole_and_the_rest_is_counted(
 ) -> None:
     for _ in range(3):
         fail(rd)
-    monkeypatch.setattr(validation, "SHOWN", 2)
+    monkeypatch.setattr(validation, "LISTED_MAX", 2)
 
     found = rd.replays.validate(pipeline="shop", pipelines=[OTHER_TYPE])
 
-    assert [(each.letter, each.kind) for each in found.remarks] == [
+    assert [(each.letter, each.kind) for each in found.findings] == [
         (1, "evidence"),
         (1, "type"),
         (2, "evidence"),
         (2, "type"),
     ]
-    assert (found.untold, found.obstacles) == (1, {"evidence": 3, "type": 3})
+    assert (found.unlisted, found.obstacles) == (1, {"evidence": 3, "type": 3})
 
 
 def test_what_is_closed_is_told_as_that_alone(rd: Redrive) -> None:
@@ -148,9 +148,9 @@ def test_an_edit_that_a_replay_would_not_start_with_is_told(rd: Redrive) -> None
 
     assert from_stage.notices == {}
     assert from_start.notices == {"edit": 1}
-    assert "its edited input is not used" in from_start.remarks[-1].told
-    assert "redrive dlq edit 1 --part payload" in from_start.remarks[-1].told
-    assert not from_start.remarks[-1].is_obstacle
+    assert "its edited input will be ignored" in from_start.findings[-1].text
+    assert "redrive dlq edit 1 --part payload" in from_start.findings[-1].text
+    assert not from_start.findings[-1].is_obstacle
     rd.replays.edit(1, original=True)
     assert rd.replays.validate(pipeline="shop", from_start=True).notices == {}
 
@@ -161,7 +161,7 @@ def test_an_edited_payload_is_not_used_by_a_stage_that_has_an_input_of_its_own(r
 
     found = rd.replays.validate(pipeline="shop")
 
-    assert "its edited payload is not used" in found.remarks[-1].told
+    assert "its edited payload will be ignored" in found.findings[-1].text
     assert rd.replays.validate(pipeline="shop", from_start=True).notices == {}
 
 
