@@ -212,7 +212,9 @@ def _print_validation(found: Validation) -> None:
     print_facts(facts, "table")
     print_table(found.findings, ("letter", "job", "kind", "text"))
     if found.unlisted:
-        print_message(f"{plural(found.unlisted, 'more letter')} not listed; use a narrower filter to see them")
+        print_message(
+            f"{plural(found.unlisted, 'more letter')} not listed; use a narrower filter to see them"
+        )
     for pipeline in found.unchecked:
         print_message(f"values of {pipeline} were not checked: add --target MODULE:{pipeline}")
     if not found.letters:

@@ -112,7 +112,9 @@ def stack_of(text: str) -> Stack:
             if line.strip() and not line.startswith("Traceback (most recent call last)"):
                 messages.append(line)
     return Stack(
-        messages=messages, own=["\n".join(each) for each in own], library=["\n".join(each) for each in library]
+        messages=messages,
+        own=["\n".join(each) for each in own],
+        library=["\n".join(each) for each in library],
     )
 
 

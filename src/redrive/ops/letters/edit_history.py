@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The edits of a letter's values: the original, and every edit since, redacted.
 
-Only reads. An edit of the payload holds for every later restart, so those of earlier rounds are included; an edit of a stage's input
+Only reads. An edit of the payload holds for every later restart, so those of earlier rounds are included; one of a stage's input
 belongs to its letter. Erased edits are listed without their values.
 """
 

@@ -126,9 +126,7 @@ def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> Imported:
     return imported
 
 
-def _import(
-    store: Store, read: Sequence[tuple[int, ExportedLine]], by: Actor, *, imported: Imported
-) -> None:
+def _import(store: Store, read: Sequence[tuple[int, ExportedLine]], by: Actor, *, imported: Imported) -> None:
     """Import what is not here yet, all at once; if the store refuses, one by one."""
     fresh = [(number, line) for number, line in read if not _is_known(store, line)]
     imported.known += len(read) - len(fresh)
@@ -364,7 +362,7 @@ def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
     for name, most in _TEXTS.items():
         text = kept[name]
         kept[name] = clean.text(text, most) if isinstance(text, str) else None
-    told["decision"] = None if read.decision is None else _kept_decision(read.decision, clean)
+    kept["decision"] = None if read.decision is None else _kept_decision(read.decision, clean)
     start, end = read.started_at.timestamp(), read.ended_at.timestamp()
     return kept | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}
 

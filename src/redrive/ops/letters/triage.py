@@ -3,8 +3,8 @@
 
 An act changes a frozen set, a few thousand letters per transaction, and moves only what the lifecycle allows: the rest is left alone
 and counted by reason. Every transaction includes its lines of the operator log. Stopping in the middle leaves whole steps behind;
-the same act again does the rest. What people write about a few letters is stored without the values of their jobs; about many, it is
-redacted by patterns alone (`job_values`).
+the same act again does the rest. What people write about a few letters is stored without the values of their jobs; about many, it
+is redacted by patterns alone (`job_values`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
 def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) -> ActResult:
     """Set the assignee of letters; None for nobody. Closed letters are left alone."""
     # Redacted by patterns alone: an assignee may well be named in a payload.
-    name = None if assignee is None else _redacted(_text("assignee", assignee, fix="A name, or nobody at all."))
+    name = (
+        None if assignee is None else _redacted(_text("assignee", assignee, fix="A name, or nobody at all."))
+    )
     act = _Act(
         verb="assign",
         refuses=refusal_of("assign"),
@@ -180,9 +182,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
     return ActResult(changed=changed, left=dict(left.most_common()))
 
 
-def _read(
-    store: Store, frozen: FrozenSet, ids: list[int], act: _Act
-) -> tuple[list[_Letter], Counter[str]]:
+def _read(store: Store, frozen: FrozenSet, ids: list[int], act: _Act) -> tuple[list[_Letter], Counter[str]]:
     """Read letters; return those an act can change, and count the others by reason."""
     rows = store.query("letters_to_triage", listed(ids))
     # Only a triage leaves letters alone that a replay has taken.
@@ -264,7 +264,10 @@ def _text(field: str, given: str, *, fix: str) -> str:
     """Return a text without surrounding blanks; refuse an empty or a very long one."""
     if not isinstance(given, str) or not given.strip() or len(given) > TEXT_MAX:
         raise ConfigurationError(
-            field=field, value=given, rule=f"must be a text of at most {TEXT_MAX:,} characters, and not empty", fix=fix
+            field=field,
+            value=given,
+            rule=f"must be a text of at most {TEXT_MAX:,} characters, and not empty",
+            fix=fix,
         )
     return given.strip()
 

@@ -131,7 +131,9 @@ def test_names_that_are_personal_do_not_leave(here: Redrive) -> None:
 def test_values_leave_only_where_the_code_says_so(here: Redrive) -> None:
     fail(here, "bad")
 
-    with pytest.raises(ConfigurationError, match=r"ReplayRules\.export of shop does not let the values"):
+    with pytest.raises(
+        ConfigurationError, match=r"ReplayRules\.export of shop does not allow an export of the values"
+    ):
         export(here.store, ALL, with_values=True)
     fail(here, "bad too", pipeline=OPEN_SHOP)
 
