@@ -14,7 +14,7 @@ from redrive import connect
 from .flows import Order, apart, single, steps
 from .herd import Herd, Scene, deliver, until, with_pid
 
-KILLS = 50
+KILLS = 20
 
 
 def mixed(jobs: int) -> list[Order]:
@@ -56,29 +56,29 @@ def test_a_process_of_a_worker_that_was_killed_ends_with_it(scene: Scene) -> Non
 
 
 def test_a_storm_of_kills_loses_nothing_and_buries_nobody_for_a_crash(scene: Scene) -> None:
-    jobs = 3_000
+    jobs = 1_200
     scene.submit(mixed(jobs))
     chance = random.Random(50)
 
     with Herd(scene, "--until-idle", workers=3, concurrency=16) as herd:
         until(lambda: herd.has_started(3))
         for _ in range(KILLS):
-            threading.Event().wait(chance.random() * 0.2)
+            threading.Event().wait(chance.random() * 0.15)
             until(herd.workers)
             with_pid(chance.choice(herd.workers()), signal.SIGKILL)
         is_done = scene.count("status IN ('queued', 'processing')") == 0
         assert herd.wait() == 0
 
     assert not is_done, "the load ended before the storm"
-    assert herd.ends().count(-signal.SIGKILL) >= KILLS - 5
+    assert herd.ends().count(-signal.SIGKILL) >= KILLS - 3
     assert scene.breaches() == []
     assert scene.read("SELECT DISTINCT error_code FROM jobs WHERE status = 'failed'") == [("BUG_CODE",)]
     assert scene.count("status = 'failed'") == scene.count("status = 'cancelled'") == jobs // 20
     assert scene.count("status = 'complete'") == jobs - 2 * (jobs // 20)
 
 
-def test_one_job_that_ends_its_process_among_ten_thousand_is_the_only_one_buried(scene: Scene) -> None:
-    jobs, poison = 10_000, 5_000
+def test_one_job_that_ends_its_process_among_two_thousand_is_the_only_one_buried(scene: Scene) -> None:
+    jobs, poison = 2_000, 1_000
     orders = [Order(number, "exit" if number == poison else "") for number in range(jobs)]
     ids = scene.submit(orders, single)
 

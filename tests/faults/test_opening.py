@@ -45,9 +45,11 @@ def open_each(files: list[Path]) -> list[str]:
 
 def test_all_who_open_a_new_database_at_the_same_moment_can_work_with_it(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.db" for number in range(FILES)]
-    spawn = get_context("spawn")
+    # One process imports redrive, and the openers are forked from it.
+    forks = get_context("forkserver")
+    forks.set_forkserver_preload([__name__])
 
-    with ProcessPoolExecutor(OPENERS, spawn, meet_at, (spawn.Barrier(OPENERS),)) as openers:
+    with ProcessPoolExecutor(OPENERS, forks, meet_at, (forks.Barrier(OPENERS),)) as openers:
         asked = [openers.submit(open_each, files) for _ in range(OPENERS)]
         wrong = [each.result(PATIENCE) for each in asked]
 

@@ -195,7 +195,8 @@ def test_whichever_call_to_the_store_fails_every_promise_is_kept(
     calm.run()
 
     bad = []
-    for nth in range(1, calm.faulty.calls + 1):
+    # Windows of several calls overlap, so that each call still fails at the beginning of one and at the end of another.
+    for nth in range(1, calm.faulty.calls + 1, max(1, calls // 2)):
         world = Sweep(nth, when, calls)
         world.run()
         failed = world.faulty.names[nth - 1] if len(world.faulty.names) >= nth else "none"

@@ -59,7 +59,8 @@ class Upstream:
         self.effects: dict[str, bytes] = {}
         """What the webhook did, by idempotency key: a key it knows has no further effect."""
         self.gate = threading.Event()
-        self.at_gate = threading.Event()
+        self.at_gate = threading.Semaphore(0)
+        """Released by each request that has come to the gate."""
         self._completion: dict[str, object] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"upstream": self}))
         self._server.daemon_threads = True
@@ -130,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is None or fault.how == "gate":
             status, kind, content = upstream.good_answer(self.path, asked)
             if fault is not None:
-                upstream.at_gate.set()
+                upstream.at_gate.release()
                 upstream.gate.wait(GATE_SECONDS)
             self._answer(status, content, {"Content-Type": kind})
         elif fault.how == "answer":
