@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CollabIQ: reads mail, finds out who wants to work together with whom on what, and keeps a page about each.
+"""CollabIQ: reads mail, extracts who wants to collaborate with whom on what, and writes a page about each mail.
 
-    sources   where mail comes from: an mbox or Maildir, IMAP, the Gmail API
-    mail      from the bytes of a mail to its text, whatever state they are in
-    extract   from a text to people, companies, dates and the kind of collaboration: built in, or by Gemini
-    sinks     where pages go: SQLite and Markdown, or Notion
-    secrets   where keys come from: Infisical, or the .env file
+    sources   read mail from an mbox or Maildir, IMAP, or the Gmail API
+    mail      parse the bytes of a mail, even malformed ones, into text
+    extract   find people, companies, dates and the kind of collaboration: by built-in rules, or by Gemini
+    sinks     write pages to SQLite and Markdown, or to Notion
+    secrets   get keys from Infisical, or from the .env file
     pipeline  the three stages, with their policies and breakers
-    records   what is written down about failures, and `files`, where it is written; `values` checks both
+    records   the records of failures; `files` writes them, `values` checks their fields
     cli       the `collabiq` command
 
-Nothing here retries, counts failures or keeps dead letters: redrive does.
+redrive does all retries, failure counts and dead letters.
 """

@@ -22,37 +22,37 @@ from redrive import ConfigurationError, RedriveError
 _CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-class Refusing(TyperGroup):
-    """Commands that print what the engine or the settings refuse, and exit with 2."""
+class RefusalGroup(TyperGroup):
+    """Commands that print a refusal by the engine or the settings, and exit with 2."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
         except RedriveError as error:
-            told = str(error)
-            say(told if error.hint in told else f"{told}. {error.hint}", is_error=True)
+            text = str(error)
+            say(text if error.hint in text else f"{text}. {error.hint}", is_error=True)
             raise typer.Exit(2) from None
 
 
 app = typer.Typer(
-    cls=Refusing,
+    cls=RefusalGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="Read mail, find collaborations, keep a page about each.",
+    help="Read mail, find collaborations, write a page about each.",
 )
-dlq = typer.Typer(no_args_is_help=True, help="Look at what failed, and send it back.")
+dlq = typer.Typer(no_args_is_help=True, help="Inspect and replay dead letters.")
 app.add_typer(dlq, name="dlq")
 
 
 def say(text: str, *, is_error: bool = False) -> None:
-    """Print a line; what came with a mail must not steer the terminal."""
+    """Print a line; text from a mail must not control the terminal."""
     typer.echo(_CONTROLS.sub("?", text), err=is_error)
 
 
 @app.command()
 def run() -> None:
-    """Read the mail there is, and write a page about each; what fails is kept, and exits with 1."""
+    """Read all mail, and write a page about each; failures become dead letters, and the exit code is 1."""
     account = work.run(Settings.from_environment())
     say(
         f"{account.listed} mails: {account.new} new, {account.known} known, {account.waiting} among the dead letters."
@@ -63,14 +63,14 @@ def run() -> None:
 
 @app.command()
 def demo() -> None:
-    """Show it on a few mails, one of them bad, in a temporary folder and without a network."""
+    """Run on a few sample mails, one of them unreadable, in a temporary folder and without a network."""
     for line in demonstration.demo():
         say(line)
 
 
 @app.command()
 def doctor() -> None:
-    """Say what is set, where the keys come from, and how things stand; exits with 1 when something is wrong."""
+    """Show the settings, the origin of the keys, and the state of the jobs; exit with 1 if something is wrong."""
     settings = Settings.from_environment()
     say(
         f"source {settings.source}, extractor {settings.extractor}, sink {settings.sink}, folder {settings.root}"
@@ -83,7 +83,7 @@ def doctor() -> None:
         say(f"keys: {error}")
     if settings.source == "local" and not Path(settings.mailbox).exists():
         is_fine = False
-        say(f"mailbox: there is none at {settings.mailbox}; set COLLABIQ_MAILBOX")
+        say(f"mailbox: not found at {settings.mailbox}; set COLLABIQ_MAILBOX")
     with work.opened(settings) as (rd, files):
         say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {len(files.entries())}")
     if settings.sink == "local":
@@ -106,23 +106,25 @@ def show(dlq_id: str) -> None:
     with work.opened(Settings.from_environment()) as (_, files):
         known = {entry.dlq_id: entry for entry in files.entries()}
     if dlq_id not in known:
-        rule, fix = "is no dead letter here", "collabiq dlq list shows them."
+        rule, fix = "is not a known dead letter", "collabiq dlq list shows them."
         raise ConfigurationError(field="dead letter", value=dlq_id, rule=rule, fix=fix)
     say(json.dumps(known[dlq_id].to_json(), indent=2, ensure_ascii=False))
 
 
 @dlq.command()
 def replay(
-    dlq_ids: Annotated[list[str] | None, typer.Argument(help="Which; or --all.")] = None,
+    dlq_ids: Annotated[list[str] | None, typer.Argument(help="The ids of dead letters; or --all.")] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All that wait.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every dead letter that can be replayed.")
+    ] = False,
     operation: Annotated[str | None, typer.Option(help="With --all: only those of one operation.")] = None,
 ) -> None:
-    """Send dead letters back to the stage that failed; exits with 1 when one of them fails again."""
+    """Replay dead letters from the stage that failed; exit with 1 if one of them fails again."""
     settings = Settings.from_environment()
     if not everything and not dlq_ids:
-        fix = "Name dead letters, or --all; collabiq dlq list shows them."
-        raise ConfigurationError(field="dead letter", value="<none>", rule="must be named", fix=fix)
+        fix = "Give ids of dead letters, or --all; collabiq dlq list shows them."
+        raise ConfigurationError(field="dead letter", value="<none>", rule="must be given", fix=fix)
     chosen = None if everything else dlq_ids
     actor = os.environ.get("USER", "unknown")
     entries = work.replay(settings, chosen, operation=operation, actor=actor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CollabIQ's codes, as data: its three classes of error, and what it calls a mail that is itself the problem."""
+"""CollabIQ's codes, as data: three classes of error, and codes for a mail that is itself the problem."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ MAIL_GONE: Final = "MAIL_GONE"
 MAIL_TOO_LARGE: Final = "MAIL_TOO_LARGE"
 MAIL_UNREADABLE: Final = "MAIL_UNREADABLE"
 NO_ANSWER: Final = "REJECTED_POLICY"
-"""Raised as `Fail(code)`: the mail is at fault and not the service, so nothing is tried again and no breaker hears of it."""
+"""Raised as `Fail(code)`: the mail is wrong, not the service, so there is no retry and no breaker counts it."""
 
 CLASSES: Final = CodeSet(
     "collabiq",
     [
         OwnCode(
-            "CRITICAL", [Category.AUTH], line="The credentials do not work.", hint="Renew them, then replay."
+            "CRITICAL",
+            [Category.AUTH],
+            line="The credentials were not accepted.",
+            hint="Renew them, then replay.",
         ),
         OwnCode(
             "TRANSIENT",
@@ -34,8 +37,8 @@ CLASSES: Final = CodeSet(
             line="The service could not answer.",
         ),
     ],
-    otherwise=OwnCode("PERMANENT", line="Trying again does not help."),
+    otherwise=OwnCode("PERMANENT", line="A retry does not help."),
 )
-"""The classes of error: network, time-outs, 5xx and rate limits heal; credentials need somebody at once; the rest stays.
+"""The classes of error: network, timeouts, 5xx and rate limits are retryable; credentials are critical; the rest is permanent.
 
-`CLASSES.for_code` tells the class of what stands in an event or a dead letter; a code of our own is about a mail, and stays."""
+`CLASSES.for_code` returns the class of a code in an event or a dead letter; our own codes are about a mail, and are permanent."""

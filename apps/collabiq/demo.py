@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A demonstration: a small mailbox with one mail of which nothing can be read, on the embedded defaults."""
+"""A demonstration: a small mailbox with one unreadable mail, with the embedded defaults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAILS: Final = (
 
 
 def demo() -> Iterator[str]:
-    """Run over the mailbox, and return what was found and what failed, line by line."""
+    """Process the mailbox, and return the results and failures, line by line."""
     with tempfile.TemporaryDirectory(prefix="collabiq-") as folder:
         box = Path(folder) / "mail.mbox"
         write_mailbox(box)
@@ -50,7 +50,7 @@ def demo() -> Iterator[str]:
 
 
 def write_mailbox(path: Path) -> None:
-    """Write the mails, and a bad one, to an mbox file."""
+    """Write the mails, and an unreadable one, to an mbox file."""
     with closing(mailbox.mbox(path)) as box:
         for sender, subject, text in MAILS:
             message = EmailMessage()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where failures are written down: `logs/{severity}/error_{timestamp}_{email_id}.json` and `dlq/{operation_type}/{dlq_id}.json`.
+"""Write failures to files: `logs/{severity}/error_{timestamp}_{email_id}.json` and `dlq/{operation_type}/{dlq_id}.json`.
 
-The files are a copy for people and programs; what counts is the database. So they are brought up to date from it, never the other
-way round, and a file that is lost loses no work. They can only be read by their owner, and no id can lead out of the folder.
+The files are a copy for people and programs; the database is authoritative. Files are updated from it, never the other way round,
+so losing a file loses no work. Only their owner can read them, and no id can lead out of the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apps.collabiq.records import (
     ErrorSeverity,
     Operation,
     dlq_id_of,
-    stamp,
+    timestamp_name,
 )
 from apps.collabiq.settings import Settings
 from redrive import CallEvent, ConfigurationError, Event, Redrive
@@ -48,7 +48,7 @@ _STATUSES: Final = {
 
 
 def status_of(state: str, *, is_escalated: bool) -> DLQStatus:
-    """Return what a dead letter in this state is called here."""
+    """Return CollabIQ's status for a dead letter in this state."""
     status = _STATUSES[state]
     return DLQStatus.FAILED if is_escalated and status is DLQStatus.PENDING else status
 
@@ -60,10 +60,10 @@ class ErrorLog:
         self._folder = folder
 
     def write(self, record: ErrorRecord) -> Path:
-        """Add a record as one line; the same record twice is one line, because the engine may tell a failure twice."""
+        """Add a record as one line; the same record is added once, although the engine may report a failure twice."""
         folder = self._folder / record.severity.value
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / f"error_{stamp(record.timestamp)}_{safe_name(record.email_id)}.json"
+        path = folder / f"error_{timestamp_name(record.timestamp)}_{safe_name(record.email_id)}.json"
         line = json.dumps(record.to_json(), ensure_ascii=False) + "\n"
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(opened, "r+", encoding="utf-8") as file:
@@ -72,7 +72,7 @@ class ErrorLog:
         return path
 
     def failed(self, event: Event) -> None:
-        """Write down an attempt that failed; a hook of the pipeline."""
+        """Record a failed attempt; a hook of the pipeline."""
         category = ErrorCategory(CLASSES.for_code(event.code).name)
         self.write(
             ErrorRecord(
@@ -94,8 +94,8 @@ class ErrorLog:
             )
         )
 
-    def gave_up(self, operation: Operation, event: CallEvent) -> ErrorRecord:
-        """Write down a call that was given up before there was any mail; a hook of a guard."""
+    def given_up(self, operation: Operation, event: CallEvent) -> ErrorRecord:
+        """Record a guarded call that failed before any mail was read; a hook of a guard."""
         failure = event.failure
         code = BREAKER_OPEN if failure is None else failure.code
         category = ErrorCategory(CLASSES.for_code(code).name)
@@ -124,13 +124,13 @@ def _severity(category: ErrorCategory, *, is_last: bool) -> ErrorSeverity:
 
 
 class DlqFiles:
-    """The folder of dead letters: where the pipeline's sink writes, and what `collabiq dlq` reads."""
+    """The folder of dead letters: the pipeline's sink writes it, `collabiq dlq` reads it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def sink(self) -> Files:
-        """Return the sink: the engine's files, under our names and in our form."""
+        """Return the engine's file sink with CollabIQ's names and format."""
         return Files(
             self._folder,
             name="dlq",
@@ -141,32 +141,32 @@ class DlqFiles:
         )
 
     def put(self, entry: DLQEntry) -> None:
-        """Write an entry that no sink writes, because it is about no job."""
+        """Write an entry that is not about a job, so that no sink writes it."""
         _write(self._folder / _place(entry), entry.to_json())
 
     def entries(self) -> list[DLQEntry]:
-        """Return the entries, oldest first; a file that is none is passed over."""
+        """Return the entries, oldest first; skip files that are not entries."""
         found = (entry for _, _, entry in self._files())
         return sorted(found, key=lambda each: (each.last_attempt, each.dlq_id))
 
     def refresh(self, rd: Redrive) -> None:
-        """Bring entries that have not ended up to date with the database, and add those that were replayed to the list of them."""
+        """Update open entries from the database, and add replayed ones to the list of processed ids."""
         before = self.processed_ids()
         done = set(before)
-        for path, told, entry in self._files():
+        for path, content, entry in self._files():
             state, is_escalated, closed_at = state_of(rd, entry)
             if entry.processed or state is None:
                 continue
-            moved = entry.moved(status_of(state, is_escalated=is_escalated), closed_at)
-            if moved != entry:
-                _write(path, {**told, **moved.to_json()})
-            if moved.processed:
+            updated = entry.with_status(status_of(state, is_escalated=is_escalated), closed_at)
+            if updated != entry:
+                _write(path, {**content, **updated.to_json()})
+            if updated.processed:
                 done.add(entry.dlq_id)
         if done != before:
             _write(self._folder / PROCESSED, sorted(done))
 
     def processed_ids(self) -> set[str]:
-        """Return the ids of the entries that were replayed with success; none of them is replayed again."""
+        """Return the ids of successfully replayed entries, which are never replayed again."""
         try:
             return msgspec.json.decode((self._folder / PROCESSED).read_bytes(), type=set[str])
         except FileNotFoundError:
@@ -175,14 +175,14 @@ class DlqFiles:
     def _files(self) -> Iterator[tuple[Path, Mapping[str, object], DLQEntry]]:
         for path in sorted(self._folder.glob("*/*.json")):
             try:
-                told = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-                yield path, told, DLQEntry.from_json(told)
+                content = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+                yield path, content, DLQEntry.from_json(content)
             except (msgspec.MsgspecError, ConfigurationError):
                 continue
 
 
 def state_of(rd: Redrive, entry: DLQEntry) -> tuple[str | None, bool, datetime | None]:
-    """Return the state of the letter behind an entry, whether it is escalated, and when it was closed; None when there is none."""
+    """Return the state of an entry's letter, whether it is escalated, and when it was closed; None when there is no letter."""
     letter_id = entry.error_details.get("letter_id")
     try:
         letter = rd.dead_letters.show(letter_id).letter if isinstance(letter_id, int) else None
@@ -192,7 +192,7 @@ def state_of(rd: Redrive, entry: DLQEntry) -> tuple[str | None, bool, datetime |
 
 
 def files_of(settings: Settings) -> tuple[ErrorLog, DlqFiles]:
-    """Return where failures are written down."""
+    """Return the error log and the dead-letter files."""
     return ErrorLog(settings.root / "logs"), DlqFiles(settings.root / "dlq")
 
 
@@ -200,12 +200,12 @@ def _place(entry: DLQEntry) -> str:
     return f"{entry.operation_type}/{safe_name(entry.dlq_id)}.json"
 
 
-def _write(path: Path, told: object) -> None:
-    write_file(path, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+def _write(path: Path, content: object) -> None:
+    write_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
 def _entry_of(letter: SunkLetter) -> DLQEntry:
-    # The key is redacted on its way out; the payload is not.
+    # The sink gets the key redacted, but not the payload.
     payload = cast("dict[str, object]", letter.payload or {})
     email_id = str(payload.get("email_id") or letter.key or f"job-{letter.job_id}")
     return DLQEntry(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the bytes of a mail to its text, whatever state they are in.
+"""Parse the bytes of a mail, even malformed ones.
 
-Nothing about a mail is trusted: dates, encodings and charsets may be missing or wrong, headers may hold line breaks, parts may be
-nested without end. What cannot be read is left out; only a mail of which nothing can be read is given up.
+Nothing in a mail is trusted: dates, encodings and charsets may be missing or wrong, headers may contain line breaks, parts may be
+nested without end. Unreadable parts are left out; only a mail without any readable part fails.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from apps.collabiq.codes import MAIL_TOO_LARGE, MAIL_UNREADABLE
 from redrive import Fail
 
 RAW_MAX: Final = 50 * 2**20
-"""Bytes of a mail, twice what Gmail lets one send."""
+"""Bytes of a mail; twice the limit of Gmail."""
 TEXT_MAX: Final = 100_000
-"""Characters of a text that are looked at."""
+"""Characters of a text that are read."""
 LINE_MAX: Final = 1_000
 """Characters of a header."""
 PARTS_MAX: Final = 200
@@ -38,7 +38,7 @@ _BREAKS: Final = frozenset({"p", "br", "div", "tr", "li", "h1", "h2", "h3", "tab
 
 
 class _ShortHeaders(Compat32):
-    """Cuts every header, those of parts included: the standard library takes time over them that grows with their square."""
+    """Cuts every header, also of parts: the standard library needs quadratic time for long ones."""
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
@@ -49,7 +49,7 @@ _SHORT_HEADERS: Final = _ShortHeaders()
 
 
 class Mail(Struct, frozen=True, kw_only=True):
-    """A mail as far as it can be read."""
+    """The readable parts of a mail."""
 
     email_id: str
     sender: str
@@ -58,24 +58,24 @@ class Mail(Struct, frozen=True, kw_only=True):
     sent_at: datetime | None
     text: str
     attachments: tuple[str, ...] = ()
-    """Their names; what is in them is never looked at."""
+    """The names of the attachments; their content is never read."""
 
 
 def parse(email_id: str, raw: bytes) -> Mail:
-    """Read a mail.
+    """Parse a mail.
 
     Raises:
-        Fail: it is too large, or nothing in it can be read.
+        Fail: it is too large, or no part of it is readable.
     """
     if len(raw) > RAW_MAX:
         raise Fail(MAIL_TOO_LARGE, f"the mail has {len(raw)} bytes; {RAW_MAX} is the most")
     try:
         mail = _read(email_id, email.message_from_bytes(raw, policy=_SHORT_HEADERS))
     except Exception as error:
-        # The standard library's parser raises whatever it likes, RecursionError included; it is the mail's fault all the same.
-        raise Fail(MAIL_UNREADABLE, f"the mail cannot be taken apart ({type(error).__name__})") from error
+        # The standard library's parser may raise anything, even RecursionError; the mail is the cause in any case.
+        raise Fail(MAIL_UNREADABLE, f"the mail cannot be parsed ({type(error).__name__})") from error
     if not mail.text and not mail.subject:
-        raise Fail(MAIL_UNREADABLE, "nothing in the mail can be read")
+        raise Fail(MAIL_UNREADABLE, "no part of the mail is readable")
     return mail
 
 
@@ -113,7 +113,7 @@ def _parts(message: Message) -> tuple[list[str], list[str], list[str]]:
 
 
 def _decoded(part: Message) -> str:
-    """Return the text of a part; empty when it is none."""
+    """Return the text of a part; empty when it is not text."""
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes):
         return ""
@@ -144,7 +144,7 @@ def _unfolded(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a text that is one line and stays one: an encoded line break must not begin a header of its own."""
+    """Return a text as one line: an encoded line break must not start another header."""
     text = _CONTROLS.sub(" ", text.encode("utf-8", "replace").decode())
     return " ".join(text.split())[:LINE_MAX]
 
@@ -158,7 +158,7 @@ def _date(message: Message) -> datetime | None:
 
 
 def _text_of_html(html: str) -> str:
-    """Return what a reader would see of HTML. One pass, because the standard library's parser takes minutes over some texts."""
+    """Return the visible text of HTML. One pass, because the standard library's parser takes minutes for some texts."""
     lower = html.lower()
     texts: list[str] = []
     place = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pipeline: fetch a mail, find out what it is about, write its page.
+"""The pipeline: fetch a mail, extract its facts, write its page.
 
-The stages are named for the operations of the specification, whichever client serves them. Each has the policy and the breaker of
-its service; retries, breakers, dead letters and replays are the engine's.
+The stages have the names of the operations in the specification, whichever client serves them. Each has the policy and the breaker
+of its service; the engine does retries, breakers, dead letters and replays.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ NAME: Final = "collabiq"
 
 
 class MailRef(Struct, frozen=True):
-    """What a job is submitted with."""
+    """The payload of a job."""
 
     email_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What the stages work with."""
+    """The clients of the stages."""
 
     source: Source
     extractor: Extractor
@@ -51,7 +51,7 @@ class Clients:
     name="gmail_fetch", retry=GMAIL_RETRY_CONFIG.to_policy(), breaker=breaker_for("gmail"), idempotent=True
 )
 def fetch(ref: MailRef, clients: Clients) -> Mail:
-    """Read one mail."""
+    """Fetch and parse one mail."""
     return parse(ref.email_id, clients.source.fetch(ref.email_id))
 
 
@@ -62,7 +62,7 @@ def fetch(ref: MailRef, clients: Clients) -> Mail:
     idempotent=True,
 )
 def extract(mail: Mail, clients: Clients) -> Page:
-    """Find out what it is about."""
+    """Extract the facts."""
     found = clients.extractor.extract(mail)
     return Page(
         email_id=mail.email_id, title=mail.subject, sender=mail.sender, sent_at=mail.sent_at, found=found
@@ -73,12 +73,12 @@ def extract(mail: Mail, clients: Clients) -> Page:
     name="notion_write", retry=NOTION_RETRY_CONFIG.to_policy(), breaker=breaker_for("notion"), idempotent=True
 )
 def write(page: Page, clients: Clients) -> str:
-    """Write its page, in the place of an earlier one."""
+    """Write the page, replacing an earlier one."""
     return clients.pages.write(page)
 
 
 def pipeline_of(settings: Settings, clients: Clients) -> Pipeline:
-    """Return the pipeline as these settings want it, with clients that are open."""
+    """Return the pipeline for these settings, with open clients."""
     log, dlq = files_of(settings)
     return Pipeline(
         NAME,
@@ -93,7 +93,7 @@ def pipeline_of(settings: Settings, clients: Clients) -> Pipeline:
 
 @contextmanager
 def open_clients(settings: Settings) -> Generator[Clients]:
-    """Get the keys, make the clients, and close them at the end."""
+    """Get the keys, open the clients, and close them at the end."""
     keys = load(settings)
     with closing(_source(settings, keys)) as source, closing(_pages(settings, keys)) as pages:
         yield Clients(source, _extractor(settings, keys), pages)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CollabIQ writes down about failures: an error record for each, and an entry for each dead letter.
+"""CollabIQ's records of failures: an error record for each failure, and an entry for each dead letter.
 
-Values only, checked when they are made; where they are written is `files`.
+Values only, checked when they are created; `files` writes them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from redrive import redact, redact_mapping
 
 Operation = Literal["gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch"]
 SYSTEM: Final = "system"
-"""The e-mail id of what happens before any mail is read."""
+"""The e-mail id of failures before any mail is read."""
 
 
 class ErrorSeverity(Enum):
-    """How loud."""
+    """The severity of an error."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"
@@ -34,15 +34,15 @@ class ErrorSeverity(Enum):
 
 
 class ErrorCategory(Enum):
-    """What kind."""
+    """The category of an error."""
 
-    TRANSIENT = "TRANSIENT"  # network, time-outs, 5xx, rate limits
-    PERMANENT = "PERMANENT"  # 4xx but 429, and what does not have the right form
+    TRANSIENT = "TRANSIENT"  # network, timeouts, 5xx, rate limits
+    PERMANENT = "PERMANENT"  # 4xx except 429, and malformed content
     CRITICAL = "CRITICAL"  # credentials
 
 
 class DLQStatus(Enum):
-    """What becomes of a dead letter."""
+    """The status of a dead letter."""
 
     PENDING = "pending"
     REPLAYING = "replaying"
@@ -52,7 +52,7 @@ class DLQStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRecord:
-    """One error. Texts are redacted when it is made; the e-mail id is kept whole."""
+    """One error. Texts are redacted when it is created; the e-mail id is not."""
 
     timestamp: Instant
     severity: ErrorSeverity
@@ -75,7 +75,7 @@ class ErrorRecord:
 
     @property
     def email_id(self) -> str:
-        """The mail it is about."""
+        """The id of the mail."""
         return str(self.context["email_id"])
 
     def to_json(self) -> dict[str, object]:
@@ -85,21 +85,21 @@ class ErrorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DLQEntry:
-    """One dead letter: what was to be done, why it could not be done, and what became of it since."""
+    """One dead letter: the operation, why it failed, and its status since then."""
 
     dlq_id: Annotated[str, Meta(pattern="^dlq_")]
     email_id: Text
     operation_type: Operation
     status: DLQStatus
     original_payload: Annotated[Mapping[str, object], Meta(min_length=1)]
-    """What a replay starts with, as it was: the e-mail id, the mail, or the page."""
+    """The unchanged input of a replay: the e-mail id, the mail, or the page."""
     error_details: Mapping[str, object]
     """error_type, error_message, retry_count and more; redacted."""
     created_at: Instant
     last_attempt: Instant
     replayed_at: Instant | None = None
     processed: bool = False
-    """True when it was replayed with success, and must not be again."""
+    """True when it was replayed successfully, and must not be replayed again."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -119,28 +119,28 @@ class DLQEntry:
         return msgspec.convert(msgspec.to_builtins(self), dict[str, object])
 
     @classmethod
-    def from_json(cls, told: Mapping[str, object]) -> Self:
-        """Return an entry as it was written.
+    def from_json(cls, content: Mapping[str, object]) -> Self:
+        """Return an entry from its JSON.
 
         Raises:
             ConfigurationError: it breaks a rule.
-            msgspec.ValidationError: it does not have the form.
+            msgspec.ValidationError: it does not fit the schema.
         """
-        return msgspec.convert(dict(told), cls)
+        return msgspec.convert(dict(content), cls)
 
-    def moved(self, status: DLQStatus, replayed_at: datetime | None) -> DLQEntry:
-        """Return the entry as it is now that its letter has this status."""
+    def with_status(self, status: DLQStatus, replayed_at: datetime | None) -> DLQEntry:
+        """Return the entry with the current status of its letter."""
         is_done = status is DLQStatus.COMPLETED
         return replace(self, status=status, replayed_at=replayed_at if is_done else None, processed=is_done)
 
 
 def dlq_id_of(at: datetime, email_id: str) -> str:
-    """Return the id of the dead letter that a mail got at this moment."""
-    return f"dlq_{stamp(at)}_{email_id}"
+    """Return the id of a mail's dead letter of this instant."""
+    return f"dlq_{timestamp_name(at)}_{email_id}"
 
 
-def stamp(at: datetime) -> str:
-    """Return an instant as part of a name; to the microsecond, because a mail can fail twice in a second."""
+def timestamp_name(at: datetime) -> str:
+    """Return an instant as part of a name; with microseconds, because a mail can fail twice in a second."""
     return f"{at:%Y%m%d_%H%M%S_%f}"
 
 

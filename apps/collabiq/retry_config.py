@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each service is tried again, and when it is left alone: four configurations, four breakers.
+"""Retries and breakers of each service: four configurations, four breakers.
 
     delay(n) = clamp(multiplier * 2 ** (n - 1), backoff_min, backoff_max) + uniform(jitter_min, jitter_max)
 
-n is the number of the attempt that failed; `max_attempts` counts the first one. Exceptions are named as the seeds of this
-application name them, and beside them stand the classes by which today's clients say the same.
+n is the number of the attempt that failed; `max_attempts` counts the first one. The exceptions are those that the specification
+names, and the classes that current clients raise for the same failures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Service = Literal["gmail", "gemini", "notion", "infisical"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryConfig:
-    """How often, after how long, and after which exceptions a call is made again."""
+    """How often, after how long, and after which exceptions a call is retried."""
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3
     backoff_multiplier: Positive = 1.0
@@ -34,9 +34,9 @@ class RetryConfig:
     jitter_min: Amount = 0.0
     jitter_max: Amount = 2.0
     timeout: Positive = 30.0
-    """Seconds one request may take."""
+    """Time limit of one request, in seconds."""
     retryable_exceptions: AbstractSet[type[Exception]]
-    """Those, unless the answer inside says that trying again cannot help: a 404 stays one."""
+    """Exception classes to retry, unless the failure is permanent by its HTTP status, such as a 404."""
     respect_retry_after: bool = True
 
     def __post_init__(self) -> None:
@@ -51,8 +51,8 @@ class RetryConfig:
 
     @property
     def backoff(self) -> Backoff:
-        """The waits between attempts."""
-        # The engine wants a first delay below its cap; a larger one would be cut to it anyway.
+        """The delays between attempts."""
+        # The engine requires a first delay below the cap; a larger one would be cut to it anyway.
         return Backoff.exponential(
             min(self.backoff_multiplier, self.backoff_max),
             factor=2,
@@ -62,7 +62,7 @@ class RetryConfig:
         )
 
     def to_policy(self) -> RetryPolicy:
-        """Return it as what the engine understands. A call that a breaker refused was an attempt like any other."""
+        """Return it as the engine's policy. A call refused by a breaker counts as an attempt."""
         return RetryPolicy(
             self.max_attempts,
             self.backoff,
@@ -72,7 +72,7 @@ class RetryConfig:
 
 
 def _installed(*names: str) -> set[type[Exception]]:
-    """Return those of these classes whose library is installed; what is not installed raises nothing."""
+    """Return those of these classes whose library is installed."""
     found: set[type[Exception]] = set()
     for name in names:
         module, _, kind = name.rpartition(".")
@@ -84,10 +84,10 @@ def _installed(*names: str) -> set[type[Exception]]:
 
 
 _HTTPX: Final = ("httpx.TimeoutException", "httpx.NetworkError", "httpx.RemoteProtocolError")
-"""What httpx calls time-outs and broken connections; its successor has the same names."""
+"""httpx's classes for timeouts and broken connections; its successor has the same names."""
 
 GMAIL_RETRY_CONFIG: Final = RetryConfig(
-    # imaplib says by `abort` that the connection broke off.
+    # imaplib raises `abort` when the connection breaks.
     retryable_exceptions={TimeoutError, ConnectionError, imaplib.IMAP4.abort}
     | _installed("googleapiclient.errors.HttpError", *_HTTPX),
 )
@@ -103,7 +103,7 @@ GEMINI_RETRY_CONFIG: Final = RetryConfig(
     ),
 )
 NOTION_RETRY_CONFIG: Final = RetryConfig(
-    # The SDK's class for answers without a JSON body, and its own time-out, are siblings of APIResponseError.
+    # The SDK's classes for responses without a JSON body and for timeouts are siblings of APIResponseError.
     retryable_exceptions={ConnectionError}
     | _installed(
         "notion_client.APIResponseError",
@@ -123,7 +123,7 @@ INFISICAL_RETRY_CONFIG: Final = RetryConfig(
 
 
 def breaker_for(service: Service) -> Breaker:
-    """Return the breaker of a service: every failed call counts, and while it is open calls are refused unmade."""
+    """Return the breaker of a service: every failed call counts, and while it is open calls fail at once."""
     has_fallback = service == "infisical"
     return Breaker(
         service,

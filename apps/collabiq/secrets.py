@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where keys come from: Infisical, asked once before any mail is read, and the `.env` file when it does not answer.
+"""Get keys from Infisical, once before any mail is read, or from the `.env` file if it does not answer.
 
-Without Infisical in the settings, keys come from the environment and `.env`. The embedded defaults need none at all.
+Without Infisical in the settings, keys come from the environment and `.env`. The embedded defaults need no keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The keys that were asked for, and where they came from."""
+    """The requested keys, and their origin."""
 
     values: Mapping[str, str] = field(repr=False)
     origin: str
@@ -52,23 +52,23 @@ class Secrets:
 
 
 def load(settings: Settings) -> Secrets:
-    """Return every key that the settings ask for; each is hidden in all texts from now on.
+    """Return every key that the settings need; each is hidden in all texts from now on.
 
     Raises:
-        ConfigurationError: a key is nowhere.
+        ConfigurationError: a key was not found.
     """
     needed = settings.secrets_needed
     if not needed:
-        return Secrets({}, "none are needed")
+        return Secrets({}, "no keys are needed")
     found = Secrets({}, "the environment and .env")
     if settings.infisical_client_id:
-        found = asking_of(settings)(settings)
+        found = guarded_infisical(settings)(settings)
     values = {**_kept(settings), **found.values}
     if missing := [name for name in needed if not values.get(name)]:
         raise ConfigurationError(
             field=", ".join(missing),
             value="<nothing>",
-            rule=f"must be set (looked in {found.origin})",
+            rule=f"must be set (searched {found.origin})",
             fix="Put it into .env, or into Infisical.",
         )
     for name in needed:
@@ -77,29 +77,29 @@ def load(settings: Settings) -> Secrets:
 
 
 @functools.cache
-def asking_of(settings: Settings) -> Callable[[Settings], Secrets]:
-    """Return `ask_infisical` under its policy and breaker; the same function every time, because a breaker lives with its guard."""
+def guarded_infisical(settings: Settings) -> Callable[[Settings], Secrets]:
+    """Return the guarded `ask_infisical`; always the same function, because a breaker belongs to its guard."""
     return guard(
         ask_infisical,
         retry=INFISICAL_RETRY_CONFIG.to_policy(),
         breaker=breaker_for("infisical"),
         name=OPERATION,
-        on_dead=functools.partial(_gave_up, settings),
-        fallback=_instead,
+        on_dead=functools.partial(_given_up, settings),
+        fallback=_fallback,
     )
 
 
-def _instead(error: Exception) -> Secrets:
-    """Answer for Infisical: what is kept elsewhere serves."""
-    told = redact(str(error))
-    logger.warning("Infisical did not give the keys, .env is used instead: %s", told)
-    return Secrets({}, f".env, because Infisical did not give them: {told}")
+def _fallback(error: Exception) -> Secrets:
+    """Use the keys from elsewhere in place of Infisical's."""
+    text = redact(str(error))
+    logger.warning("Infisical did not return the keys; using .env instead: %s", text)
+    return Secrets({}, f".env, because Infisical did not return them: {text}")
 
 
-def _gave_up(settings: Settings, event: CallEvent) -> None:
-    """Write down that Infisical did not answer, and a dead letter for the keys that are nowhere else."""
+def _given_up(settings: Settings, event: CallEvent) -> None:
+    """Record that Infisical did not answer, and a dead letter for the keys that are missing elsewhere too."""
     log, dlq = files_of(settings)
-    record = log.gave_up(OPERATION, event)
+    record = log.given_up(OPERATION, event)
     kept = _kept(settings)
     if missing := [name for name in settings.secrets_needed if not kept.get(name)]:
         dlq.put(
@@ -125,9 +125,9 @@ def _kept(settings: Settings) -> dict[str, str]:
 
 
 def ask_infisical(settings: Settings) -> Secrets:
-    """Log in with a machine identity and read its secrets: two requests, each made once.
+    """Log in with a machine identity and read its secrets: two requests, without retries.
 
-    The endpoints are those of infisical.com/docs/api-reference: Universal Auth "Login", and Secrets "List".
+    The endpoints are in infisical.com/docs/api-reference: Universal Auth "Login", and Secrets "List".
     """
     import httpx
 
@@ -150,7 +150,7 @@ def ask_infisical(settings: Settings) -> Secrets:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the assignments in a file of lines `NAME=value`; nothing when there is no such file."""
+    """Return the assignments in a file of lines `NAME=value`; empty when there is no such file."""
     if not path.is_file():
         return {}
     found: dict[str, str] = {}

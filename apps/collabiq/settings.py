@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CollabIQ can be told, by the environment: `COLLABIQ_SOURCE=gmail` and so on. The defaults work without a network."""
+"""CollabIQ's settings from the environment: `COLLABIQ_SOURCE=gmail` and so on. The defaults work without a network."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PREFIX: Final = "COLLABIQ_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where mail comes from, what reads it, where pages go, and the addresses of the services."""
+    """The mail source, the extractor, the page sink, and the addresses of the services."""
 
     folder: str = "data"
-    """Everything that is written goes there: the database, pages, logs, dead letters."""
+    """The folder of all output: the database, pages, logs, dead letters."""
     source: Literal["local", "imap", "gmail"] = "local"
     extractor: Literal["builtin", "gemini"] = "builtin"
     sink: Literal["local", "notion"] = "local"
@@ -46,11 +46,11 @@ class Settings:
     env_file: str = ".env"
     concurrency: int = 4
     lease: float = 30.0
-    """Seconds after which another worker may take over what a dead one held."""
+    """Seconds after which another worker may take over the jobs of a dead one."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Read the settings from `COLLABIQ_...`; what is not there keeps its default.
+        """Read the settings from `COLLABIQ_...`; missing ones keep their default.
 
         Raises:
             ConfigurationError: a value does not fit.
@@ -70,12 +70,12 @@ class Settings:
 
     @property
     def root(self) -> Path:
-        """The folder that everything is written to."""
+        """The folder of all output."""
         return Path(self.folder)
 
     @property
     def secrets_needed(self) -> tuple[str, ...]:
-        """The names of the keys that the chosen services ask for; none for the embedded defaults."""
+        """The names of the keys that the configured services need; none for the embedded defaults."""
         asked = {
             "IMAP_PASSWORD": self.source == "imap",
             "GMAIL_TOKEN": self.source == "gmail",

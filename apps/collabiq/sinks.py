@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pages go: a SQLite file with a Markdown page beside it for each mail, or Notion.
+"""Write pages to a SQLite file with a Markdown page for each mail, or to Notion.
 
-A mail has one page, known by its e-mail id; writing it again changes that page. So a stage that is run twice does no harm.
+A mail has one page, identified by its e-mail id; writing it again updates that page, so the stage is idempotent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS pages (
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """What is kept about one mail."""
+    """The page about one mail."""
 
     email_id: str
     title: str
@@ -44,14 +44,14 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Pages(Protocol):
-    """Where pages go."""
+    """A store of pages."""
 
     def write(self, page: Page) -> str:
-        """Keep a page in the place of the one with the same e-mail id, and return where it is."""
+        """Write a page, replacing the one with the same e-mail id, and return its location."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection, if there is one."""
+        """Close the connection, if there is one."""
         ...
 
 
@@ -64,7 +64,7 @@ class LocalPages:
         self._ask(_TABLE)
 
     def write(self, page: Page) -> str:
-        """Keep a page; the Markdown first, so that a row always has its page."""
+        """Write a page; the Markdown first, so that every row has its page."""
         found = page.found
         path = self._folder / f"{safe_name(page.email_id)}.md"
         lists = [
@@ -90,7 +90,7 @@ class LocalPages:
 
 
 def as_markdown(page: Page) -> str:
-    """Return a page to be read; what came with the mail is text there, and never markup."""
+    """Return a page as Markdown; text from the mail is escaped, never markup."""
     found = page.found
     rows = {
         "E-mail": page.email_id,
@@ -115,9 +115,9 @@ def _plain(text: str) -> str:
 class NotionPages:
     """A Notion data source with the properties Name, Email ID, From, Kind, People, Companies, Dates and Sent.
 
-    Before a page is made, it is looked for by its e-mail id; so a worker that died after making one finds it. Two workers that
-    write the same mail at the same moment, one of which has lost its lease, can both look before either makes a page: Notion has
-    no unique property that would refuse the second.
+    Before creating a page, it is searched by its e-mail id, so a page created by a worker that died is found. Two workers that
+    write the same mail at the same time, one of which has lost its lease, can both search before either creates a page: Notion
+    has no unique property that would refuse the second.
     """
 
     def __init__(self, settings: Settings, token: str) -> None:
@@ -128,14 +128,14 @@ class NotionPages:
             base_url=settings.notion_url.rstrip("/"),
             timeout_ms=int(NOTION_RETRY_CONFIG.timeout * 1000),
             retry=False,
-            # It would log what Notion says, unredacted; the engine does that.
+            # It would log Notion's answers unredacted; the engine logs them redacted.
             logger=logging.getLogger("collabiq.notion"),
             log_level=logging.CRITICAL,
         )
         self._data_source = settings.notion_data_source
 
     def write(self, page: Page) -> str:
-        """Change the page of this mail, or make one; return its id."""
+        """Update the page of this mail, or create one; return its id."""
         found = cast(
             "dict[str, list[dict[str, str]]]",
             self._client.data_sources.query(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where mail comes from: a mailbox on this machine, an IMAP server, or the Gmail API.
+"""Read mail from a local mailbox, an IMAP server, or the Gmail API.
 
-A source lists ids and fetches the bytes behind one; it reads only, and keeps no place of its own: what was read before, the engine
-knows. No client tries anything again by itself.
+A source lists ids and fetches the bytes of one mail; it only reads and has no state: the engine knows what was read before. No
+client retries by itself.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ TIMEOUT: Final = GMAIL_RETRY_CONFIG.timeout
 
 
 class Source(Protocol):
-    """Where mail comes from."""
+    """A source of mail."""
 
     def ids(self) -> Iterator[str]:
-        """Return the id of every mail there is."""
+        """Return the id of every mail."""
         ...
 
     def fetch(self, email_id: str) -> bytes:
-        """Return a mail as it was sent; raises Fail(MAIL_GONE) when there is none with this id any more."""
+        """Return the raw bytes of a mail; raises Fail(MAIL_GONE) when it no longer exists."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection, if there is one."""
+        """Close the connection, if there is one."""
         ...
 
 
 class LocalSource:
-    """An mbox file or a Maildir. A mail's id is a hash of it, so that a mail that is there twice is one."""
+    """An mbox file or a Maildir. A mail's id is its hash, so that two copies count as one."""
 
     def __init__(self, path: str) -> None:
         if not Path(path).exists():
@@ -60,23 +60,23 @@ class LocalSource:
         self._keys = self._indexed()
 
     def ids(self) -> Iterator[str]:
-        """Return the id of every mail in the box."""
+        """Return the id of every mail in the mailbox."""
         return iter(self._keys)
 
     def fetch(self, email_id: str) -> bytes:
-        """Return a mail as it stands in the box."""
+        """Return the raw bytes of a mail."""
         try:
-            with self._lock:  # A box has one file, and one place in it.
+            with self._lock:  # A mailbox object has one file and one position in it.
                 raw = self._box.get_bytes(self._keys[email_id])
         except (KeyError, FileNotFoundError):
             raw = b""
         if _id_of(raw) != email_id:
-            # Whoever else works on the box may have moved what was there.
-            raise Fail(MAIL_GONE, "the mail is not in the mailbox any more")
+            # Another program may have moved the mail.
+            raise Fail(MAIL_GONE, "the mail is no longer in the mailbox")
         return raw
 
     def close(self) -> None:
-        """Close the box."""
+        """Close the mailbox."""
         self._box.close()
 
     def _indexed(self) -> dict[str, str]:
@@ -86,7 +86,7 @@ class LocalSource:
             try:
                 raw = self._box.get_bytes(key)
             except (OSError, KeyError):
-                # It is listed all the same, and fails by itself when it is fetched.
+                # It is listed anyway, and fails when it is fetched.
                 raw = str(key).encode()
             found.setdefault(_id_of(raw), key)
         return found
@@ -97,7 +97,7 @@ def _id_of(raw: bytes) -> str:
 
 
 class ImapSource:
-    """A folder of an IMAP server, opened for reading. A mail's id is UIDVALIDITY and UID, as RFC 9051 makes them unique."""
+    """A folder of an IMAP server, opened read-only. A mail's id is UIDVALIDITY and UID, which are unique by RFC 9051."""
 
     def __init__(self, settings: Settings, password: str) -> None:
         self._settings = settings
@@ -117,14 +117,14 @@ class ImapSource:
         for part in parts:
             if isinstance(part, tuple):
                 return cast("bytes", part[1])
-        raise Fail(MAIL_GONE, "the mail is not in the folder any more")
+        raise Fail(MAIL_GONE, "the mail is no longer in the folder")
 
     def close(self) -> None:
         """Do nothing: connections last for one call."""
 
     @contextmanager
     def _opened(self) -> Generator[tuple[imaplib.IMAP4, str]]:
-        """Log in and open the folder for one call, so that no state outlives a connection that broke off."""
+        """Log in and open the folder for one call, so that no state outlives a broken connection."""
         host, port = self._settings.imap_host, self._settings.imap_port
         server = (
             imaplib.IMAP4_SSL(host, port, timeout=TIMEOUT, ssl_context=ssl.create_default_context())
@@ -141,12 +141,12 @@ class ImapSource:
             with suppress(OSError, imaplib.IMAP4.error):
                 server.logout()
             with suppress(OSError):
-                server.shutdown()  # A goodbye that was not answered leaves the socket open.
+                server.shutdown()  # If the logout got no answer, the socket is still open.
 
 
-def _answer(told: tuple[str, Sequence[object]]) -> Sequence[object]:
-    """Return what the server said, or raise it if it said no."""
-    word, parts = told
+def _answer(response: tuple[str, Sequence[object]]) -> Sequence[object]:
+    """Return the server's response, or raise an error if it refused."""
+    word, parts = response
     if word != "OK":
         refused = f"{word} {parts[:1]!r}"
         raise imaplib.IMAP4.error(refused)
@@ -159,7 +159,7 @@ class GmailSource:
     def __init__(self, settings: Settings, token: str) -> None:
         from googleapiclient.discovery import build  # type: ignore[import-untyped]
 
-        self._http = _OneTry(token)
+        self._http = _SingleTryHttp(token)
         service = build(
             "gmail",
             "v1",
@@ -173,7 +173,7 @@ class GmailSource:
         self._query = settings.gmail_query
 
     def ids(self) -> Iterator[str]:
-        """Return the id of every mail that the query finds, page by page."""
+        """Return the id of every mail that matches the query, page by page."""
         request = self._messages.list(userId="me", q=self._query, maxResults=500)
         while request is not None:
             answer = request.execute(num_retries=0)
@@ -182,7 +182,7 @@ class GmailSource:
             request = self._messages.list_next(request, answer)
 
     def fetch(self, email_id: str) -> bytes:
-        """Return a mail as it was sent."""
+        """Return the raw bytes of a mail."""
         answer = self._messages.get(userId="me", id=email_id, format="raw").execute(num_retries=0)
         raw = str(answer["raw"])
         return base64.urlsafe_b64decode(raw + "=" * (-len(raw) % 4))
@@ -192,11 +192,11 @@ class GmailSource:
         self._http.close()
 
 
-class _OneTry:
-    """What googleapiclient calls `http`: makes each request once.
+class _SingleTryHttp:
+    """The `http` object of googleapiclient, which sends each request once.
 
-    The httplib2 it would use instead makes a request again by itself when the connection closes without an answer, and has no
-    switch for that; the breaker and the budget would not know.
+    The default, httplib2, repeats a request when the connection closes without an answer, and cannot be configured not to; the
+    breaker and the budget would not see that.
     """
 
     def __init__(self, token: str) -> None:
@@ -214,14 +214,14 @@ class _OneTry:
         headers: dict[str, str] | None = None,
         **_: object,
     ) -> tuple[object, bytes]:
-        """Make a request, and answer in the words of httplib2."""
+        """Send a request, and return the response in httplib2's form."""
         import httplib2  # type: ignore[import-untyped]
 
         sent = {name: value for name, value in (headers or {}).items() if name.lower() != "accept-encoding"}
         answer = self._client.request(method, uri, content=body, headers=sent)
-        told = httplib2.Response({**answer.headers, "status": str(answer.status_code)})
-        told.reason = answer.reason_phrase
-        return told, answer.content
+        response = httplib2.Response({**answer.headers, "status": str(answer.status_code)})
+        response.reason = answer.reason_phrase
+        return response, answer.content
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that keep their rules: the types of a class's fields say what each may be, and anything else is refused at once."""
+"""Check the fields of a value against their types when it is created."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Instant = Annotated[datetime, Meta(tz=True)]
 
 
 def check_fields(value: object, *, but: str = "") -> None:
-    """Refuse a value of which a field, `but` for one, does not fit its type; what fits is kept as that type."""
+    """Refuse a value with a field (except `but`) that does not fit its type; convert fields to their types."""
     for name, kind in get_type_hints(type(value), include_extras=True).items():
         if name == but:
             continue
@@ -33,7 +33,7 @@ def check_fields(value: object, *, but: str = "") -> None:
 
 
 def check(value: object, name: str, given: object, rule: str, *, ok: bool) -> None:
-    """Refuse what breaks a rule that no type can say.
+    """Refuse a field that breaks a rule that no type can express.
 
     Raises:
         ConfigurationError: it does.
@@ -43,7 +43,7 @@ def check(value: object, name: str, given: object, rule: str, *, ok: bool) -> No
 
 
 def refused(value: object, name: str, given: object, rule: str) -> ConfigurationError:
-    """Return the error for a field; of a mapping it shows the keys only."""
+    """Return the error for a field; of a mapping it contains the keys only."""
     return ConfigurationError(
         field=f"{type(value).__name__}.{name}",
         value=sorted(map(str, given)) if isinstance(given, Mapping) else given,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands do: read the mail there is, work until all is done, and send dead letters back."""
+"""The work of the commands: read all mail, run the jobs to their end, and replay dead letters."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from redrive import ConfigurationError, Pipeline, Redrive, RedriveError, connect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What became of the mail: `listed = new + known + waiting`."""
+    """Counts of the mail: `listed = new + known + waiting`."""
 
     listed: int
     new: int
     known: int
-    """Read before, and done or under way."""
+    """Read before, and done or in progress."""
     waiting: int
     """Read before, and among the dead letters."""
     done: int
@@ -34,7 +34,7 @@ class Account:
 
 @contextmanager
 def opened(settings: Settings) -> Generator[tuple[Redrive, DlqFiles]]:
-    """Open the database and the files beside it, and bring the files up to date."""
+    """Open the database and the files beside it, and update the files."""
     settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     _, dlq = files_of(settings)
     with connect(settings.root / "collabiq.db") as rd:
@@ -43,10 +43,10 @@ def opened(settings: Settings) -> Generator[tuple[Redrive, DlqFiles]]:
 
 
 def run(settings: Settings) -> Account:
-    """Submit a job for each mail that was not read before, and work until nothing is left to do."""
+    """Submit a job for each new mail, and work until no job is left."""
     with opened(settings) as (rd, dlq), open_clients(settings) as clients:
         pipeline = pipeline_of(settings, clients)
-        ids = list(dict.fromkeys(listing_of(settings)(clients.source)))
+        ids = list(dict.fromkeys(guarded_listing(settings)(clients.source)))
         waiting = {each for each in ids if rd.dead_letters.list(pipeline=NAME, key=each, limit=1).letters}
         jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in waiting]
         new = [job for job in jobs if not job.is_duplicate]
@@ -66,9 +66,9 @@ def run(settings: Settings) -> Account:
 def replay(
     settings: Settings, chosen: Sequence[str] | None, *, operation: str | None = None, actor: str
 ) -> list[DLQEntry]:
-    """Send dead letters back to the stage that failed, work until all is done, and return what became of them.
+    """Replay dead letters from the stage that failed, work until all are done, and return their entries.
 
-    `chosen` None means all that wait, of one operation or of every one.
+    `chosen` None means all that can be replayed, of one operation or of all.
 
     Raises:
         ConfigurationError: one of them cannot be replayed; then none is.
@@ -97,33 +97,33 @@ def _work(settings: Settings, rd: Redrive, pipeline: Pipeline) -> None:
 
 
 @functools.cache
-def listing_of(settings: Settings) -> Callable[[Source], list[str]]:
-    """Return what lists the mail there is, under the policy and a breaker of the service it comes from."""
+def guarded_listing(settings: Settings) -> Callable[[Source], list[str]]:
+    """Return the guarded function that lists all mail, with the policy and breaker of its service."""
     log, _ = files_of(settings)
     return guard(
         lambda source: list(source.ids()),
         retry=GMAIL_RETRY_CONFIG.to_policy(),
         breaker=breaker_for("gmail"),
         name="list_mail",
-        on_dead=functools.partial(log.gave_up, "gmail_fetch"),
+        on_dead=functools.partial(log.given_up, "gmail_fetch"),
         fallback=_not_listed,
     )
 
 
 def _not_listed(error: Exception) -> NoReturn:
     problem = f"the mail could not be listed: {redact(str(error))}"
-    raise RedriveError(problem, hint="data/logs tells more; run it again later.") from error
+    raise RedriveError(problem, hint="See data/logs; run it again later.") from error
 
 
 def _refusal(rd: Redrive, entry: DLQEntry | None, *, is_done: bool) -> tuple[str, str] | None:
-    """Return why an entry cannot be replayed, and what to do; what was replayed with success cannot, even with another database."""
+    """Return why an entry cannot be replayed, and what to do; a successful replay counts even with another database."""
     if is_done:
-        return "was replayed before", "collabiq dlq show tells when; its page is written."
+        return "was replayed before", "collabiq dlq show has the time; its page is written."
     if entry is None:
-        return "is no dead letter here", "collabiq dlq list shows them."
+        return "is not a known dead letter", "collabiq dlq list shows them."
     state, *_ = state_of(rd, entry)
     if state is None:
         return "is not about a mail in this database", "Set the key it names; the next run reads it."
     if state not in WAITING:
-        return f"is {state}", "collabiq dlq list shows what waits; a replay that failed has a new entry."
+        return f"is {state}", "collabiq dlq list shows what can be replayed; a failed replay has a new entry."
     return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is reviewed: an order, and the change it leads to, file by file and line by line.
+"""What is reviewed: an order, and its change, file by file and line by line.
 
-Reads unified diffs, as git writes them and as patches are mailed. What is no diff in a text is left out.
+Parses unified diffs, from git or from mailed patches. Text outside the diff is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LETTERS: Final = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class GitRange(Struct, frozen=True, tag="git", forbid_unknown_fields=True):
-    """A range of revisions in a repository on this machine, such as `main..topic`."""
+    """A range of revisions in a local repository, such as `main..topic`."""
 
     repo: str
     range: str
@@ -31,7 +31,7 @@ class PatchUrl(Struct, frozen=True, tag="url", forbid_unknown_fields=True):
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is submitted: review this, and tell them."""
+    """The payload of a job: what to review, and whom to notify."""
 
     source: GitRange | PatchUrl
     notify: str = "terminal"
@@ -43,18 +43,18 @@ class ChangedFile(Struct, frozen=True):
 
     path: str
     lines: tuple[tuple[int, str, str], ...] = ()
-    """Number in the new file (of a removed line: where it was), `+`, `-` or a space, and the text."""
+    """The number in the new file (for a removed line: its position), `+`, `-` or a space, and the text."""
     content: str | None = None
-    """The whole new file, where it is known."""
+    """The whole new file, if known."""
 
     @property
     def added(self) -> frozenset[int]:
-        """The numbers of the lines that are new."""
+        """The numbers of the new lines."""
         return frozenset(number for number, sign, _ in self.lines if sign == "+")
 
 
 class Change(Struct, frozen=True):
-    """What `fetch` brings."""
+    """The output of `fetch`."""
 
     title: str
     notify: str
@@ -62,7 +62,7 @@ class Change(Struct, frozen=True):
 
 
 def parse_patch(text: str) -> tuple[ChangedFile, ...]:
-    """Return the files a diff changes, with their lines; a file that is deleted, or only renamed, has nothing to review."""
+    """Return the changed files of a diff, with their lines; a deleted or only renamed file has nothing to review."""
     lines = iter(text.split("\n"))
     files: dict[str, ChangedFile] = {}
     current: ChangedFile | None = None
@@ -75,14 +75,14 @@ def parse_patch(text: str) -> tuple[ChangedFile, ...]:
             current = None if path is None else files.get(path, ChangedFile(path))
         elif current is not None and (hunk := _HUNK.match(line)) is not None:
             found = (*current.lines, *_lines_of(hunk, lines))
-            # All of a new file stands in the patch.
+            # The patch contains all of a new file.
             content = "".join(f"{text}\n" for _, sign, text in found if sign == "+") if is_new else None
             files[current.path] = current = ChangedFile(current.path, found, content)
     return tuple(files.values())
 
 
 def _lines_of(hunk: re.Match[str], lines: Iterator[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield a hunk's lines; its header says how many, so that no text in it is taken for a header."""
+    """Yield a hunk's lines; the header has their number, so that no line is mistaken for a header."""
     old, new = (1 if count is None else int(count) for count in hunk.group(1, 3))
     number = int(hunk[2])
     while old > 0 or new > 0:
@@ -98,16 +98,16 @@ def _lines_of(hunk: re.Match[str], lines: Iterator[str]) -> Iterator[tuple[int, 
         number += sign != "-"
 
 
-def _path(told: str) -> str | None:
+def _path(text: str) -> str | None:
     """Return the path of a `+++` line: without the prefix, a date after a tab, and git's quoting; None for /dev/null."""
-    if told.startswith('"') and told.endswith('"'):
-        raw = _ESCAPE.sub(_unescaped, told[1:-1].encode())
-        told = raw.decode("utf-8", "replace")
+    if text.startswith('"') and text.endswith('"'):
+        raw = _ESCAPE.sub(_unescaped, text[1:-1].encode())
+        text = raw.decode("utf-8", "replace")
     else:
-        told = told.partition("\t")[0].rstrip("\r")
-    return None if told == "/dev/null" else told.removeprefix("b/")
+        text = text.partition("\t")[0].rstrip("\r")
+    return None if text == "/dev/null" else text.removeprefix("b/")
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
-    told = found[1]
-    return bytes([int(told, 8) & 0xFF]) if len(told) == 3 else _LETTERS.get(told, told)
+    text = found[1]
+    return bytes([int(text, 8) & 0xFF]) if len(text) == 3 else _LETTERS.get(text, text)

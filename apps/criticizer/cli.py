@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands: `review` and `submit-url` submit, `watch` works, `demo` shows it all on a repository it makes.
+"""The commands: `review` and `submit-url` submit, `watch` works, `demo` runs on a sample repository.
 
-Exit codes: 0 done; 1 the review failed and is a dead letter; 2 the command was called wrongly. Looking at dead letters, judging and
-replaying them is done by the `redrive` command on the same database.
+Exit codes: 0 done; 1 the review failed and is a dead letter; 2 wrong usage. The `redrive` command, on the same database, lists,
+triages and replays dead letters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redrive import RedriveError, connect, redact
 
 app = typer.Typer(
     name="criticizer",
-    help="Review a change, tell people.",
+    help="Review a change and notify people.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,12 +30,14 @@ app = typer.Typer(
 
 Database = Annotated[
     str | None,
-    typer.Option("--database-url", help="Where the jobs live; default: REDRIVE_DATABASE_URL, redrive.db"),
+    typer.Option(
+        "--database-url", help="The database of the jobs; default: REDRIVE_DATABASE_URL, redrive.db"
+    ),
 ]
 Notify = Annotated[
-    str, typer.Option("--notify", help="Whom to tell: terminal, webhook, webhook:URL or smtp:ADDRESS.")
+    str, typer.Option("--notify", help="Whom to notify: terminal, webhook, webhook:URL or smtp:ADDRESS.")
 ]
-Queue = Annotated[bool, typer.Option("--queue", help="Only submit it; a `criticizer watch` does the work.")]
+Queue = Annotated[bool, typer.Option("--queue", help="Only submit it; `criticizer watch` does the work.")]
 
 GOOD: Final = "def total(prices):\n    return sum(prices)\n"
 BAD: Final = 'import os\n\n\ndef total(prices, seen=[]):\n    try:\n        return eval("sum(prices)")\n    except:\n        pass\n'
@@ -72,14 +74,16 @@ def submit_url(
 def watch(
     *,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is queued.")] = False,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="How many stages run at once.")] = 16,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", help="The number of stages that run at the same time.")
+    ] = 16,
     lease: Annotated[
         float, typer.Option("--lease", help="Seconds until a silent worker counts as dead.")
     ] = 30.0,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     database_url: Database = None,
 ) -> None:
-    """Work on what was submitted, until told to stop."""
+    """Work on submitted reviews until stopped."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-8s %(name)s: %(message)s")
     with connect(database_url) as rd:
         rd.work([flow], until_idle=until_idle, concurrency=concurrency, lease=lease)
@@ -92,7 +96,7 @@ def demo(
         Path | None, typer.Option("--folder", help="Keep the repository and the jobs here.")
     ] = None,
 ) -> None:
-    """Make a small repository with a bad change, and review it: no network, no key, no settings."""
+    """Create a small repository with a bad change, and review it: no network, no key, no settings."""
     with tempfile.TemporaryDirectory() as temporary:
         place = folder or Path(temporary)
         repo = place / "example"
@@ -102,17 +106,17 @@ def demo(
 
 
 def _submit(order: Order, database_url: str | None, *, is_queued: bool) -> None:
-    """Submit an order and, unless it is only queued, work on it; exits with 1 when the review failed."""
+    """Submit an order and, unless it is only queued, work on it; exit with 1 when the review failed."""
     with connect(database_url) as rd:
         job = rd.submit(flow, order)
         if is_queued:
-            typer.echo(f"job {job.id} is queued: criticizer watch works on it")
+            typer.echo(f"job {job.id} is queued: run criticizer watch to work on it")
             return
         rd.work([flow], until_idle=True)
         ended = job.facts
     if ended.status != "complete":
         typer.echo(f"{ended.error_code}: {ended.error_message}", err=True)
-        typer.echo(f"job {job.id} is {ended.status}: redrive job show {job.id} says more", err=True)
+        typer.echo(f"job {job.id} is {ended.status}: for details: redrive job show {job.id}", err=True)
         raise typer.Exit(1)
 
 

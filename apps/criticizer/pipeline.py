@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pipeline: fetch a change, let a reviewer look at it, tell people.
+"""The pipeline: fetch a change, review it, notify people.
 
-All failure handling is in the declarations: five attempts for each stage, waits of one second, doubling up to a minute, with full
-jitter, and a told delay respected up to five minutes. The stages only call and raise.
+All failure handling is declared: five attempts for each stage, delays from one second, doubling up to a minute, with full jitter,
+and Retry-After respected up to five minutes. The stages only call and raise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import httpx
 
 from apps.criticizer.change import Change, Order
 from apps.criticizer.clients.fetch import fetch_change
-from apps.criticizer.clients.llm import ModelReviewer, silence_clients
+from apps.criticizer.clients.llm import ModelReviewer, silence_client_logs
 from apps.criticizer.clients.local import LocalReviewer
 from apps.criticizer.clients.notify import post, send
 from apps.criticizer.codes import CODES
@@ -34,8 +34,8 @@ POLICY: Final = RetryPolicy(
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What the stages of one worker share."""
+class Clients:
+    """The clients that the stages of one worker share."""
 
     settings: Settings
     http: httpx.Client
@@ -43,50 +43,50 @@ class Desk:
 
 
 @contextmanager
-def open_desk(settings: Settings | None = None) -> Generator[Desk]:
-    """Open what the stages need, as the environment says; without a key the built-in reviewer serves."""
+def open_clients(settings: Settings | None = None) -> Generator[Clients]:
+    """Open the clients for the settings in the environment; without a key, use the built-in reviewer."""
     known = settings or Settings.read()
-    silence_clients()
+    silence_client_logs()
     reviewer = ModelReviewer(known) if known.llm_key else LocalReviewer()
     with (
         httpx.Client(timeout=known.timeout_seconds, follow_redirects=False) as http,
         contextlib.closing(reviewer),
     ):
-        yield Desk(known, http, reviewer)
+        yield Clients(known, http, reviewer)
 
 
 @stage(retry=POLICY, idempotent=True)
-def fetch(order: Order, desk: Desk) -> Change:
-    """Get the change; nothing is written anywhere, so it may run any number of times."""
-    return fetch_change(order, desk.settings, desk.http)
+def fetch(order: Order, clients: Clients) -> Change:
+    """Fetch the change; it writes nothing, so it may run any number of times."""
+    return fetch_change(order, clients.settings, clients.http)
 
 
 @stage(retry=POLICY, idempotent=True, concurrency=8)
-def llm(change: Change, desk: Desk, ctx: Context) -> Review:
-    """Let the reviewer look at it."""
-    return desk.reviewer.review(change, ctx)
+def llm(change: Change, clients: Clients, ctx: Context) -> Review:
+    """Review the change."""
+    return clients.reviewer.review(change, ctx)
 
 
 @stage(retry=POLICY, idempotent=True)
-def notify(review: Review, desk: Desk, ctx: Context) -> Review:
-    """Tell people; whoever is told knows by the key whether they were told before."""
-    ctx.note("notified_by", send(review, ctx.idempotency_key, desk.settings, desk.http))
+def notify(review: Review, clients: Clients, ctx: Context) -> Review:
+    """Send the review; the receiver recognises a repeated message by its key."""
+    ctx.note("notified_by", send(review, ctx.idempotency_key, clients.settings, clients.http))
     return review
 
 
 def on_dead(event: Event) -> None:
-    """Say who has to look at a dead letter: our own mistakes page somebody, refusals wait for an operator's review."""
+    """Report a dead letter: page someone about bugs and wrong settings, log refusals for review."""
     category = CODES.category_of(event.code)
     if category is Category.BUG:
-        logger.critical("page: job %s died in %s of %s", event.job_id, event.stage, event.code)
+        logger.critical("page: job %s failed in %s with %s", event.job_id, event.stage, event.code)
         settings = Settings.read()
         if settings.pager_url:
-            told = {"job": event.job_id, "stage": event.stage, "code": event.code}
+            body = {"job": event.job_id, "stage": event.stage, "code": event.code}
             key = f"{event.pipeline}:{event.job_id}:{event.round}:dead"
             with httpx.Client(timeout=settings.timeout_seconds) as http:
-                post(http, settings.pager_url, told, key=key, token="")
+                post(http, settings.pager_url, body, key=key, token="")
     elif category is Category.REJECTED:
         logger.warning("for review: job %s was refused in %s (%s)", event.job_id, event.stage, event.code)
 
 
-flow = Pipeline("criticizer", [fetch, llm, notify], resources=[open_desk], on_dead=on_dead, codes=CODES)
+flow = Pipeline("criticizer", [fetch, llm, notify], resources=[open_clients], on_dead=on_dead, codes=CODES)

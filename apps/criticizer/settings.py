@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Criticizer reads from the environment, once, when a worker starts. Jobs never carry any of it."""
+"""Criticizer's settings from the environment, read once when a worker starts. They are never part of a job."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import msgspec
 from redrive import register_secret
 
 SECRET_MIN: Final = 8
-"""What is shorter is not hidden: a server of one's own may take any word for a key, and hiding that would hide ordinary words."""
+"""Shorter keys are not hidden: a private server may accept any word as a key, and hiding it would hide ordinary words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where the services are, and what may be asked of them. Secrets are not shown, and are hidden from every dead letter."""
+    """The addresses and limits of the services. Secrets are not in the repr, and are hidden in every dead letter."""
 
     llm_key: str = field(default="", repr=False)
-    """Without one, the built-in reviewer serves."""
+    """Without one, the built-in reviewer is used."""
     llm_url: str = "https://api.openai.com/v1"
     llm_model: str = "gpt-4o-mini"
     webhook_url: str = field(default="", repr=False)
-    """Where `--notify webhook` goes; such addresses often hold a secret of their own."""
+    """The address for `--notify webhook`; such addresses often contain a secret."""
     webhook_token: str = field(default="", repr=False)
     smtp_url: str = field(default="smtp://127.0.0.1:25", repr=False)
-    """smtp://, smtp+starttls:// or smtps://, with user and password if need be."""
+    """smtp://, smtp+starttls:// or smtps://, with user and password if necessary."""
     mail_from: str = "criticizer@localhost"
     pager_url: str = field(default="", repr=False)
-    """Who is told about bugs and wrong settings, besides the log."""
+    """A webhook for bugs and wrong settings, in addition to the log."""
     hosts: frozenset[str] = frozenset()
-    """The hosts patches may be fetched from, each `host` or `host:port`."""
+    """The hosts from which patches may be fetched, each `host` or `host:port`."""
     timeout_seconds: float = 60.0
-    """How long is waited for an answer, for each part of it, and for a whole patch."""
+    """Time limit for a response, for each read, and for a whole patch, in seconds."""
 
     def __post_init__(self) -> None:
         mail_password = unquote(urlsplit(self.smtp_url).password or "")

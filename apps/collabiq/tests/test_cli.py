@@ -79,7 +79,7 @@ def test_a_run_reads_what_is_new_and_keeps_what_failed(told: Settings) -> None:
     (dlq_id, status, operation, _) = listed.split()
     assert (status, operation) == ("pending", "gmail_fetch")
     shown = json.loads(collabiq("dlq", "show", dlq_id).output)
-    assert shown["error_details"]["error_message"] == "nothing in the mail can be read"
+    assert shown["error_details"]["error_message"] == "no part of the mail is readable"
     (command,) = re.findall(r"`redrive (dlq [^`]+)`", README)
     groups = CliRunner().invoke(
         redrive, command.replace("data/", f"{told.folder}/").split(), env={"COLUMNS": "250"}
@@ -178,7 +178,7 @@ def test_the_doctor_says_how_things_stand(told: Settings) -> None:
     assert without.exit_code == 1
     assert "COLLABIQ_MAILBOX" in without.output
     assert after.exit_code == 0
-    assert "keys: none are needed" in after.output
+    assert "keys: no keys are needed" in after.output
     assert "jobs: {'complete': 1}; dead letters: 0" in after.output
     assert "pages: 1" in after.output
 

@@ -237,7 +237,7 @@ def test_states_of_letters_have_their_names_here(state: str, is_escalated: bool,
 
 
 def test_an_entry_that_was_replayed_is_processed() -> None:
-    done = entry().moved(DLQStatus.COMPLETED, AT + timedelta(hours=1))
+    done = entry().with_status(DLQStatus.COMPLETED, AT + timedelta(hours=1))
 
     assert (done.processed, done.replayed_at) == (True, AT + timedelta(hours=1))
-    assert replace(done, status=DLQStatus.PENDING).moved(DLQStatus.FAILED, AT).replayed_at is None
+    assert replace(done, status=DLQStatus.PENDING).with_status(DLQStatus.FAILED, AT).replayed_at is None

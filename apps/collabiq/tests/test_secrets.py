@@ -129,7 +129,7 @@ def test_the_breaker_of_infisical_opens_after_three_failures_for_half_a_minute(
 def test_the_embedded_defaults_ask_nobody(settings: Settings, infisical: Infisical) -> None:
     keys = load(replace(settings, infisical_url=infisical.url, infisical_client_id="machine"))
 
-    assert (dict(keys.values), keys.origin, infisical.asked) == ({}, "none are needed", [])
+    assert (dict(keys.values), keys.origin, infisical.asked) == ({}, "no keys are needed", [])
 
 
 def test_without_infisical_the_environment_comes_before_the_env_file(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetching a change: from a git repository on this machine, or as a patch over HTTP.
+"""Fetch a change from a local git repository, or as a patch over HTTP.
 
-git is called by an argument list, with everything turned off that a repository could make it run. A patch is fetched only from
-hosts on the list, never follows a redirect to another host, and never takes more than the limit.
+git gets an argument list, with everything disabled that a repository could make it run. A patch is fetched only from allowed
+hosts, without redirects to other hosts, and only up to the limit.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _DIFF: Final = (
 
 
 def fetch_change(order: Order, settings: Settings, http: httpx.Client) -> Change:
-    """Return the change an order is about."""
+    """Return the change of an order."""
     if isinstance(order.source, GitRange):
         return Change(f"Review of {order.source.range}", order.notify, _from_git(order.source, settings))
     url = order.source.url
     text = _download(url, settings, http)
     files = parse_patch(text)
     if not files and text.strip():
-        raise Fail(code="CHANGE_NOT_FOUND", message="there is no diff at this address")
+        raise Fail(code="CHANGE_NOT_FOUND", message="there is no diff at this URL")
     return Change(f"Review of {urlsplit(url).path}", order.notify, files)
 
 
 def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
     first, dots, last = source.range.partition("..")
     if not dots or last.startswith("."):
-        raise Fail(code="CHANGE_NOT_FOUND", message="a range is written A..B")
+        raise Fail(code="CHANGE_NOT_FOUND", message="the range must be A..B")
     if not Path(source.repo).is_dir():
         raise Fail(code="CHANGE_NOT_FOUND", message="there is no repository at this path")
     old, new = (_revision(source.repo, name or "HEAD", settings) for name in (first, last))
     files = parse_patch(_git(source.repo, "diff", *_DIFF, old, new, "--", settings=settings))
     if len(files) > FILES_MAX:
         raise Fail(code="TOO_LARGE", message=f"more than {FILES_MAX} files are changed")
-    # The linter needs whole files; a model is shown the patch alone.
+    # The linter needs whole files; the model gets only the patch.
     is_linted = not settings.llm_key
     return tuple(
         _with_content(file, source.repo, new, settings) if is_linted and file.path.endswith(".py") else file
@@ -66,7 +66,7 @@ def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
 def _with_content(file: ChangedFile, repo: str, revision: str, settings: Settings) -> ChangedFile:
     try:
         content = _git(repo, "cat-file", "blob", f"{revision}:{file.path}", settings=settings)
-    except Fail:  # one huge file does not keep the others from being linted
+    except Fail:  # a huge file must not prevent linting the others
         return file
     return replace(file, content=content)
 
@@ -81,7 +81,7 @@ def _revision(repo: str, name: str, settings: Settings) -> str:
 
 
 def _git(repo: str, *arguments: str, settings: Settings) -> str:
-    """Run git without a shell, without prompts, and without anything the repository's own settings would run."""
+    """Run git without a shell, without prompts, and without programs from the repository's own settings."""
     quiet = [part for setting in _QUIET for part in ("-c", setting)]
     with tempfile.TemporaryFile() as output:
         subprocess.run(  # noqa: S603 - an argument list; names given by people follow --end-of-options or were resolved by it.
@@ -90,18 +90,18 @@ def _git(repo: str, *arguments: str, settings: Settings) -> str:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.DEVNULL,
-            env=_surroundings(),
+            env=_clean_environment(),
             timeout=settings.timeout_seconds,
             check=True,
         )
         if output.tell() > BYTES_MAX:
-            raise Fail(code="TOO_LARGE", message=f"git shows more than {BYTES_MAX:,} bytes")
+            raise Fail(code="TOO_LARGE", message=f"the diff has more than {BYTES_MAX:,} bytes")
         output.seek(0)
         return output.read().decode("utf-8", "replace")
 
 
-def _surroundings() -> dict[str, str]:
-    """Return the environment without what would point git elsewhere, as it does inside a hook."""
+def _clean_environment() -> dict[str, str]:
+    """Return the environment without variables that redirect git, as they do inside a hook."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
@@ -114,28 +114,28 @@ def _download(address: str, settings: Settings, http: httpx.Client) -> str:
                 return _limited(answer, settings.timeout_seconds)
             onward = _allowed(urljoin(str(url), answer.headers["location"]), settings)
         if (onward.scheme, onward.netloc) != (url.scheme, url.netloc):
-            raise Fail(code="SOURCE_DENIED", message="the address leads to another host")
+            raise Fail(code="SOURCE_DENIED", message="the URL redirects to another host")
         url = onward
-    raise Fail(code="SOURCE_DENIED", message=f"the address leads on and on, more than {REDIRECTS_MAX} times")
+    raise Fail(code="SOURCE_DENIED", message=f"the URL redirects more than {REDIRECTS_MAX} times")
 
 
 def _allowed(address: str, settings: Settings) -> httpx.URL:
-    """Return an address that patches may be fetched from, as the client reads it: so nothing else is asked than was checked."""
+    """Check an address, and return it as the client parses it, so that exactly the checked address is requested."""
     try:
         url = httpx.URL(address)
     except httpx.InvalidURL:
-        raise Fail(code="SOURCE_DENIED", message="the address is none") from None
+        raise Fail(code="SOURCE_DENIED", message="the URL is invalid") from None
     names = {f"{url.host}:{url.port}"}
     if url.port is None:
         names = {url.host, f"{url.host}:{_PORTS.get(url.scheme)}"}
     if url.scheme not in _PORTS or url.userinfo or not names & settings.hosts:
-        problem = "the address is not http or https, holds a password, or its host is not on the list"
+        problem = "the URL is not http or https, contains a password, or its host is not allowed"
         raise Fail(code="SOURCE_DENIED", message=problem)
     return url
 
 
 def _limited(answer: httpx.Response, seconds_max: float) -> str:
-    """Read an answer up to the limit of size and time; what it says about its own length is not believed."""
+    """Read a response up to the limits of size and time; its Content-Length is not trusted."""
     if answer.is_error:
         answer.read()
     answer.raise_for_status()
@@ -145,7 +145,7 @@ def _limited(answer: httpx.Response, seconds_max: float) -> str:
         taken += part
         if len(taken) > BYTES_MAX:
             raise Fail(code="TOO_LARGE", message=f"the patch is larger than {BYTES_MAX:,} bytes")
-        # The client's own limit is for each part: a server that sends a little now and then would never meet it.
+        # The client's own limit is per read; a server that sends a byte now and then would never reach it.
         if time.monotonic() > end_at:
             problem = "the patch takes too long to arrive"
             raise httpx.ReadTimeout(problem, request=answer.request)

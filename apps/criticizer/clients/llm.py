@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model: any endpoint that speaks OpenAI's chat completions.
+"""The model: any endpoint with OpenAI's chat completions API.
 
-What it is shown has passed the redactor. What it says when it fails may quote what it was shown, so neither its messages nor the
-library's debug log are let through; status, provider's code and request id are.
+Its input is redacted. Its error messages may quote the input, so neither they nor the library's debug log are kept; only status,
+provider code and request id are.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import msgspec
 import openai
 
 from apps.criticizer.change import Change
-from apps.criticizer.review import INSTRUCTIONS, Review, classify_response, prompt_of
+from apps.criticizer.review import INSTRUCTIONS, Review, parse_answer, prompt_of
 from apps.criticizer.settings import Settings
 from redrive import Context, Fail
 
-# These log whole requests at DEBUG, and addresses, which may hold a key, at INFO.
-_TALKATIVE: Final = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")
+# These log whole requests at DEBUG, and URLs, which may contain a key, at INFO.
+_VERBOSE: Final = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")
 
 
-def silence_clients() -> None:
-    """Keep requests out of every log, whatever level somebody sets for the rest."""
-    for name in _TALKATIVE:
+def silence_client_logs() -> None:
+    """Keep requests out of every log, whatever the root level."""
+    for name in _VERBOSE:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class ModelReviewer:
-    """Reviews by asking a model, once per call."""
+    """Reviews with a model, one request per call."""
 
     def __init__(self, settings: Settings) -> None:
         self._model = settings.llm_model
@@ -41,7 +41,7 @@ class ModelReviewer:
         )
 
     def review(self, change: Change, ctx: Context) -> Review:
-        """Return what the model makes of a change."""
+        """Return the model's review of a change."""
         try:
             answer = self._client.chat.completions.with_raw_response.create(
                 model=self._model,
@@ -52,11 +52,11 @@ class ModelReviewer:
                 response_format={"type": "json_object"},
             )
         except openai.APIStatusError as error:
-            # The classifier reads status and body; only what would be written down is replaced.
+            # The classifier reads status and body; only the message, which is stored, is replaced.
             error.args = (f"the model's server answered {error.status_code}",)
             raise
         ctx.note("request_id", answer.request_id or "none")
-        review = classify_response(_content_of(answer.content), change, reviewer=self._model)
+        review = parse_answer(_content_of(answer.content), change, reviewer=self._model)
         ctx.note("findings_dropped", len(review.dropped))
         return review
 
@@ -76,19 +76,19 @@ class _Choice(msgspec.Struct):
 
 
 class _Completion(msgspec.Struct):
-    """What is used of a chat completion; compatible servers differ in the rest."""
+    """The used fields of a chat completion; compatible servers differ in the rest."""
 
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
 
 
 def _content_of(completion: bytes) -> str:
-    """Return what the model said; raises when that is nothing, a refusal, or only the beginning of an answer."""
+    """Return the model's answer; raises when it is empty, a refusal, or truncated."""
     try:
         choice = msgspec.json.decode(completion, type=_Completion).choices[0]
     except msgspec.DecodeError as error:
-        raise Fail(code="SCHEMA_INVALID", message=f"the answer is no chat completion: {error}") from None
+        raise Fail(code="SCHEMA_INVALID", message=f"the answer is not a chat completion: {error}") from None
     if choice.finish_reason == "content_filter" or choice.message.refusal:
-        raise Fail(code="CONTENT_REJECTED", message="the model would not review this change")
+        raise Fail(code="CONTENT_REJECTED", message="the model refused to review this change")
     if choice.finish_reason == "length":
-        raise Fail(code="TOO_LARGE", message="the model stopped at its limit")
+        raise Fail(code="TOO_LARGE", message="the model stopped at its token limit")
     return choice.message.content or ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in reviewer: ruff on the changed lines of Python files, for whoever has no key. It needs no network."""
+"""The built-in reviewer: ruff on the changed lines of Python files. It needs no key and no network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive import Context
 
 SECONDS_MAX: Final = 60.0
 RULES: Final = "E7,E9,F,B,S,PLE,PERF"
-"""Mistakes and dangers, no matters of layout."""
+"""Rules about bugs and security, not about layout."""
 
 _KINDS: Final = {
     "PERF": ("note", "performance"),
@@ -24,7 +24,7 @@ _KINDS: Final = {
     "B": ("warning", "bug"),
     "S": ("warning", "security"),
 }
-"""Severity and category of rules that begin so; all others find mistakes."""
+"""Severity and category by the start of a rule's name; all others find bugs."""
 _MISTAKE: Final = ("error", "bug")
 
 
@@ -44,7 +44,7 @@ class LocalReviewer:
     """Reviews with a linter."""
 
     def review(self, change: Change, ctx: Context) -> Review:
-        """Return what the linter says about the new lines; it reads whole files, and the rest of what it says is left out."""
+        """Return the linter's remarks about the new lines; it reads whole files, and remarks about other lines are dropped."""
         sources = [file for file in change.files if file.path.endswith(".py")]
         ctx.note("files_not_read", sum(file.content is None for file in sources))
         findings = [finding for file in sources for finding in _findings(file)]
@@ -59,13 +59,13 @@ def _findings(file: ChangedFile) -> Iterator[dict[str, object]]:
         return
     last = max(1, file.content.count("\n"))
     for remark in _lint(file.path, file.content):
-        # What is missing at the end of a file is missed one line below it.
+        # A remark about the end of a file is on the line after the last one.
         line = min(remark.location.row, last)
         if line not in file.added:
             continue
         code = remark.code or "syntax"
         severity, category = next(
-            (told for begin, told in _KINDS.items() if code.startswith(begin)), _MISTAKE
+            (kind for begin, kind in _KINDS.items() if code.startswith(begin)), _MISTAKE
         )
         message = f"{remark.message} ({code})"
         yield {
@@ -78,7 +78,7 @@ def _findings(file: ChangedFile) -> Iterator[dict[str, object]]:
 
 
 def _lint(path: str, content: str) -> list[_Remark]:
-    """Run ruff on one file, isolated from whatever settings lie about."""
+    """Run ruff on one file, isolated from any configuration files."""
     command = "ruff check --isolated --no-cache --quiet --exit-zero --output-format=json".split()
     done = subprocess.run(  # noqa: S603 - an argument list; the path is only a label.
         [sys.executable, "-m", *command, f"--select={RULES}", f"--stdin-filename={path}", "-"],

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling people: a webhook, a mail, or the terminal.
+"""Send a review by webhook, by mail, or to the terminal.
 
-Every message carries the idempotency key of its job, as a header (webhook) or as its Message-ID (mail), so that one that is sent
-again after a crash can be recognised. The terminal cannot recognise anything: there it may be seen twice.
+Every message has the idempotency key of its job, as a header (webhook) or as its Message-ID (mail), so that a receiver recognises
+one that is sent again after a crash. On the terminal a review may appear twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEY_HEADER: Final = "Idempotency-Key"
 
 
 def send(review: Review, key: str, settings: Settings, http: httpx.Client) -> str:
-    """Tell whom the review names; return how, without the address."""
+    """Send the review to its recipient; return the channel, without the address."""
     kind, _, address = review.notify.partition(":")
     if kind == "terminal":
         typer.echo(as_text(review))
@@ -35,21 +35,21 @@ def send(review: Review, key: str, settings: Settings, http: httpx.Client) -> st
     elif kind == "smtp" and "@" in address and address.isprintable():
         _mail(address, review, key, settings)
     else:
-        problem = f"there is no way to notify by {kind!r} with what is set up"
+        problem = f"notifying by {kind!r} is not configured"
         raise Fail(code="CONFIG_INVALID", message=problem)
     return kind
 
 
-def post(http: httpx.Client, url: str, told: object, *, key: str, token: str) -> None:
-    """Post something as JSON, once; the client follows no redirects, because they could lead anywhere."""
+def post(http: httpx.Client, url: str, body: object, *, key: str, token: str) -> None:
+    """Post a body as JSON, once; the client follows no redirects, because they could lead anywhere."""
     headers = {"Content-Type": "application/json", KEY_HEADER: key}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    http.post(url, content=msgspec.json.encode(told), headers=headers).raise_for_status()
+    http.post(url, content=msgspec.json.encode(body), headers=headers).raise_for_status()
 
 
 def as_text(review: Review) -> str:
-    """Return the review for people, without anything that could steer a terminal."""
+    """Return the review as text, without control characters for a terminal."""
     count = len(review.findings)
     lines = [f"{review.title}: {count} finding{'' if count == 1 else 's'} ({review.reviewer})"]
     lines += [
@@ -57,7 +57,7 @@ def as_text(review: Review) -> str:
         for each in review.findings
     ]
     if review.dropped:
-        lines.append(f"{len(review.dropped)} more were dropped because they do not fit the change")
+        lines.append(f"{len(review.dropped)} more were dropped because they are not about the change")
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
 
 

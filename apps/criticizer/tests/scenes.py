@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from apps.criticizer.change import GitRange, Order, PatchUrl
-from apps.criticizer.pipeline import Desk, flow, open_desk
+from apps.criticizer.pipeline import Clients, flow, open_clients
 from apps.criticizer.review import VERSION
 from apps.criticizer.settings import Settings
 from apps.criticizer.tests.servers import Upstream
@@ -57,8 +57,8 @@ def order(upstream: Upstream, notify: str = "webhook") -> Order:
 
 def run(job: Order, settings: Settings, pipeline: Pipeline = flow) -> InlineResult:
     """Run the pipeline with the real clients, without waiting."""
-    with open_desk(settings) as desk:
-        return run_inline(pipeline, job, resources=[desk])
+    with open_clients(settings) as clients:
+        return run_inline(pipeline, job, resources=[clients])
 
 
 def served(settings: Settings) -> Pipeline:
@@ -66,7 +66,7 @@ def served(settings: Settings) -> Pipeline:
     return Pipeline(
         flow.name,
         flow.stages,
-        resources=[lambda: open_desk(settings)],
+        resources=[lambda: open_clients(settings)],
         on_dead=flow.hooks["dead"],
         codes=flow.codes,
     )
@@ -75,13 +75,13 @@ def served(settings: Settings) -> Pipeline:
 def work(store: SqliteStore, settings: Settings) -> None:
     """Let a worker do what is queued, in virtual time."""
 
-    async def scene(desk: Desk) -> None:
+    async def scene(clients: Clients) -> None:
         names = (f"w{number}" for number in itertools.count(1))
-        worker = Worker(store, [flow], inline_parts(), names=names, resources={flow.name: [desk]})
+        worker = Worker(store, [flow], inline_parts(), names=names, resources={flow.name: [clients]})
         await worker.run(until_idle=True)
 
-    with open_desk(settings) as desk:
-        asyncio.run(scene(desk))
+    with open_clients(settings) as clients:
+        asyncio.run(scene(clients))
 
 
 def make_repository(repo: Path, *contents: str) -> Path:

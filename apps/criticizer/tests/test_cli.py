@@ -39,7 +39,7 @@ def test_what_is_queued_is_done_by_a_watch(here: Path, repo: Path) -> None:
     queued = typed("review", "--repo", str(repo), "--queue")
     watched = typed("watch", "--until-idle")
 
-    assert queued == (0, "job 1 is queued: criticizer watch works on it\n")
+    assert queued == (0, "job 1 is queued: run criticizer watch to work on it\n")
     assert watched[0] == 0
     assert "2 findings (local)" in watched[1]
     with connect(here / "redrive.db") as rd:
@@ -59,7 +59,7 @@ def test_a_patch_is_reviewed_by_its_address(upstream: Upstream, monkeypatch: pyt
 
     assert refused[0] == 1
     assert "SOURCE_DENIED" in refused[1]
-    assert "redrive job show 1 says more" in refused[1]
+    assert "redrive job show 1" in refused[1]
     assert code == 0
     assert "prices.py:3: warning [security]" in said
 

@@ -270,7 +270,7 @@ def test_a_destination_that_is_not_set_up_is_final_and_pages_somebody(
     result = run(order(upstream), replace(settings, webhook_url=""))
 
     assert (result.status, codes(result, "notify")) == ("failed", ["CONFIG_INVALID"])
-    assert caplog.messages == ["page: job 1 died in notify of CONFIG_INVALID"]
+    assert caplog.messages == ["page: job 1 failed in notify with CONFIG_INVALID"]
 
 
 @pytest.mark.req("CR-1.1", "CR-1.3")

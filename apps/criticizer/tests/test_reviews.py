@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apps.criticizer.change import Change, parse_patch
-from apps.criticizer.review import INSTRUCTIONS, VERSION, Review, classify_response, prompt_of
+from apps.criticizer.review import INSTRUCTIONS, VERSION, Review, parse_answer, prompt_of
 from apps.criticizer.settings import Settings
 from apps.criticizer.tests.scenes import (
     FINDING,
@@ -42,7 +42,7 @@ def test_the_model_reviews_and_the_webhook_is_told(upstream: Upstream, settings:
 
 def test_the_version_stands_in_the_prompt_and_in_the_answer() -> None:
     assert VERSION in INSTRUCTIONS
-    assert classify_response(answer(FINDING), CHANGE, reviewer="m").version == VERSION
+    assert parse_answer(answer(FINDING), CHANGE, reviewer="m").version == VERSION
 
 
 def test_findings_that_cannot_be_believed_are_dropped_one_by_one_with_the_reason() -> None:
@@ -56,7 +56,7 @@ def test_findings_that_cannot_be_believed_are_dropped_one_by_one_with_the_reason
         "prices.py is bad",
     ]
 
-    review = classify_response(answer(*bad, FINDING), CHANGE, reviewer="m")
+    review = parse_answer(answer(*bad, FINDING), CHANGE, reviewer="m")
 
     assert [each.message for each in review.findings] == [FINDING["message"]]
     assert len(review.dropped) == len(bad)
@@ -143,7 +143,7 @@ def test_the_terminal_is_told_without_anything_that_could_steer_it(
     assert capsys.readouterr().out.splitlines() == [
         "Review of /change.patch: 1 finding (gpt-4o-mini)",
         "prices.py:3: error [security] red  [31m alert  forged: line",
-        "1 more were dropped because they do not fit the change",
+        "1 more were dropped because they are not about the change",
     ]
 
 

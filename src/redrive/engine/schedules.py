@@ -87,11 +87,11 @@ class Ticker:
             except ConfigurationError as error:
                 logger.warning("schedule %s skipped: %s", name, error)
                 continue
-            stamp = datetime.fromtimestamp(cast("float", due_at), UTC).isoformat()
-            moved = Step("tick", (following, due_at, name, due_at), rows=1)
-            job = (lane, priority, now, f"{name}@{stamp}", payload, now)
+            tick_at = datetime.fromtimestamp(cast("float", due_at), UTC).isoformat()
+            advance = Step("tick", (following, due_at, name, due_at), rows=1)
+            job = (lane, priority, now, f"{name}@{tick_at}", payload, now)
             # A job with this key exists already if the clock was set back: then the tick has had its job.
-            made += self._store.apply(moved, Step("submit_tick", job)) is not None
+            made += self._store.apply(advance, Step("submit_tick", job)) is not None
         return made
 
 

@@ -97,8 +97,10 @@ class StructureRedactor:
             shown = self._key(key)
             while shown in result:
                 shown = f"{shown}'"
-            told = self._personal_number(key, item) if meaning is None else None
-            result[shown] = self._under(meaning, item, depth) if told is None else told
+            placeholder_text = self._personal_number(key, item) if meaning is None else None
+            result[shown] = (
+                self._under(meaning, item, depth) if placeholder_text is None else placeholder_text
+            )
         return result
 
     def _personal_number(self, key: object, item: object) -> str | None:

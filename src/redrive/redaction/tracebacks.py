@@ -22,7 +22,7 @@ from redrive.redaction.passes import apply_passes
 from redrive.redaction.placeholders import Sentinels
 
 TEXT_MAX: Final = 16_384
-"""Longer texts are redacted as a whole; one of this size cannot reach the limit on names (`JUDGED_MAX`)."""
+"""Longer texts are redacted as a whole; one of this size cannot reach the limit on names (`DECIDED_MAX`)."""
 
 FRAMES_MIN: Final = 512
 """Frames with fewer characters cost no more to redact than to look up."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`run_inline`: a pipeline in a test, with the real policy, virtual time, and no store.
 
-`testing.walk` runs the job; here are the sync and the async function. In sync tests it has its own loop, on which async stages
+`inline_job` runs the job; here are the sync and the async function. In sync tests it has its own loop, on which async stages
 run and all time is virtual, while sync stages run in this thread without a running loop, as they would in a worker. In async
 tests it uses their loop, so that clients made there work, and sync stages run on a thread.
 """
@@ -20,9 +20,9 @@ from redrive.engine.runtime import CURRENT, Runtime
 from redrive.errors import ConfigurationError
 from redrive.testing.clock import VirtualClock, virtual_time
 from redrive.testing.faults import INLINE, Faults
+from redrive.testing.inline_job import run_job
 from redrive.testing.loop import VirtualLoop
 from redrive.testing.results import InlineResult
-from redrive.testing.walk import walk
 
 
 def run_inline(
@@ -43,11 +43,13 @@ def run_inline(
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
     with _virtual() as (runtime, clock), _loop_on(clock) as loop:
-        here = _Here()
-        walking = loop.run(_started(walk(pipeline, encoded, runtime, resources=resources, call=here.call)))
-        while (order := loop.run(here.next_order(walking))) is not None:
-            order.carry_out()
-        return walking.result()
+        caller = _CallerThread()
+        running = loop.run(
+            _started(run_job(pipeline, encoded, runtime, resources=resources, call=caller.call))
+        )
+        while (sync_call := loop.run(caller.next_call(running))) is not None:
+            sync_call.run()
+        return running.result()
 
 
 async def arun_inline(
@@ -61,7 +63,7 @@ async def arun_inline(
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
     with _virtual() as (runtime, _):
-        return await walk(pipeline, encoded, runtime, resources=resources, call=asyncio.to_thread)
+        return await run_job(pipeline, encoded, runtime, resources=resources, call=asyncio.to_thread)
 
 
 def _loop_on(clock: VirtualClock) -> asyncio.Runner:
@@ -88,14 +90,14 @@ async def _started(job: Coroutine[object, object, InlineResult]) -> asyncio.Task
     return asyncio.ensure_future(job)
 
 
-class _Order:
+class _SyncCall:
     """A sync function that the job waits for."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
-    def carry_out(self) -> None:
+    def run(self) -> None:
         """Call it; what is not a failure of a stage (an interrupt, a test that fails inside) is raised to the caller."""
         try:
             self.answer.set_result(contextvars.copy_context().run(self._work))
@@ -103,21 +105,21 @@ class _Order:
             self.answer.set_exception(error)
 
 
-class _Here:
+class _CallerThread:
     """Passes sync functions from the loop to the thread that runs it, between two of its iterations."""
 
     def __init__(self) -> None:
-        self._orders: asyncio.Queue[_Order] = asyncio.Queue()
+        self._calls: asyncio.Queue[_SyncCall] = asyncio.Queue()
 
     async def call(self, work: Callable[[], object]) -> object:
-        order = _Order(work)
-        self._orders.put_nowait(order)
-        return await order.answer
+        sync_call = _SyncCall(work)
+        self._calls.put_nowait(sync_call)
+        return await sync_call.answer
 
-    async def next_order(self, walking: asyncio.Task[InlineResult]) -> _Order | None:
+    async def next_call(self, running: asyncio.Task[InlineResult]) -> _SyncCall | None:
         """Return the next function to call; None when the job has ended."""
-        waiting = asyncio.ensure_future(self._orders.get())
-        await asyncio.wait({waiting, walking}, return_when=asyncio.FIRST_COMPLETED)
+        waiting = asyncio.ensure_future(self._calls.get())
+        await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
             return waiting.result()
         waiting.cancel()

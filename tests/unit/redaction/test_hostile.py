@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive.redaction import redact_text
-from redrive.redaction.named.assignments import JUDGED_MAX
+from redrive.redaction.named.assignments import DECIDED_MAX
 
 SMALL = 6_250
 GROWTH = 16
@@ -145,18 +145,18 @@ def test_a_long_line_around_a_secret_is_cheap_and_safe() -> None:
 
 
 def test_a_text_of_nothing_but_telling_names_is_hidden_from_the_line_on_where_judging_ends() -> None:
-    lines = "".join(f"password_{place}=hunter{place:05d}x\n" for place in range(3 * JUDGED_MAX))
+    lines = "".join(f"password_{place}=hunter{place:05d}x\n" for place in range(3 * DECIDED_MAX))
 
     redacted = redact_text(lines)
 
     assert redacted.startswith("password_0=<redacted:password>\npassword_1=<redacted:password>\n")
     assert redacted.endswith("\n<redacted:unjudged>")
     assert "hunter" not in redacted
-    assert redacted.count("\n") >= JUDGED_MAX / 2
+    assert redacted.count("\n") >= DECIDED_MAX / 2
     assert redact_text(redacted) == redacted
 
 
 def test_a_long_text_that_repeats_its_names_is_read_to_its_end() -> None:
-    text = "token_count=12\n" * (3 * JUDGED_MAX)
+    text = "token_count=12\n" * (3 * DECIDED_MAX)
 
     assert redact_text(text) == text

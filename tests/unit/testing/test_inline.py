@@ -36,7 +36,7 @@ from redrive.errors import AttemptTimeoutError, ConfigurationError, Serializatio
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
-from redrive.testing.walk import DISPATCHES_MAX
+from redrive.testing.inline_job import DISPATCHES_MAX
 from tests.inline import inline_parts
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))

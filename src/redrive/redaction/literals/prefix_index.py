@@ -81,8 +81,8 @@ class SampleIndex:
         for place in range(0, len(text), _STRIDE):
             for offset in pieces.get(text[place : place + _PIECE], ()):
                 start = max(place - offset, 0)
-                kin = heads.get(text[start : start + HEAD])
-                if kin is not None:
-                    form = kin.at(text, start) if isinstance(kin, PrefixGroup) else kin
+                group = heads.get(text[start : start + HEAD])
+                if group is not None:
+                    form = group.at(text, start) if isinstance(group, PrefixGroup) else group
                     if form and text.startswith(form, start):
                         yield start, form

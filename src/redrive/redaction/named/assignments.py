@@ -11,11 +11,11 @@ import re
 from functools import partial
 from typing import Final
 
-from redrive.redaction.named.fast_path import NOTHING_PLAIN, PLAIN, judge_fast
+from redrive.redaction.named.fast_path import NOTHING_PLAIN, PLAIN, decide_fast
 from redrive.redaction.named.judgement import secret_of
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
 from redrive.redaction.named.occurrence import NamedValue
-from redrive.redaction.named.repeats import REPEATS_FROM, Judged, Repeats
+from redrive.redaction.named.repeats import REPEATS_FROM, NameDecision, Repeats
 from redrive.redaction.named.spans import Span, unquoted_span, whole_span
 from redrive.redaction.named.syntax import AFTER_NAME, Syntax, syntax_of
 from redrive.redaction.named.values import is_guarded
@@ -31,7 +31,7 @@ TAIL_MAX: Final = 48
 QUERY_VALUE_MIN: Final = 8
 """A query parameter such as `key` or `code` is a secret from this length on."""
 
-JUDGED_MAX: Final = 8_192
+DECIDED_MAX: Final = 8_192
 """A text with more different names was not written for people; its rest is hidden as a whole."""
 
 _STEMS: Final = tuple(
@@ -70,8 +70,8 @@ def redact_assignments(text: str, sentinels: Sentinels) -> str:
     if not hits:
         return text
     hidden = None if text.isascii() else _HIDDEN_NEXT.match
-    repeats = Repeats(text, _judge) if len(hits) >= REPEATS_FROM else None
-    judge = partial(_judge, text) if repeats is None else repeats.judge
+    repeats = Repeats(text, _decide) if len(hits) >= REPEATS_FROM else None
+    decide = partial(_decide, text) if repeats is None else repeats.decide
     pieces: list[str] = []
     done = 0
     looked_at = 0
@@ -81,15 +81,15 @@ def redact_assignments(text: str, sentinels: Sentinels) -> str:
         if hidden and (apply_passes := hidden(text, hit)):
             looked_at = apply_passes.end()
             continue
-        if repeats is not None and repeats.judged >= JUDGED_MAX:
+        if repeats is not None and repeats.decided >= DECIDED_MAX:
             cut = max(done, text.rfind("\n", 0, hit) + 1)
             return "".join((*pieces, text[done:cut], sentinels.redacted("unjudged")))
-        judged = judge(max(done, hit - NAME_MAX), hit)
-        looked_at = judged.looked_at
-        if judged.found is None:
+        decided = decide(max(done, hit - NAME_MAX), hit)
+        looked_at = decided.looked_at
+        if decided.found is None:
             continue
-        span = whole_span(text, judged.found[0])
-        pieces += (text[done : span.start], sentinels.redacted(judged.found[1]))
+        span = whole_span(text, decided.found[0])
+        pieces += (text[done : span.start], sentinels.redacted(decided.found[1]))
         looked_at = done = span.end
     if not pieces:
         return text
@@ -97,7 +97,7 @@ def redact_assignments(text: str, sentinels: Sentinels) -> str:
     return "".join(pieces)
 
 
-def _judge(text: str, floor: int, hit: int) -> Judged:
+def _decide(text: str, floor: int, hit: int) -> NameDecision:
     """Return the name around a stem, and the secret after it."""
     plain = PLAIN.match(text, hit)
     if plain is None:
@@ -105,14 +105,14 @@ def _judge(text: str, floor: int, hit: int) -> Judged:
         end = tail.end() if tail else hit
         if end - hit > TAIL_MAX:
             # Skip to where the end of this run is close enough to be the end of a name.
-            return Judged(end - TAIL_MAX, hit, None)
+            return NameDecision(end - TAIL_MAX, hit, None)
     else:
         end = plain.end(1)
-        if plain.lastindex != NOTHING_PLAIN and (judged := judge_fast(text, floor, hit, plain)):
-            return judged
+        if plain.lastindex != NOTHING_PLAIN and (decided := decide_fast(text, floor, hit, plain)):
+            return decided
     after = AFTER_NAME.match(text, hit)
     if after is None:
-        return Judged(end, end, None)
+        return NameDecision(end, end, None)
     start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
     before = text[start - 1 : start]
     if before == "%" and text.startswith(("%5B", "%5b"), start - 1):
@@ -120,15 +120,15 @@ def _judge(text: str, floor: int, hit: int) -> Judged:
         before = text[start - 1]
     if before == "/" and text.startswith(">", end):
         # The end of an element.
-        return Judged(end, end, None)
+        return NameDecision(end, end, None)
     name = text[start:end]
     meaning = _meaning(text, floor, start, name, before)
     if meaning is None and before not in _QUERY_SIGNS:
-        return Judged(end, end, None)
+        return NameDecision(end, end, None)
     # A value that is a single sentinel was replaced before.
     is_hidden = _HIDDEN.match(text, after.end()) is not None
     found = None if is_hidden else _secret_at(text, start, name, meaning, after)
-    return Judged(end, after.end(), found)
+    return NameDecision(end, after.end(), found)
 
 
 def _meaning(text: str, floor: int, start: int, name: str, before: str) -> NameMeaning | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.redaction.named.lines import in_source, is_in_string
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, is_secret_name, meaning_of_name
-from redrive.redaction.named.repeats import Judged
+from redrive.redaction.named.repeats import NameDecision
 from redrive.redaction.named.spans import Span
 from redrive.redaction.named.values import RANDOM_MIN, is_random
 from redrive.redaction.named.vocabulary import INERT_WORDS
@@ -53,12 +53,12 @@ _SMALL: Final = re.compile(r"[0-9]{1,2}|0x[0-9a-fA-F]{1,4}")
 _LINE_ENDS: Final = ("", "\n", "\r")
 
 
-def judge_fast(text: str, floor: int, hit: int, plain: re.Match[str]) -> Judged | None:
+def decide_fast(text: str, floor: int, hit: int, plain: re.Match[str]) -> NameDecision | None:
     """Return the decision about a name that `PLAIN` matched; None when the slow path must decide."""
     looked_at, value = plain.end(1), plain.end(_SEPARATOR)
     if plain.lastindex == _HIDDEN:
         # Replaced before, as most values in a second round.
-        return Judged(looked_at, value, None)
+        return NameDecision(looked_at, value, None)
     start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
     before = text[start - 1 : start]
     # A short word after a space may belong to the word before it, as in `API key: ...`; test runners print counts of `pass`.
@@ -68,13 +68,13 @@ def judge_fast(text: str, floor: int, hit: int, plain: re.Match[str]) -> Judged 
         return None
     meaning = meaning_of_name(name.strip("-."))
     if meaning is None:
-        return Judged(looked_at, value, None)
+        return NameDecision(looked_at, value, None)
     is_secret = _is_secret(plain, meaning, name, start)
     if is_secret is None:
         return None
     if not is_secret or _closes_string(text, start, plain):
-        return Judged(looked_at, value, None)
-    return Judged(
+        return NameDecision(looked_at, value, None)
+    return NameDecision(
         looked_at, value, (Span(plain.start(_VALUE), plain.end(), plain[_OPEN] is not None), meaning.kind)
     )
 

@@ -34,7 +34,7 @@ UNREPEATED_MAX: Final = 8_192
 _QUOTES: Final = ('"', "'", "`")
 
 
-class Judged(NamedTuple):
+class NameDecision(NamedTuple):
     """The decision about a name."""
 
     looked_at: int
@@ -44,45 +44,45 @@ class Judged(NamedTuple):
     found: tuple[Span, str] | None
 
 
-Judge = Callable[[str, int, int], Judged]
+DecideName = Callable[[str, int, int], NameDecision]
 """Decides about the name around a hit. Arguments: the text, how far back the name may start, the hit."""
 
 
 class _Window:
     """A window with its decision, and the window that followed it."""
 
-    __slots__ = ("floor", "followed_by", "hit", "judged", "text")
+    __slots__ = ("decided", "floor", "followed_by", "hit", "text")
 
-    def __init__(self, text: str, floor: int, hit: int, judged: Judged) -> None:
+    def __init__(self, text: str, floor: int, hit: int, decided: NameDecision) -> None:
         self.text = text
         self.floor = floor
         self.hit = hit
-        self.judged = judged
+        self.decided = decided
         self.followed_by: _Window | None = None
 
 
 class Repeats:
-    """A judge with a cache, for one text."""
+    """Decides about names with a cache, for one text."""
 
-    __slots__ = ("_judge", "_last", "_pause", "_seen", "_skips", "_text", "_unseen", "judged")
+    __slots__ = ("_decide", "_last", "_pause", "_seen", "_skips", "_text", "_unseen", "decided")
 
-    def __init__(self, text: str, judge: Judge) -> None:
+    def __init__(self, text: str, decide: DecideName) -> None:
         self._text = text
-        self._judge = judge
-        self.judged = 0
+        self._decide = decide
+        self.decided = 0
         """How many names were decided without the cache."""
         self._unseen = 0
         self._skips = 0
         self._pause = UNREPEATED
         self._seen: dict[tuple[str, int, int], _Window] = {}
-        self._last = _Window("", 0, 0, Judged(0, 0, None))
+        self._last = _Window("", 0, 0, NameDecision(0, 0, None))
 
-    def judge(self, floor: int, hit: int) -> Judged:
+    def decide(self, floor: int, hit: int) -> NameDecision:
         """Return the decision about this hit, in positions of the whole text."""
         if self._skips:
             self._skips -= 1
-            self.judged += 1
-            return self._judge(self._text, floor, hit)
+            self.decided += 1
+            return self._decide(self._text, floor, hit)
         if self._unseen >= UNSEEN_MAX:
             self._skips = self._pause
             self._pause = min(self._pause * 2, UNREPEATED_MAX)
@@ -98,10 +98,10 @@ class Repeats:
         ):
             seen = self._looked_up(low, floor, hit)
             if seen is None:
-                return self._judge(self._text, floor, hit)
+                return self._decide(self._text, floor, hit)
             self._last.followed_by = seen
         self._last = seen
-        return _moved(seen.judged, low)
+        return _moved(seen.decided, low)
 
     def _looked_up(self, low: int, floor: int, hit: int) -> _Window | None:
         """Return the window around a hit with its decision; None when the window is too narrow to decide."""
@@ -112,27 +112,27 @@ class Repeats:
             self._pause = UNREPEATED
             return self._seen[key]
         self._unseen += 1
-        self.judged += 1
-        judged = self._judge(window, floor - low, hit - low)
-        if self._is_cut(window, judged, hit + AHEAD):
+        self.decided += 1
+        decided = self._decide(window, floor - low, hit - low)
+        if self._is_cut(window, decided, hit + AHEAD):
             return None
-        seen = self._seen[key] = _Window(window, floor - low, hit - low, judged)
+        seen = self._seen[key] = _Window(window, floor - low, hit - low, decided)
         return seen
 
-    def _is_cut(self, window: str, judged: Judged, end: int) -> bool:
+    def _is_cut(self, window: str, decided: NameDecision, end: int) -> bool:
         """Return whether the end of the window, rather than of the text, may have affected the decision."""
         if end >= len(self._text):
             return False
-        reach = judged.value if judged.found is None else judged.found[0].end
+        reach = decided.value if decided.found is None else decided.found[0].end
         if reach > len(window) - BARE_MAX - 2:
             return True
-        opening = window[judged.value : judged.value + 1]
-        return judged.found is None and opening in _QUOTES and opening not in window[judged.value + 1 : -2]
+        opening = window[decided.value : decided.value + 1]
+        return decided.found is None and opening in _QUOTES and opening not in window[decided.value + 1 : -2]
 
 
-def _moved(judged: Judged, by: int) -> Judged:
-    found = judged.found
+def _moved(decided: NameDecision, by: int) -> NameDecision:
+    found = decided.found
     if found is not None:
         span, kind = found
         found = (Span(span.start + by, span.end + by, span.quoted), kind)
-    return Judged(judged.looked_at + by, judged.value + by, found)
+    return NameDecision(decided.looked_at + by, decided.value + by, found)

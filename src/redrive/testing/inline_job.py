@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one job through its pipeline with the engine's own runner and decisions, and a variable instead of the store.
 
-Nothing is decided here. `following` does what a store does between two runs: pass the output to the next stage with a fresh
+Nothing is decided here. `next_claim` does what a store does between two runs: pass the output to the next stage with a fresh
 budget, or queue the job again with its counts. Breakers and crashes are treated as a worker does, as far as one job allows.
 """
 
@@ -47,7 +47,7 @@ DISPATCHES_MAX: Final = 2_000
 JOB: Final = JobId(1)
 
 
-class _Shelf:
+class _InlineStore:
     """Holds breakers and the ids of lanes: all that the runner needs from a store."""
 
     def __init__(self) -> None:
@@ -67,22 +67,22 @@ class _Shelf:
         return is_same
 
 
-async def walk(
+async def run_job(
     pipeline: Pipeline, payload: bytes, runtime: Runtime, *, resources: Sequence[object], call: RunBlocking
 ) -> InlineResult:
     """Run a job to its end; `call` runs sync functions. Without resources, those of the pipeline are opened and closed."""
     async with AsyncExitStack() as stack:
         given = {pipeline.name: resources} if resources else await open_resources(stack, [pipeline])
-        return await _Walk(pipeline, runtime, given, call).run(payload)
+        return await _InlineJob(pipeline, runtime, given, call).run(payload)
 
 
-class _Walk:
+class _InlineJob:
     """One running job."""
 
     def __init__(
         self, pipeline: Pipeline, runtime: Runtime, resources: OpenedResources, call: RunBlocking
     ) -> None:
-        store = cast("Store", _Shelf())
+        store = cast("Store", _InlineStore())
         self._pipeline = pipeline
         self._clock = runtime.clock
         self._call = call
@@ -104,7 +104,7 @@ class _Walk:
             wait = settled.run_at - self._clock.wall()
             if wait > 0:
                 self._clock.sleep(wait)
-            settled = await self._dispatch(following(settled))
+            settled = await self._dispatch(next_claim(settled))
         return self._result(settled, began_at)
 
     async def _dispatch(self, job: Claimed) -> Settlement:
@@ -142,11 +142,11 @@ class _Walk:
             called = await self._call(functools.partial(self._runner.run_sync, dispatch))
             ended = cast("bytes | Exception", called)
         dispatch.ended_at = self._clock.wall()
-        beneath = _beneath(ended)
-        if isinstance(beneath, Crash):
-            return beneath
-        if beneath is not None:
-            raise beneath
+        ending = _intended_ending(ended)
+        if isinstance(ending, Crash):
+            return ending
+        if ending is not None:
+            raise ending
         if stage.timeout is not None and dispatch.overran and (stage.is_async or stage.is_abandoned):
             # A worker would have cancelled or abandoned it on time; here it has already returned.
             return AttemptTimeoutError(timeout=stage.timeout)
@@ -213,7 +213,7 @@ async def _at_once(question: Callable[[], object]) -> object:
     return question()
 
 
-def _beneath(ended: bytes | Exception) -> BaseException | None:
+def _intended_ending(ended: bytes | Exception) -> BaseException | None:
     """Return what a stage raised and a worker would settle as a failure, but a test intends: a crash, an exit, an interrupt."""
     ending = ended.ending if isinstance(ended, StageEndingError) else None
     return None if isinstance(ending, SystemExit | asyncio.CancelledError) else ending
@@ -238,7 +238,7 @@ def _first(payload: bytes, lane: LaneId) -> Claimed:
     )
 
 
-def following(settled: Settlement) -> Claimed:
+def next_claim(settled: Settlement) -> Claimed:
     """Return the job as a store would return the next claim: the next stage with a fresh budget, or the same with its counts."""
     job = settled.job
     again = msgspec.structs.replace(job, token=job.token + 1, dispatch=job.dispatch + 1)
