@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from types import ModuleType
+
+import pytest
 
 import redrive
 from tests.tidy.tree import ROOT
@@ -25,6 +29,30 @@ def test_the_public_names_are_few() -> None:
 
 def test_every_exported_name_exists() -> None:
     assert [name for name in redrive.__all__ if not hasattr(redrive, name)] == []
+
+
+def test_a_name_is_loaded_when_it_is_first_used() -> None:
+    program = (
+        "import sys; from redrive import guard; print(*(m for m in sys.modules if m.startswith('redrive.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    loaded = run.stdout.split()
+    assert "redrive.engine.guard.guard" in loaded
+    assert [
+        name for name in loaded if name.startswith(("redrive.store", "redrive.client", "redrive.ops"))
+    ] == []
+
+
+def test_the_documented_submodules_are_attributes_and_unknown_names_are_not() -> None:
+    program = (
+        "import redrive; print(redrive.errors.RedriveError, redrive.sinks.Sink, redrive.testing.run_inline)"
+    )
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert set(redrive.__all__) <= set(dir(redrive))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(redrive, "nothing")  # noqa: B009 - a type checker would refuse it.
 
 
 def test_no_other_name_looks_public() -> None:

@@ -163,7 +163,7 @@ def test_a_source_that_cannot_be_listed_is_told_and_written_down(
 
     assert result.exit_code == 2
     assert "the mail could not be listed" in result.output
-    assert "data/logs tells more" in result.output
+    assert "See data/logs" in result.output
     assert len(gmail.asked) == 3
     (path,) = told.root.glob("logs/ERROR/error_*_system.json")
     assert json.loads(path.read_text())["http_status"] == 503
@@ -198,7 +198,7 @@ def test_the_doctor_tells_of_the_fallback(
     result = collabiq("doctor")
 
     assert result.exit_code == 0
-    assert "keys: .env, because Infisical did not give them" in result.output
+    assert "keys: .env, because Infisical did not return them" in result.output
 
 
 def test_wrong_settings_are_refused() -> None:

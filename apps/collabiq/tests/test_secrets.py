@@ -70,7 +70,7 @@ def test_when_infisical_does_not_answer_the_env_file_serves_and_one_record_says_
         keys = load(keyed)
 
     assert keys["NOTION_TOKEN"] == "ntn_made_up"
-    assert keys.origin.startswith(".env, because Infisical did not give them")
+    assert keys.origin.startswith(".env, because Infisical did not return them")
     assert len(infisical.asked) == calls
     assert len(caplog.records) == 1
     (record,) = records(keyed)
