@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small pictures of our own, as SVG: bars, rankings, shares and trends.
+"""Small SVG charts: bars, rankings, shares and trends.
 
-A picture stands alone: no script, no font, no reference to anything outside. Every text is escaped. Colours follow the reader's
-choice of light or dark, and are never the only thing that tells parts apart: every bar has its number beside it.
+A chart is self-contained: no script, no font, no external reference. Every text is escaped. Colours follow the reader's light or
+dark mode, and are never the only distinction: every bar has its number beside it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from xml.sax.saxutils import escape
 
 WIDTH: Final = 720
 LABEL: Final = 240
-"""So much of the width is for names."""
+"""The width for names."""
 NUMBER: Final = 110
 ROW: Final = 26
 TOP: Final = 48
 LABEL_MAX: Final = 30
-"""Longer names are cut, so that they stay beside their bars."""
+"""Longer names are cut to fit beside their bars."""
 _UNFIT: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML may hold."""
+"""Characters that are not allowed in XML."""
 _STYLE: Final = (
     "svg{font:13px system-ui,sans-serif}.bg{fill:#fff}.t{fill:#1f2328}.m{fill:#57606a}.b{fill:#0969da}.g{fill:#1a7f37}"
     ".r{fill:#cf222e}.y{fill:#9a6700}.c{fill:#8250df}.h{font-weight:600;font-size:15px}.l{stroke:#0969da;fill:none;stroke-width:1.5}"
@@ -32,7 +32,7 @@ PARTS: Final[Mapping[str, str]] = {"ok": "g", "retry": "y", "hold": "b", "dead":
 
 
 def histogram(title: str, counts: Sequence[tuple[str, int]]) -> str:
-    """Draw one upright bar for each count."""
+    """Draw one vertical bar for each count."""
     height, base = 280, 230
     step = (WIDTH - 40) / max(len(counts), 1)
     most = max((count for _, count in counts), default=0) or 1
@@ -49,7 +49,7 @@ def histogram(title: str, counts: Sequence[tuple[str, int]]) -> str:
 
 
 def ranking(title: str, counts: Sequence[tuple[str, int]]) -> str:
-    """Draw one lying bar for each count, in the order given."""
+    """Draw one horizontal bar for each count, in the given order."""
     room = WIDTH - LABEL - NUMBER
     most = max((count for _, count in counts), default=0) or 1
     drawn: list[str] = []
@@ -64,7 +64,7 @@ def ranking(title: str, counts: Sequence[tuple[str, int]]) -> str:
 
 
 def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int], str]]) -> str:
-    """Draw one bar for each row, parted by outcome, with a remark beside it."""
+    """Draw one bar for each row, divided by outcome, with a remark beside it."""
     room = WIDTH - LABEL - NUMBER
     drawn: list[str] = []
     for place, (name, parts, remark) in enumerate(rows):
@@ -74,7 +74,7 @@ def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int], str]]) -> st
         for part, colour in PARTS.items():
             wide = room * parts.get(part, 0) / total
             if wide:
-                drawn.append(_box(left, top + 3, wide, ROW - 10, colour, told=f"{part}: {parts[part]:,}"))
+                drawn.append(_box(left, top + 3, wide, ROW - 10, colour, title=f"{part}: {parts[part]:,}"))
             left += wide
         drawn.append(_text(LABEL + room + 6, top + 14, remark, "m"))
     bottom = TOP + len(rows) * ROW + 20
@@ -87,7 +87,7 @@ def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int], str]]) -> st
 
 
 def trends(title: str, rows: Sequence[tuple[str, Sequence[int], str]]) -> str:
-    """Draw one line over time for each row, with a remark beside it; each to its own scale."""
+    """Draw one line over time for each row, with a remark beside it; each has its own scale."""
     room = WIDTH - LABEL - NUMBER
     drawn: list[str] = []
     for place, (name, values, remark) in enumerate(rows):
@@ -118,23 +118,23 @@ def _line(values: Sequence[int], *, left: float, top: float, wide: float, tall: 
 
 
 def _picture(title: str, height: float, drawn: Sequence[str]) -> str:
-    said = _escaped(title)
+    heading = _escaped(title)
     size = f'viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-        f"<title>{said}</title>",
+        f"<title>{heading}</title>",
         f"<style>{_STYLE}</style>",
         f'<rect class="bg" width="{WIDTH}" height="{height:g}"/>',
-        f'<text class="t h" x="20" y="28">{said}</text>',
+        f'<text class="t h" x="20" y="28">{heading}</text>',
         *drawn,
         "</svg>",
     ]
     return "\n".join(parts)
 
 
-def _box(left: float, top: float, wide: float, tall: float, colour: str, *, told: str = "") -> str:
+def _box(left: float, top: float, wide: float, tall: float, colour: str, *, title: str = "") -> str:
     place = f'class="{colour}" x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" rx="2"'
-    return f"<rect {place}><title>{_escaped(told)}</title></rect>" if told else f"<rect {place}/>"
+    return f"<rect {place}><title>{_escaped(title)}</title></rect>" if title else f"<rect {place}/>"
 
 
 def _text(left: float, base: float, text: str, colour: str, *, anchor: str = "start") -> str:

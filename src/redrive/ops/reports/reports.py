@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the attempts add up to: how many retries jobs needed, which errors are frequent, how reliable stages are, where jobs are.
+"""Reports: how many retries jobs needed, which errors are frequent, how reliable stages are, and the account of jobs.
 
-Each report is about everything, one pipeline, one stage of it, or one run; all of it is asked of the store when it is wanted, and
-attempts that were pruned are not in it.
+Each covers everything, one pipeline, one stage, or one run. They are computed when they are requested; pruned attempts are not in
+them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from redrive.ops.suggest import LAST_ID, unknown
 from redrive.store.protocol import Row, Store
 
 MANY: Final = 3
-"""From so many retries on, jobs are counted together."""
+"""Jobs with this many retries or more are counted together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a report is about; what is left out does not matter. A run belongs to one pipeline, which need not be named."""
+    """What a report covers; None covers all. A run implies its pipeline."""
 
     pipeline: str | None = None
     stage: str | None = None
     run: int | None = None
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the scope as text."""
         named = {"run": self.run, "pipeline": self.pipeline, "stage": self.stage}
         parts = [f"{kind} {name}" for kind, name in named.items() if name is not None]
         return ", ".join(parts) or "all pipelines"
@@ -41,7 +41,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """How many jobs needed so many retries."""
+    """The jobs that needed this many retries."""
 
     retries: str
     """0, 1, 2, or `3+`."""
@@ -51,22 +51,22 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReport:
-    """One error code, and how often it came."""
+    """One error code and its frequency."""
 
     code: str
     category: str | None
-    """Of a code of an application's own, the one of its latest dead letter; None while there is none."""
+    """For an application's own code, the category of its latest dead letter; None if there is none."""
     failures: int
     jobs: int
-    """How many jobs had it."""
+    """Jobs that failed with it at least once."""
     share: float
-    """Of all failures."""
+    """Its share of all failures."""
     last_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageReport:
-    """One stage, and what its attempts came to."""
+    """One stage and the outcomes of its attempts."""
 
     pipeline: str
     stage: str
@@ -78,14 +78,14 @@ class StageReport:
     crashed: int
     cancelled: int
     success: float
-    """The share of attempts that were good, of those that ended by themselves."""
+    """The share of successful attempts among those that were not held, crashed or cancelled."""
     seconds: float
-    """An attempt takes so long on average."""
+    """The mean duration of an attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Where the jobs of a run or a pipeline are; every one is in one place."""
+    """The jobs of a run or a pipeline by state; every job is counted once."""
 
     subject: str
     total: int
@@ -95,9 +95,9 @@ class Account:
     queued: int
     processing: int
     pruned: int
-    """Ended, and deleted since; not part of the total."""
+    """Jobs that ended and were deleted since; not in the total."""
     items: int | None
-    """How many items the source of a run has given so far; None for a pipeline."""
+    """Items read from the source of a run so far; None for a pipeline."""
 
     @property
     def open(self) -> int:
@@ -106,7 +106,7 @@ class Account:
 
     @property
     def difference(self) -> int:
-        """How many jobs are missing in the parts, or too many; 0 when all adds up."""
+        """The total minus the sum of the parts; 0 when the account adds up."""
         return self.total - (self.succeeded + self.dead + self.cancelled + self.open)
 
     @property
@@ -117,7 +117,7 @@ class Account:
 
 def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
     """Count jobs by how many retries they needed: 0, 1, 2, and 3 or more."""
-    rows = cast("list[tuple[int, int]]", _asked(store, "retry_histogram", scope))
+    rows = cast("list[tuple[int, int]]", _query(store, "retry_histogram", scope))
     counts = [0] * (MANY + 1)
     for retries, jobs in rows:
         counts[min(retries, MANY)] += jobs
@@ -131,7 +131,7 @@ def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
 
 def error_ranking(store: Store, scope: Scope) -> list[ErrorReport]:
     """Return the error codes of failed attempts, the most frequent first."""
-    rows = cast("list[tuple[str, int, int, float]]", _asked(store, "error_ranking", scope))
+    rows = cast("list[tuple[str, int, int, float]]", _query(store, "error_ranking", scope))
     total = sum(failures for _, failures, _, _ in rows)
     return [
         ErrorReport(
@@ -149,7 +149,7 @@ def error_ranking(store: Store, scope: Scope) -> list[ErrorReport]:
 def _category_of(store: Store, scope: Scope, code: str) -> str | None:
     if code in CODES:
         return CODES[code].category.value
-    # Attempts keep the code alone; what an application takes its own one for is known from what failed with it for good.
+    # Attempts store only the code; the category of an application's own code is stored with its dead letters.
     pipeline = scope.pipeline if scope.run is None else str(store.query("run", scope.run)[0][1])
     which = LetterFilter(pipeline=pipeline, stage=scope.stage, code=code)
     found = list_letters(store, which, limit=1).letters
@@ -157,20 +157,20 @@ def _category_of(store: Store, scope: Scope, code: str) -> str | None:
 
 
 def stage_reliability(store: Store, scope: Scope) -> list[StageReport]:
-    """Return what the attempts of each stage came to, in the order of the stages."""
-    rows = _asked(store, "stage_reliability", scope, takes_stage=False)
-    told = [_reliability_of(row) for row in rows]
-    return [one for one in told if scope.stage in {None, one.stage}]
+    """Return the outcomes of each stage's attempts, in the order of the stages."""
+    rows = _query(store, "stage_reliability", scope, takes_stage=False)
+    found = [_stage_report(row) for row in rows]
+    return [one for one in found if scope.stage in {None, one.stage}]
 
 
 def account(store: Store, scope: Scope) -> Account:
-    """Account for the jobs of a run, or else of a pipeline: each is counted where it is, and all of them once more."""
+    """Count the jobs of a run, or else of a pipeline, by state, and independently in total."""
     if scope.run is None and scope.pipeline is None:
         raise ConfigurationError(
             field="account",
             value=str(scope),
-            rule="is about a run or a pipeline",
-            fix="Name one: --run or --pipeline; from a program run= or pipeline=.",
+            rule="needs a run or a pipeline",
+            fix="Give --run or --pipeline; in a program, run= or pipeline=.",
         )
     check_scope(store, scope)
     items: int | None = None
@@ -195,7 +195,7 @@ def account(store: Store, scope: Scope) -> Account:
 
 
 def check_scope(store: Store, scope: Scope) -> None:
-    """Refuse a pipeline, a stage or a run that is not known here."""
+    """Refuse a pipeline, a stage or a run that this database does not have."""
     lanes = [(str(pipeline), str(stage)) for _, pipeline, stage, *_ in store.query("lanes")]
     if scope.pipeline is not None and scope.pipeline not in {pipeline for pipeline, _ in lanes}:
         known = {pipeline for pipeline, _ in lanes}
@@ -222,7 +222,7 @@ def _check_run(store: Store, scope: Scope) -> None:
         )
 
 
-def _asked(store: Store, name: str, scope: Scope, *, takes_stage: bool = True) -> Sequence[Row]:
+def _query(store: Store, name: str, scope: Scope, *, takes_stage: bool = True) -> Sequence[Row]:
     check_scope(store, scope)
     stage = (scope.stage,) if takes_stage else ()
     if scope.run is not None:
@@ -230,7 +230,7 @@ def _asked(store: Store, name: str, scope: Scope, *, takes_stage: bool = True) -
     return store.query(name, scope.pipeline, *stage)
 
 
-def _reliability_of(row: Row) -> StageReport:
+def _stage_report(row: Row) -> StageReport:
     stage, attempts, ok, retry, hold, dead, crashed, seconds, pipeline = cast(
         "tuple[str, int, int, int, int, int, int, float, str]", row
     )
