@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Generator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shell import FLOWS, Shell
+from tests.e2e.shell import FLOWS, ORDERS, Shell
 
 
 @pytest.fixture
@@ -38,3 +39,13 @@ def shell(
 
 def _is_from(module: object, folder: Path) -> bool:
     return str(getattr(module, "__file__", None) or "").startswith(str(folder))
+
+
+@pytest.fixture
+def shop(shell: Shell) -> Shell:
+    """Two failed jobs of `orders.py`, and so two letters of one group."""
+    (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
+    shell.write("items.jsonl", *[json.dumps({"amount": 0, "email": "ann@example.com"})] * 2)
+    shell("submit", "orders:shop", "--file", "items.jsonl")
+    shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
+    return shell

@@ -45,6 +45,54 @@ orders = Pipeline("orders", [fetch, halve])
 sleepers = Pipeline("sleepers", [later])
 asking = Pipeline("asking", [ask])
 """
+ORDERS = """
+import dataclasses
+from redrive import Pipeline, RetryPolicy, stage
+from redrive.core.replay import ReplayRules
+
+@dataclasses.dataclass
+class Order:
+    amount: int
+    email: str
+
+@stage(retry=RetryPolicy(1))
+def pay(order: Order) -> float:
+    return 10 / order.amount
+
+shop = Pipeline("shop", [pay])
+open_shop = Pipeline("shop", [pay], replay=ReplayRules(export="include"))
+"""
+REVIEWS = """
+import os
+from pathlib import Path
+from redrive import Pipeline, RetryPolicy, stage
+from redrive.core.replay import ReplayRules
+
+def record(line: str) -> None:
+    with open("ledger", "a", encoding="utf-8") as file:
+        file.write(line + "\\n")
+
+@stage
+def fetch(change: dict[str, str]) -> str:
+    record(f"fetch {change['id']}")
+    return change["id"]
+
+@stage(retry=RetryPolicy(1))
+def llm(change: str) -> str:
+    record(f"llm {change}")
+    if not Path("fixed").exists() or change in Path("fixed").read_text(encoding="utf-8").split():
+        raise PermissionError(f"the key of {change} has expired, api_key={os.environ.get('MODEL_KEY', '')}")
+    return change
+
+@stage
+def notify(change: str) -> str:
+    record(f"notify {change}")
+    return change
+
+reviews = Pipeline("reviews", [fetch, llm, notify])
+samples = Pipeline("samples", [fetch, llm, notify], replay=ReplayRules(evidence="optional"))
+uploads = Pipeline("uploads", [fetch, llm, notify], replay=ReplayRules(owner_retry=True))
+"""
 PROGRAM = "import sys; sys.argv[0] = 'redrive'; from redrive.cli.app import main; main()"
 
 
@@ -130,3 +178,21 @@ def program(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.
         cwd=cwd,
         env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **env},
     )
+
+
+def letter(shell: Shell, number: int = 1) -> dict[str, Any]:
+    """Return one dead letter as `dlq show` prints it."""
+    shown: dict[str, Any] = shell.json("dlq", "show", str(number))
+    return shown
+
+
+def work(shell: Shell, pipeline: str = "reviews") -> None:
+    assert shell("worker", f"reviews_flow:{pipeline}", "--until-idle").code == 0
+
+
+def prepared(shell: Shell, pipeline: str, changes: int) -> Shell:
+    Path(shell.folder, "reviews_flow.py").write_text(REVIEWS, encoding="utf-8")
+    shell.write("items.jsonl", *(f'{{"id": "change-{place}"}}' for place in range(changes)))
+    shell("submit", f"reviews_flow:{pipeline}", "--file", "items.jsonl")
+    work(shell, pipeline)
+    return shell

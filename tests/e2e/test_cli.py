@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from redrive.cli import app
@@ -17,15 +19,15 @@ def test_the_version_is_shown() -> None:
 def test_without_arguments_the_help_names_every_command(shell: Shell) -> None:
     shown = shell().out
 
-    nouns = "submit worker run schedule job pipeline breaker events stats doctor backup prune migrate demo"
+    nouns = "submit worker run schedule job dlq replay pipeline breaker report events stats doctor backup prune migrate demo"
     assert [noun for noun in nouns.split() if noun not in shown] == []
 
 
-def test_a_wrong_command_is_refused_with_exit_code_2() -> None:
-    ran = program("dmeo")
+def test_a_wrong_command_is_refused_with_exit_code_2(shell: Shell) -> None:
+    ran = shell("dmeo")
 
-    assert ran.returncode == 2
-    assert "dmeo" in ran.stderr
+    assert ran.code == 2
+    assert "dmeo" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -53,28 +55,36 @@ def test_an_error_of_redrive_ends_as_a_message_with_a_hint(
     assert shown.count("Write [2].") <= 1, "a hint that the message holds already is not said twice"
 
 
-def test_the_shell_completes_commands_and_names_from_the_database(shell: Shell) -> None:
+@pytest.fixture
+def complete(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Return what bash is offered after these words."""
+
+    def offers(words: str) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setenv("_REDRIVE_COMPLETE", "complete_bash")
+            patch.setenv("COMP_WORDS", words)
+            patch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+            return shell().out.split()
+
+    return offers
+
+
+def test_the_shell_completes_commands_and_names_from_the_database(
+    shell: Shell, complete: Callable[[str], list[str]]
+) -> None:
     shell("submit", "flows:orders", "1")
     shell("breaker", "isolate", "model", "--new", "--yes")
 
-    def complete(words: str, count: int) -> list[str]:
-        asked = {"_REDRIVE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-        return program(cwd=shell.folder, **asked).stdout.split()
-
-    assert complete("redrive pi", 1) == ["pipeline"]
-    assert complete("redrive pipeline pause ", 3) == ["orders"]
-    assert complete("redrive breaker close mo", 3) == ["model"]
-    assert complete("redrive job list --status comp", 4) == ["complete"]
+    assert complete("redrive pi") == ["pipeline"]
+    assert complete("redrive pipeline pause ") == ["orders"]
+    assert complete("redrive breaker close mo") == ["model"]
+    assert complete("redrive job list --status comp") == ["complete"]
 
 
-def test_completion_without_a_database_offers_nothing_and_makes_none(shell: Shell) -> None:
-    asked = {
-        "_REDRIVE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "redrive pipeline pause ",
-        "COMP_CWORD": "3",
-    }
-
-    assert program(cwd=shell.folder, **asked).stdout.split() == []
+def test_completion_without_a_database_offers_nothing_and_makes_none(
+    shell: Shell, complete: Callable[[str], list[str]]
+) -> None:
+    assert complete("redrive pipeline pause ") == []
     assert not (shell.folder / "redrive.db").exists()
 
 

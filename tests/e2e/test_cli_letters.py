@@ -50,25 +50,24 @@ def test_a_list_of_letters_goes_on_where_the_last_page_ended(failed: Shell) -> N
     assert "more: --before 1" in failed("dlq", "list", "-n", "2").err
 
 
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        (["--code", "BUG_CODE"], 4),
-        (["--category", "network"], 1),
-        (["--stage", "halve"], 3),
-        (["--state", "open"], 5),
-        (["--state", "resolved"], 0),
-        (["--owner", "ann"], 0),
-        (["--key", "k"], 0),
-        (["--since", "2h"], 5),
-        (["--until", "2h"], 0),
-        (["--since", "2020-01-02T03:04", "--until", "2020-01-03"], 0),
-    ],
-)
-def test_letters_are_chosen_by_options(failed: Shell, options: list[str], count: int) -> None:
-    assert len(failed.json("dlq", "list", *options)["letters"]) == count
-    shown = failed("dlq", "list", *options)
-    assert ("no dead letters match" in shown.err) is (count == 0)
+def test_letters_are_chosen_by_options(failed: Shell) -> None:
+    counts = {
+        ("--code", "BUG_CODE"): 4,
+        ("--category", "network"): 1,
+        ("--stage", "halve"): 3,
+        ("--state", "open"): 5,
+        ("--state", "resolved"): 0,
+        ("--owner", "ann"): 0,
+        ("--key", "k"): 0,
+        ("--since", "2h"): 5,
+        ("--until", "2h"): 0,
+        ("--since", "2020-01-02T03:04", "--until", "2020-01-03"): 0,
+    }
+
+    for options, count in counts.items():
+        assert len(failed.json("dlq", "list", *options)["letters"]) == count, options
+        shown = failed("dlq", "list", *options)
+        assert ("no dead letters match" in shown.err) is (count == 0), options
 
 
 def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
@@ -245,7 +244,7 @@ def test_a_job_is_explained_with_the_next_command_to_type(failed: Shell) -> None
         == f"Say what is wrong: redrive dlq triage {told['letter']} --diagnosis transient"
     )
     assert "That was taken for NETWORK_RESET (category network)" in shown
-    assert "would have gone on to stage 'halve'" in shown
+    assert "would have continued with stage 'halve'" in shown
     assert "Nothing is to be done." in failed("job", "explain", "1").out
     assert "Close to it are" in failed("job", "explain", "8").err
 

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from redrive import connect
+from redrive.engine.clock import SystemClock
 from tests.e2e.shell import Shell
 
 
@@ -133,12 +134,11 @@ def test_events_are_refused_where_there_can_be_none(shell: Shell) -> None:
         assert "True" not in refused.err
 
 
-@pytest.mark.parametrize("output", ["json", "table"])
-def test_events_are_followed_until_interrupted(shell: Shell, output: str) -> None:
+def test_events_are_followed_until_interrupted(shell: Shell) -> None:
     shell("submit", "flows:orders", "5")
     shell("worker", "flows:orders", "--until-idle")
 
-    following = shell.start("events", "--follow", "--pipeline", "orders", "-o", output)
+    following = shell.start("events", "--follow", "--pipeline", "orders", "-o", "json")
     assert following.stdout is not None
     first = [following.stdout.readline() for _ in range(2)]
     shell("submit", "flows:orders", "0")
@@ -148,12 +148,24 @@ def test_events_are_followed_until_interrupted(shell: Shell, output: str) -> Non
     following.communicate(timeout=60)
 
     assert following.returncode == 0
-    if output == "json":
-        assert [json.loads(line)["outcome"] for line in (*first, *then)] == ["ok", "ok", "ok", "dead"]
-        assert [json.loads(line)["job"] for line in (*first, *then)] == [1, 1, 2, 2]
-    else:
-        assert "orders.halve" in first[1]
-        assert "BUG_CODE" in then[1]
+    assert [json.loads(line)["outcome"] for line in (*first, *then)] == ["ok", "ok", "ok", "dead"]
+    assert [json.loads(line)["job"] for line in (*first, *then)] == [1, 1, 2, 2]
+
+
+def test_followed_events_are_lines_for_people(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell("submit", "flows:orders", "0")
+    shell("worker", "flows:orders", "--until-idle")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SystemClock, "sleep", interrupt)
+    ended = shell("events", "--follow")
+
+    fetched, halved = ended.out.splitlines()
+    assert ended.code == 0
+    assert "job 1  orders.fetch  attempt 1  ok" in fetched
+    assert "job 1  orders.halve  attempt 1  dead  BUG_CODE" in halved
 
 
 def test_jobs_are_counted_by_state_pipeline_and_stage(shell: Shell) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, from the command line: the operator log and its pages, values that leave, imports, and the story of a job."""
+"""The operator log, exports with values, imports, and the history of a job from the command line."""
 
 from __future__ import annotations
 

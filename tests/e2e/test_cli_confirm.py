@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before an act on dead letters, the command says how many will change and which stay; with nothing to change, it does not ask."""
+"""Before a change of dead letters, a command prints how many will change and which not; with nothing to change, it does not ask."""
 
 from __future__ import annotations
 
 import pytest
 
 from redrive import connect
-from tests.e2e.shell import Shell
-from tests.e2e.test_cli_judging import letter, shop
-from tests.e2e.test_cli_replay import prepared
+from tests.e2e.shell import Shell, letter, prepared
 from tests.embedded import embedded
-
-__all__ = ["shop"]
 
 
 def test_the_question_is_about_what_will_change_and_says_what_stays(shop: Shell) -> None:

@@ -1,49 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters from the command line: judged, mended, erased, and carried elsewhere."""
+"""Dead letters from the command line: triaged, edited, erased, exported and imported."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-from typing import Any
 
 import pytest
 
-from tests.e2e.shell import Shell
-
-ORDERS = """
-import dataclasses
-from redrive import Pipeline, RetryPolicy, stage
-from redrive.core.replay import ReplayRules
-
-@dataclasses.dataclass
-class Order:
-    amount: int
-    email: str
-
-@stage(retry=RetryPolicy(1))
-def pay(order: Order) -> float:
-    return 10 / order.amount
-
-shop = Pipeline("shop", [pay])
-open_shop = Pipeline("shop", [pay], replay=ReplayRules(export="include"))
-"""
-
-
-@pytest.fixture
-def shop(shell: Shell) -> Shell:
-    """Two failed jobs, and so two letters of one group."""
-    (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
-    shell.write("items.jsonl", *[json.dumps({"amount": 0, "email": "ann@example.com"})] * 2)
-    shell("submit", "orders:shop", "--file", "items.jsonl")
-    shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
-    return shell
-
-
-def letter(shop: Shell, number: int = 1) -> dict[str, Any]:
-    shown: dict[str, Any] = shop.json("dlq", "show", str(number))
-    return shown
+from tests.e2e.shell import ORDERS, Shell, letter
 
 
 @pytest.mark.req("CR-5.1")
