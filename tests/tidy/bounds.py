@@ -70,7 +70,7 @@ def imports(source: Source) -> Iterator[tuple[ast.AST, str]]:
     """Every import as the dotted name it reaches for; `from a import b` gives `a.b`."""
     base = source.module.split(".")
     package = base if source.is_package else base[:-1]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -109,7 +109,7 @@ def impure_core(source: Source) -> list[str]:
         for node, name in imports(source)
         if name.partition(".")[0] in IMPURE and not name.startswith(_PURE_PARTS)
     ]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         name = dotted(node.func) if isinstance(node, ast.Call) else ""
         if name in _IMPURE_CALLS or _CLOCK_CALLS.match(name):
             found.append(source.at(node, f"the core is pure and may not call {name}"))
@@ -122,8 +122,8 @@ def stray_clocks(source: Source) -> list[str]:
     """Clocks and random numbers are read in one module, the environment in two; all others take them as arguments."""
     found: list[str] = []
     # `random.Random(seed)` draws the same numbers every time: it is no chance.
-    seeded = [node.func for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node.args]
-    for node in ast.walk(source.tree):
+    seeded = [node.func for node in source.nodes if isinstance(node, ast.Call) and node.args]
+    for node in source.nodes:
         name = dotted(node) if isinstance(node, ast.Attribute) else ""
         if name == "random.Random" and node in seeded:
             continue
@@ -147,7 +147,7 @@ def stray_prints(source: Source) -> list[str]:
         return []
     return [
         source.at(node, "print outside the command line")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and dotted(node.func) == "print"
     ]
 
@@ -155,7 +155,7 @@ def stray_prints(source: Source) -> list[str]:
 def asserts(source: Source) -> list[str]:
     return [
         source.at(node, "assert is gone under -O; raise an error of redrive.errors")
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Assert)
     ]
 
@@ -173,7 +173,7 @@ def unreferenced(every: Iterable[Source], entries: Iterable[str]) -> list[str]:
         for _, name in imports(source):
             used |= {name, name.rpartition(".")[0]}
         if source.is_package:
-            words = [node.value for node in ast.walk(source.tree) if isinstance(node, ast.Constant)]
+            words = [node.value for node in source.nodes if isinstance(node, ast.Constant)]
             used |= {f"{source.module}.{word}" for word in words if isinstance(word, str)}
     return [
         source.at(1, f"nothing refers to {source.module}")

@@ -99,7 +99,7 @@ ALLOWED_IN_LINE = {"campaign": "redrive.engine.replay.campaign"}
 def texts_of(source: Source) -> Iterator[tuple[int, str, str]]:
     """Yield line, kind (`names`, `docstrings` or `everywhere`) and words of what somebody named or wrote in a file."""
     yield 1, "names", _spaced(source.module.rpartition(".")[2])
-    for node in (*classes(source.tree), *functions(source.tree)):
+    for node in (*classes(source), *functions(source)):
         yield node.lineno, "names", _spaced(node.name)
     yield from ((line, "docstrings", text) for line, text in _docstrings(source).items())
     for token in tokenize.generate_tokens(StringIO(source.text).readline):
@@ -114,7 +114,7 @@ def _docstrings(source: Source) -> dict[int, str]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return {
         node.body[0].lineno: text
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, documented) and (text := ast.get_docstring(node)) is not None
     }
 
@@ -212,7 +212,7 @@ def unexplained_nouns(source: Source, glossary: Glossary, plain: Iterable[str]) 
         source.at(
             node, f"{node.name}: {noun!r} is neither in {GLOSSARY} nor a plain technical word we listed"
         )
-        for node in classes(source.tree)
+        for node in classes(source)
         if is_public(node.name)
         and not _is_known(node.name, known)
         and (noun := _spaced(node.name).split()[-1])

@@ -56,7 +56,7 @@ def full_folders(every: Iterable[Source]) -> list[str]:
 
 
 def long_functions(source: Source) -> list[str]:
-    lengths = ((node, _length(node)) for node in functions(source.tree))
+    lengths = ((node, _length(node)) for node in functions(source))
     return [
         source.at(node, f"{node.name} has {length} lines; {FUNCTION_MAX} is the most")
         for node, length in lengths
@@ -74,9 +74,7 @@ def _length(node: FunctionNode) -> int:
 
 
 def deep_nesting(source: Source) -> list[str]:
-    depths = (
-        (node, max((_depth(child, 0) for child in node.body), default=0)) for node in functions(source.tree)
-    )
+    depths = ((node, max((_depth(child, 0) for child in node.body), default=0)) for node in functions(source))
     return [
         source.at(node, f"{node.name} nests {depth} blocks deep; {NESTING_MAX} is the most")
         for node, depth in depths
@@ -100,7 +98,7 @@ def _depth(node: ast.AST, above: int) -> int:
 def many_parameters(source: Source) -> list[str]:
     """A constructor may take more by keyword: it only lists what a value holds."""
     found: list[str] = []
-    for node in functions(source.tree):
+    for node in functions(source):
         positional = [
             a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in {"self", "cls"}
         ]
@@ -126,7 +124,7 @@ def _is_value_maker(node: FunctionNode) -> bool:
 
 def many_methods(source: Source) -> list[str]:
     counts = (
-        (node, sum(1 for method in methods(node) if is_public(method.name))) for node in classes(source.tree)
+        (node, sum(1 for method in methods(node) if is_public(method.name))) for node in classes(source)
     )
     return [
         source.at(node, f"{node.name} offers {count} methods; {limit} is the most")

@@ -8,7 +8,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +24,11 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree."""
+        return list(ast.walk(self.tree))
 
     @cached_property
     def module(self) -> str:
@@ -54,19 +59,24 @@ class Source:
 def sources(*folders: str) -> list[Source]:
     """Return the Python files under these folders of the repository, in order."""
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+    return [_read(path) for path in paths]
+
+
+@cache
+def _read(path: Path) -> Source:
+    return Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
 
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(tree: ast.AST) -> Iterator[FunctionNode]:
+def functions(source: Source) -> Iterator[FunctionNode]:
     """Every function and method, nested ones too."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+def classes(source: Source) -> Iterator[ast.ClassDef]:
+    return (node for node in source.nodes if isinstance(node, ast.ClassDef))
 
 
 def methods(node: ast.ClassDef) -> Iterator[FunctionNode]:

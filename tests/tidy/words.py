@@ -97,7 +97,7 @@ def _is_repeated(node: FunctionNode | ast.ClassDef) -> bool:
 def vocabulary(source: Source) -> list[str]:
     stem = source.module.rpartition(".")[2]
     named: list[tuple[ast.AST | int, str]] = [(1, stem)]
-    named += [(node, node.name) for node in (*classes(source.tree), *functions(source.tree))]
+    named += [(node, node.name) for node in (*classes(source), *functions(source))]
     found = [source.at(node, f"{name!r}: {why}") for node, name in named if (why := _banned(name))]
     if len(stem) < 3:
         found.append(source.at(1, f"a module named {stem!r} says nothing"))
@@ -144,7 +144,7 @@ def type_ignores(source: Source) -> list[str]:
 def skips_and_sleeps(source: Source) -> list[str]:
     """A missing component fails a test: tests skip nothing, and do not wait in real time."""
     found: list[str] = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         name = dotted(node) if isinstance(node, ast.Attribute) else ""
         if name in _DODGES:
             found.append(source.at(node, f"{name}: a test runs, or is not there"))
@@ -170,7 +170,7 @@ def error_codes(*sources: Source) -> list[str]:
     """Each error has a code of its own, ends in Error, and shares its code with nobody in any of the files."""
     found: list[str] = []
     owners: dict[str, str] = {}
-    for source, node in ((file, node) for file in sources for node in classes(file.tree)):
+    for source, node in ((file, node) for file in sources for node in classes(file)):
         codes = [
             str(child.value.value)
             for child in node.body
