@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program holds in its hand: a connection to a store, to submit jobs, look at them, and work on them.
+"""The connection of a program to a store: submit jobs, inspect them, and work on them.
 
-The face is sync; inside, a worker runs on an event loop of its own. Everything is durable when the method returns. In async code,
+The methods are sync; a worker runs on an event loop of its own. Everything is durable when the method returns. In async code,
 `async with redrive.connect(...)` gives the same methods to await.
 """
 
@@ -73,9 +73,9 @@ class Redrive:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        """The store behind it, for whoever inspects."""
+        """The store behind it."""
         self.reports = Reports(store)
-        """Why one job is where it is, and what the attempts of many add up to."""
+        """Reports: one job explained, and many summed up."""
         self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
 
     def __enter__(self) -> Self:
@@ -173,7 +173,7 @@ class Redrive:
         return job
 
     def cancel(self, job_id: int, *, reason: str | None = None, actor: str = "api") -> str:
-        """Cancel a job: at once while it is queued; one that runs is told, and ends as its stage allows. Return its status then.
+        """Cancel a job: at once while it is queued; a running one is asked to end, as its stage allows. Return its status then.
 
         Raises:
             JobNotFoundError: there is no such job.
@@ -185,7 +185,7 @@ class Redrive:
             (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to end"),
         )
         while True:
-            # Between the two a job may move either way, so both are tried until one of them fits.
+            # Between the two a job may move either way, so both are tried until one succeeds.
             for way, before, after in ways:
                 log = by.log(
                     "cancel",
@@ -239,7 +239,7 @@ class Redrive:
     ) -> RunReport:
         """Send every item through a pipeline, in this process, and return the account of it.
 
-        A run that fails more than its budget stops itself. One that was interrupted goes on where it was with `resume=` and the
+        A run that fails more than its budget stops itself. One that was interrupted continues with `resume=` and the
         same source; or with None in its place, if that was read to its end. `hold_max` ends a run, resumable, whose rest has been
         held for so long. `thresholds` are the success rates from which it counts as `completed` (0.95) and as `partial_success`
         (0.50), by these names.
@@ -265,22 +265,22 @@ class Redrive:
 
     @property
     def runs(self) -> Runs:
-        """What is known about runs."""
+        """Runs: reports and options."""
         return Runs(self.store)
 
     @property
     def schedules(self) -> Schedules:
-        """Jobs that are submitted again and again by the clock."""
+        """Schedules: jobs that are submitted by the clock."""
         return Schedules(self.store)
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """What failed for good: look at it, judge it, mend it."""
+        """Dead letters: list, triage, export and import them."""
         return DeadLetters(self.store)
 
     @property
     def replays(self) -> Replays:
-        """The way back for what failed: one job, or many in a replay."""
+        """Replays: retry one job, or replay many dead letters."""
         return Replays(self.store)
 
     def _first_lane(self, pipeline: Pipeline) -> LaneId:
@@ -302,7 +302,7 @@ def work_options(
     hold_max: timedelta | float,
     health: tuple[str, int] | None,
 ) -> Options:
-    """Return how a worker is to work, or refuse what is wrong by name."""
+    """Return the options of a worker; raises ConfigurationError."""
     return Options(
         concurrency=whole("work(concurrency)", concurrency, minimum=1, fix="64 is the default."),
         lease=seconds("work(lease)", lease, above=True),
@@ -317,7 +317,7 @@ def run_options(
     thresholds: RunThresholds | Mapping[str, float] | None,
     hold_max: timedelta | float,
 ) -> RunOptions:
-    """Return how a run is to be judged, or refuse what is wrong by name."""
+    """Return the options of a run; raises ConfigurationError."""
     if budget is not None and not isinstance(budget, FailureBudget):
         budget = FailureBudget(max_rate=budget)
     return RunOptions(
@@ -328,7 +328,7 @@ def run_options(
 
 
 def check_run(pipeline: object, items: object) -> None:
-    """Refuse what cannot be run, before anything of it is stored."""
+    """Refuse what cannot be run, before anything is stored."""
     check_pipeline("run(pipeline)", pipeline)
     if not isinstance(items, Iterable | AsyncIterable):
         raise ConfigurationError(

@@ -7,14 +7,20 @@ A handle holds nothing but the id; whatever it returns was read from the store j
 from __future__ import annotations
 
 import asyncio
-from typing import Final, cast
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
+from redrive.client.awaited import AsyncFace
 from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.runtime import CURRENT
 from redrive.errors import JobCancelledError, JobErasedError, JobFailedError, WaitTimeoutError
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts
 from redrive.store.protocol import Store
+
+F = TypeVar("F")
+P = ParamSpec("P")
 
 LOOK_FIRST: Final = 0.002
 LOOK_MOST: Final = 0.1
@@ -138,3 +144,15 @@ class AsyncJob:
     async def events(self) -> list[dict[str, object]]:
         """Return every transition of this job; see `Job.events`."""
         return await asyncio.to_thread(self._job.events)
+
+
+def awaited_job(
+    method: Callable[Concatenate[F, P], Job],
+) -> Callable[Concatenate[AsyncFace[F], P], Coroutine[None, None, AsyncJob]]:
+    """Return a method of a sync face that returns a job as one to await, with the same signature and docstring."""
+
+    @functools.wraps(method)
+    async def call(on: AsyncFace[F], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob:
+        return AsyncJob(await asyncio.to_thread(method, on.face, *args, **kwargs))
+
+    return call

@@ -32,7 +32,7 @@ STEP: Final = 200
 
 
 class FilterOptions(TypedDict, total=False):
-    """Which dead letters are meant; what is left out does not matter."""
+    """A filter over dead letters, as keyword arguments; what is left out matches all."""
 
     pipeline: str
     stage: str
@@ -55,7 +55,7 @@ class ActorOptions(TypedDict, total=False):
 
 
 class DeadLetters:
-    """What failed for good. Acts take a frozen set, made by `choose`: what fails later is never part of it."""
+    """Dead letters. Acts take a frozen set, made by `choose`: what fails later is never part of it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -65,11 +65,11 @@ class DeadLetters:
         return list_letters(self._store, self._filter(which), before=before, limit=limit)
 
     def groups(self, **which: Unpack[FilterOptions]) -> Sequence[LetterGroup]:
-        """Return the causes: letters with one fingerprint, the most urgent group first."""
+        """Return groups of letters with one fingerprint, the most urgent first."""
         return list_groups(self._store, self._filter(which))
 
     def show(self, letter: int) -> LetterDetails:
-        """Return everything that is known about one letter."""
+        """Return one letter in full."""
         return letter_details(self._store, letter)
 
     def choose(self, **which: Unpack[FilterOptions]) -> FrozenSet:
@@ -105,11 +105,11 @@ class DeadLetters:
         return triage.restore(self._store, chosen, actor_of(by))
 
     def assign(self, chosen: FrozenSet, *, assignee: str | None, **by: Unpack[ActorOptions]) -> ActResult:
-        """Say who looks after letters."""
+        """Set the assignee of letters."""
         return triage.assign(self._store, chosen, actor_of(by), assignee=assignee)
 
     def note(self, chosen: FrozenSet, *, text: str, **by: Unpack[ActorOptions]) -> ActResult:
-        """Write something down about letters."""
+        """Add a note about letters."""
         return triage.note(self._store, chosen, actor_of(by), text=text)
 
     def export(
@@ -120,11 +120,11 @@ class DeadLetters:
         reason: str | None = None,
         **which: Unpack[FilterOptions],
     ) -> Iterator[bytes]:
-        """Return letters as redacted JSON lines, one after the other; that values leave is on record."""
+        """Return letters as redacted JSON lines, one after the other; an export with values is logged."""
         return export(self._store, self._filter(which), Actor(actor, reason), with_values=with_values)
 
     def take_in(self, lines: Iterable[bytes], **by: Unpack[ActorOptions]) -> Imported:
-        """Take in the lines of another installation's export; each letter once."""
+        """Import the lines of another installation's export; each letter once."""
         return import_letters(self._store, lines, actor_of(by))
 
     def _filter(self, which: FilterOptions) -> LetterFilter:
@@ -132,7 +132,7 @@ class DeadLetters:
 
 
 class AsyncDeadLetters(AsyncFace[DeadLetters]):
-    """What failed for good; see `DeadLetters`."""
+    """Dead letters for async code; see `DeadLetters`."""
 
     list = awaited(DeadLetters.list)
     groups = awaited(DeadLetters.groups)
@@ -154,7 +154,7 @@ class AsyncDeadLetters(AsyncFace[DeadLetters]):
         reason: str | None = None,
         **which: Unpack[FilterOptions],
     ) -> AsyncIterator[bytes]:
-        """Give letters as redacted JSON lines, one after the other: `async for line in rd.dead_letters.export()`."""
+        """Yield letters as redacted JSON lines: `async for line in rd.dead_letters.export()`."""
         lines = await asyncio.to_thread(
             self.face.export, with_values=with_values, actor=actor, reason=reason, **which
         )
@@ -164,10 +164,10 @@ class AsyncDeadLetters(AsyncFace[DeadLetters]):
 
 
 def filter_of(store: Store, which: FilterOptions) -> LetterFilter:
-    """Return what keyword arguments mean; the beginning of a fingerprint becomes the whole.
+    """Return the filter from keyword arguments; a prefix of a fingerprint becomes the whole.
 
     Raises:
-        ConfigurationError: a name that is none of a filter: left out of it, it would mean all letters.
+        ConfigurationError: an unknown name: ignored, it would match all letters.
     """
     _check_names(which, FilterOptions)
     since, until, ids, group = which.get("since"), which.get("until"), which.get("ids"), which.get("group")
@@ -187,7 +187,7 @@ def filter_of(store: Store, which: FilterOptions) -> LetterFilter:
 
 
 def _check_names(given: Mapping[str, object], known: type[FilterOptions | ActorOptions]) -> None:
-    """Refuse keyword arguments that mean nothing."""
+    """Refuse unknown keyword arguments."""
     for name in given:
         if name not in known.__annotations__:
             raise unknown(name, known.__annotations__, kind="argument", otherwise="")

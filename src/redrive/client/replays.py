@@ -6,12 +6,11 @@ Nothing is decided here: each method calls one function of `ops`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from redrive.client.awaited import AsyncFace, awaited
-from redrive.client.job import AsyncJob, Job
+from redrive.client.job import Job, awaited_job
 from redrive.client.letters import ActorOptions, FilterOptions, actor_of, filter_of
 from redrive.core.replay import CANARY, plan_of
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -29,7 +28,7 @@ from redrive.store.protocol import Store
 
 
 class Replays:
-    """The way back for what failed: one job, or many in a replay that workers drive."""
+    """Retry one job, or start a replay of many dead letters, which workers drive."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,7 +53,7 @@ class Replays:
     def validate(
         self, *, pipelines: Iterable[Pipeline] = (), from_start: bool = False, **which: Unpack[FilterOptions]
     ) -> Validation:
-        """Say what a replay would meet; changes nothing."""
+        """Return the obstacles to a replay; changes nothing."""
         known: Mapping[str, Pipeline] = by_name(pipelines)
         return validate(self._store, filter_of(self._store, which), pipelines=known, from_start=from_start)
 
@@ -68,13 +67,13 @@ class Replays:
         reason: str | None = None,
         **which: Unpack[FilterOptions],
     ) -> ReplayReport:
-        """Begin to replay the letters that are there now: the canaries first, no faster than `rate` per second."""
+        """Start a replay of the letters that match now: the canaries first, no faster than `rate` per second."""
         plan = plan_of(tuple(canary), rate, from_start=from_start)
         chosen = filter_of(self._store, which)
         return self.report(replays.start(self._store, chosen, Actor(actor, reason), plan=plan).id)
 
     def report(self, replay: int) -> ReplayReport:
-        """Return how a replay stands, and what it came to."""
+        """Return the report of a replay."""
         return report_of(self._store, replay)
 
     def list(self, *, pipeline: str | None = None, limit: int = 50) -> Sequence[ReplayReport]:
@@ -87,7 +86,7 @@ class Replays:
         return self.report(replays.pause(self._store, replay, actor_of(by)).id)
 
     def resume(self, replay: int, **by: Unpack[ActorOptions]) -> ReplayReport:
-        """Go on with a replay that was paused or stopped itself."""
+        """Continue a replay that was paused or stopped itself."""
         return self.report(replays.resume(self._store, replay, actor_of(by)).id)
 
     def cancel(self, replay: int, **by: Unpack[ActorOptions]) -> ReplayReport:
@@ -120,16 +119,16 @@ class Replays:
         return edit.edit(self._store, letter, actor_of(by), **change)
 
     def edits(self, letter: int) -> EditHistory:
-        """Return what was edited of a letter, by whom and when, and what it was before; redacted."""
+        """Return the edits of a letter and the original; redacted."""
         return edit_history(self._store, letter)
 
     def erase(self, job: int, **by: Unpack[ActorOptions]) -> None:
-        """Wipe the values of a job that has ended; the record stays, and it can never be replayed."""
+        """Erase the values of a job that has ended; the record stays, and it can never be replayed."""
         erase.erase(self._store, job, actor_of(by))
 
 
 class AsyncReplays(AsyncFace[Replays]):
-    """The way back for what failed; see `Replays`."""
+    """Replays for async code; see `Replays`."""
 
     validate = awaited(Replays.validate)
     start = awaited(Replays.start)
@@ -142,18 +141,4 @@ class AsyncReplays(AsyncFace[Replays]):
     edit = awaited(Replays.edit)
     edits = awaited(Replays.edits)
     erase = awaited(Replays.erase)
-
-    async def retry(
-        self,
-        job: int,
-        *,
-        from_start: bool = False,
-        owner: str | None = None,
-        pipelines: Iterable[Pipeline] = (),
-        **by: Unpack[ActorOptions],
-    ) -> AsyncJob:
-        """Send a failed job back to the stage that failed; see `Replays.retry`."""
-        back = await asyncio.to_thread(
-            self.face.retry, job, from_start=from_start, owner=owner, pipelines=pipelines, **by
-        )
-        return AsyncJob(back)
+    retry = awaited_job(Replays.retry)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program asks about its work: why one job is where it is, and what the attempts of many add up to.
+"""Reports for a program: one job explained, and the attempts of many summed up.
 
-The answers are the values that `redrive job explain|timeline` and `redrive report` show. The store is asked for them just then.
+The answers are the values that `redrive job explain|timeline` and `redrive report` show. They are read from the store just then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redrive.store.protocol import Store
 
 
 class Reports:
-    """One job explained, and many added up: of everything, one pipeline, one stage of it, or one run.
+    """One job explained, and many summed up: of everything, one pipeline, one stage of it, or one run.
 
     A pipeline, a stage or a run that is not known here raises ConfigurationError or RunError, which name those that are.
     """
@@ -26,7 +26,7 @@ class Reports:
         self._store = store
 
     def explain(self, job: int) -> Explanation:
-        """Say why a job is where it is: in sentences, and in parts; raises JobNotFoundError."""
+        """Explain the state of a job, in sentences and in parts; raises JobNotFoundError."""
         return explain.explain(self._store, job)
 
     def timeline(self, job: int) -> Sequence[Moment]:
@@ -48,16 +48,16 @@ class Reports:
     def stages(
         self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
     ) -> Sequence[StageReport]:
-        """Say how reliable each stage is, in the order of the stages."""
+        """Return how reliable each stage is, in the order of the stages."""
         return reports.stage_reliability(self._store, Scope(pipeline=pipeline, stage=stage, run=run))
 
     def account(self, *, pipeline: str | None = None, run: int | None = None) -> Account:
-        """Account for every job of a pipeline or a run; `adds_up` says that none is missing and none is counted twice."""
+        """Account for every job of a pipeline or a run; `adds_up` is True if none is missing and none is counted twice."""
         return reports.account(self._store, Scope(pipeline=pipeline, run=run))
 
 
 class AsyncReports(AsyncFace[Reports]):
-    """One job explained, and many added up; see `Reports`."""
+    """Reports for async code; see `Reports`."""
 
     explain = awaited(Reports.explain)
     timeline = awaited(Reports.timeline)

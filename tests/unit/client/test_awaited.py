@@ -63,7 +63,7 @@ def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
 
 
 def test_a_face_for_async_code_is_made_for_each_property() -> None:
-    kinds = {AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays, AsyncReports}
+    kinds = {AsyncRedrive, AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays, AsyncReports}
 
     assert set(AsyncFace.__subclasses__()) == kinds
     assert names_of(Redrive) - names_of(AsyncRedrive) == {"close"}

@@ -15,6 +15,7 @@ from typing import Final, cast
 import jsonpatch
 import msgspec
 
+from redrive.core.units import plural
 from redrive.engine.pipeline.codec import DEPTH_MAX, Codec, is_deep, storable
 from redrive.redaction.process import redact, redact_mapping
 
@@ -54,8 +55,8 @@ def difference(before: bytes | None, after: bytes, name: str) -> str:
     lines = list(difflib.unified_diff(old, new, f"{name} before", f"{name} after", lineterm=""))
     hidden = [] if before is None else list(_hidden(_side_of(before), _side_of(after), ""))
     if hidden:
-        counted = "1 change is redacted" if len(hidden) == 1 else f"{len(hidden):,} changes are redacted"
-        lines.append(f"({counted}: {_listed(hidden)})")
+        are = "is" if len(hidden) == 1 else "are"
+        lines.append(f"({plural(len(hidden), 'change')} {are} redacted: {_listed(hidden)})")
     return "\n".join(lines) or "(only the formatting changes)"
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mending the value a failed job runs with: its payload, or the input of the stage that failed; whole, or by a JSON Patch.
+"""Edits of the value a failed job starts with: its payload, or the input of the stage that failed; whole, or by a JSON Patch.
 
-The original stays where it is, and with the edit; going back to it is one more edit. An edit waits until a replay starts with that
-part: then the last one counts. A letter that was imported without its values is given them this way. Whatever is shown or logged is
-redacted; the raw value comes out only where it is asked for by name.
+The original is kept; going back to it is one more edit. A replay starts with the last edit of its part. A letter that was imported
+without values gets them by an edit. Whatever is shown or logged is redacted; the raw value is returned only on request.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ _LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.REA
 _DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
 _APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
 _NEW: Final = "the new value"
-_WHOLE: Final = "the value is nested too deep for it; give the whole value instead"
+_WHOLE: Final = "the value is nested too deep for a patch; give the whole value instead"
 _FLATTER: Final = "make it flatter, or keep the deep part as a text"
-_TEST_FAILED: Final = "a test of it does not hold: the value there is another one"
+_TEST_FAILED: Final = "one of its tests fails: the value there is different"
 _BESIDE: Final = {"payload": 0, "input": 1}
 """The dispatch under which a large value of an imported job is kept."""
 
@@ -61,38 +60,38 @@ class View:
     redacted: str
     """As indented JSON, without secrets and personal facts."""
     raw: bytes
-    """As it is, indented. For whoever has asked for it, and nobody else."""
+    """Not redacted, indented; only for a caller that has asked for it."""
     is_edited: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An edit that was checked, and not made yet."""
+    """The preview of an edit: checked, and not stored yet."""
 
     letter: int
     part: Part
     before: bytes | None
     after: bytes
     diff: str
-    """A unified diff of both as indented JSON, redacted; its last line says how many changes that hides, and where."""
+    """A unified diff of both as indented JSON, redacted; its last line counts the changes that hides, and names their places."""
     unknown_fields: Sequence[str] = ()
-    """Places that the type of the stage does not know, so that it will not see them; looked for with the code at hand."""
+    """Places that the type of the stage ignores; only known with the code of the pipeline."""
     is_original: bool = False
     """Whether it goes back to the value before all edits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """An edit that is on record."""
+    """A stored edit."""
 
     id: int
     diff: str
     unknown_fields: Sequence[str] = ()
-    """Places that the type of the stage does not know, so that it will not see them; looked for with the code at hand."""
+    """Places that the type of the stage ignores; only known with the code of the pipeline."""
 
 
 class Change(TypedDict, total=False):
-    """What an edit is given: the part (`input` unless it says otherwise), the new value, a patch or the original, and the code."""
+    """The options of an edit: the part (default `input`), the new value, a patch or the original, and the code of the pipeline."""
 
     part: Part
     value: bytes | None
@@ -102,7 +101,7 @@ class Change(TypedDict, total=False):
 
 
 class _Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """The form of one operation of a JSON Patch; what it means is the library's matter."""
+    """The form of one operation of a JSON Patch; the library applies it."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
     path: str
@@ -110,7 +109,7 @@ class _Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knows about one part of a letter's job."""
+    """One part of a letter's job, as it is stored."""
 
     state: LetterState
     job: int
@@ -130,7 +129,7 @@ class _Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
-    """Return a value as it would be replayed now; what cannot be edited is refused, as `edit` would."""
+    """Return a value as it would be replayed now; raises like `edit` if it cannot be edited."""
     values = _editable(store, letter, part)
     if values.present is None:
         return View(redacted="null", raw=b"null", is_edited=False)
@@ -148,20 +147,20 @@ def draft(
     original: bool = False,
     pipeline: Pipeline | None = None,
 ) -> Draft:
-    """Check an edit and show what it would change; changes nothing. See `edit`."""
+    """Check an edit and return what it would change; changes nothing. See `edit`."""
     values = _editable(store, letter, part)
     _check_one_way(letter, value is not None, patch is not None, original)
     if original:
-        # Whatever it is, it was there: marks that it holds are its own.
+        # Placeholders in it are its own.
         after = _original(store, letter, values, part)
     else:
         after = _new_value(letter, values, value=value, patch=patch)
         if (problem := too_deep(after)) is not None:
             raise _bad_json(_NEW, f"{problem}: {_FLATTER}")
-        _check_marks(values.present, after)
+        _check_placeholders(values.present, after)
     if values.present is not None and _compact("value", values.present) == after:
         raise ConfigurationError(
-            field=f"letter {letter}", value=part, rule="would be what it is", fix="Change something."
+            field=f"letter {letter}", value=part, rule="would not change", fix="Change something."
         )
     codec = None if pipeline is None else _checked_by(values, part, after, pipeline)
     return Draft(
@@ -178,13 +177,12 @@ def draft(
 def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edited:
     """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
 
-    `original` goes back to the value before all edits. With the code of its pipeline at hand, the new value must fit the type of
-    the stage it is for.
+    `original` goes back to the value before all edits. With the code of its pipeline, the new value must fit the type of its stage.
 
     Raises:
-        SerializationError: it is no JSON, is nested too deep, or does not fit; the problem names the path of the field.
-        ConfigurationError: unknown letter, not exactly one of value, patch and original, a patch that cannot be applied, a mark in
-            the value, the original of what was never edited.
+        SerializationError: it is not JSON, is nested too deep, or does not fit; the problem names the path of the field.
+        ConfigurationError: unknown letter, not exactly one of value, patch and original, a patch that cannot be applied, a
+            placeholder in the value, the original of what was never edited.
         ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
     """
     made = draft(store, letter, **change)
@@ -192,14 +190,14 @@ def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edit
 
 
 def commit(store: Store, made: Draft, by: Actor) -> Edited:
-    """Put an edit on record; refused when the value is not the one any more that the draft was made from."""
+    """Store an edit; refused if the value has changed since the draft was made."""
     values = _editable(store, made.letter, made.part)
     if values.present != made.before:
         raise _refused(made.letter, "somebody else has edited it meanwhile", "Look at it again, then edit.")
     at, actor = CURRENT.get().clock.wall(), storable(by.name)
     fence = (values.erased_at, values.edit)
     row = (made.letter, made.part, made.before, made.after, at, actor, *fence)
-    # Both values stand in the edit, where erasing finds them; the log keeps for ever, so that it gets none of them.
+    # Both values are stored in the edit, where erasing finds them; the log is kept for ever, so it gets none of them.
     size = None if made.before is None else len(made.before)
     supply = _supply(values, made) if values.original is None else []
     changed = changed_places(made.before, made.after)
@@ -215,7 +213,7 @@ def commit(store: Store, made: Draft, by: Actor) -> Edited:
 
 
 def _supply(values: _Values, made: Draft) -> list[Step]:
-    """Give a job that came without values the one it starts with."""
+    """Return the steps that give a job without values the one it starts with."""
     dispatch = _BESIDE[made.part]
     is_small = len(made.after) <= INLINE_MAX
     inline = made.after if is_small else None
@@ -226,7 +224,7 @@ def _supply(values: _Values, made: Draft) -> list[Step]:
 
 
 def _editable(store: Store, letter: int, part: Part) -> _Values:
-    """Return what there is to edit, or say why nothing may be."""
+    """Return the part to edit; raises ReplayRefusedError if it must not be edited."""
     one_of("part", part, PARTS)
     check_ids(store, (letter,))
     rows = store.query("letter_values", letter, part)
@@ -240,7 +238,7 @@ def _editable(store: Store, letter: int, part: Part) -> _Values:
         and values.edited is None
         and (past := edit_history.kept_edits(store, values.job, letter, part))
     ):
-        # The edit of an earlier round, with which a restart would start as well.
+        # A restart would start with the edit of an earlier round, too.
         values = msgspec.structs.replace(values, edited=past[-1].after)
     if values.state is LetterState.DISCARDED:
         raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
@@ -268,7 +266,7 @@ def _check_one_way(letter: int, *ways: bool) -> None:
 
 
 def _original(store: Store, letter: int, values: _Values, part: Part) -> bytes:
-    """Return what a part was before it was edited first."""
+    """Return a part as it was before its first edit."""
     past = edit_history.kept_edits(store, values.job, letter, part)
     if not past:
         raise ConfigurationError(
@@ -298,12 +296,12 @@ def _patched(before: bytes, patch: bytes) -> bytes:
     try:
         after = _APPLY(document, operations)
     except jsonpatch.JsonPatchTestFailed:
-        # What it says quotes the value, which must not come out this way.
+        # The message quotes the value, which must stay hidden.
         raise _bad_patch(_TEST_FAILED) from None
     except RecursionError:
         raise _bad_patch(_WHOLE) from None
     except (jsonpatch.JsonPatchException, JsonPointerException) as error:
-        # Some of them end with the whole document: "member 'x' not found in {...".
+        # Some messages end with the whole document: "member 'x' not found in {...".
         raise _bad_patch(_DOCUMENT.split(str(error))[0][:MESSAGE_MAX]) from None
     return msgspec.json.encode(after)
 
@@ -317,21 +315,21 @@ def _bad_patch(problem: str) -> ConfigurationError:
     )
 
 
-def _check_marks(before: bytes | None, after: bytes) -> None:
-    """Refuse marks of the redacted view: whoever saves them would replace the real value by its mark."""
+def _check_placeholders(before: bytes | None, after: bytes) -> None:
+    """Refuse placeholders of the redacted view: saving them would overwrite the real values."""
     known = set(MARK.findall("" if before is None else before.decode()))
     fresh = [mark for mark in MARK.findall(after.decode()) if mark not in known]
     if fresh:
         raise ConfigurationError(
             field="value",
             value=fresh[0],
-            rule="still holds a mark of the redacted view",
-            fix="Write the real value there, use a JSON Patch for the rest, or edit with the values shown.",
+            rule="still has a placeholder of the redacted view",
+            fix="Write the real value there, use a JSON Patch for the rest, or edit the raw value.",
         )
 
 
 def _checked_by(values: _Values, part: Part, after: bytes, pipeline: Pipeline) -> Codec:
-    """Return the codec of the stage a value is for; refuse what that would not take."""
+    """Return the codec of the stage a value is for; refuse a value that does not fit."""
     if pipeline.name != values.pipeline:
         raise ConfigurationError(
             field="pipeline",
@@ -351,13 +349,13 @@ def _check_fit(codec: Codec, where: str, after: bytes) -> None:
     try:
         codec.check(after)
     except SerializationError as error:
-        # What a type refuses is often quoted, and values must not come out this way.
+        # The message often quotes the value, which must stay hidden.
         problem = redact(storable(error.problem), payload=literals_in(after))[:MESSAGE_MAX]
         raise SerializationError(where=where, kind="the new value", problem=problem) from None
 
 
 def _compact(what: str, encoded: bytes) -> bytes:
-    """Return JSON without the blanks between its parts; refuse what is none."""
+    """Return JSON without blanks; raises SerializationError."""
     try:
         msgspec.json.decode(encoded)
         return msgspec.json.format(encoded, indent=-1)

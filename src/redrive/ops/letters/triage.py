@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Acts on dead letters: diagnosis, evidence of the fix, assignee, note, discard and restore.
 
-An act changes a frozen set, a few thousand letters per transaction, and moves only what the lifecycle allows: the rest is
-left alone and counted by reason. Every transaction includes its lines of the operator log. Stopping in the middle leaves whole steps behind;
-the same act again does the rest. What people write about a few letters is stored without the values of their jobs; about many, it
-is redacted by patterns alone (`job_values`).
+An act changes a frozen set, a few thousand letters per transaction, and moves only what the lifecycle allows: the rest is left
+alone and counted by reason. Every transaction includes its lines of the operator log. Stopping in the middle leaves whole steps
+behind; the same act again does the rest. What people write about a few letters is stored without the values of their jobs; about
+many, it is redacted by patterns alone (`job_values`).
 """
 
 from __future__ import annotations

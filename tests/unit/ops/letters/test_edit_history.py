@@ -80,7 +80,7 @@ def test_going_back_to_the_original_is_an_edit_on_record(rd: Redrive, letter: in
         ("bob", "input"),
     ]
     assert changes(rd)[-1]["after"]["is_original"] is True
-    with pytest.raises(ConfigurationError, match="would be what it is"):
+    with pytest.raises(ConfigurationError, match="would not change"):
         rd.replays.edit(letter, original=True)
 
 
