@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store and a worker in virtual time, and an upstream that answers as it is told."""
+"""Pipelines of stages that call an upstream, which answers as a test wants it."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterator
 from functools import cache
@@ -11,9 +10,6 @@ from functools import cache
 import httpx
 
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, stage
-from redrive.engine.worker.worker import Worker
-from redrive.store.sqlite.store import SqliteStore
-from tests.inline import inline_parts
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
 
@@ -52,18 +48,6 @@ def stage_calling(upstream: Answered, name: str = "call", **options: object) -> 
 
 def pipeline(*stages: object, name: str = "flow", **options: object) -> Pipeline:
     return Pipeline(name, list(stages), **options)  # type: ignore[arg-type]
-
-
-def work(store: SqliteStore, *pipelines: Pipeline, **options: object) -> None:
-    async def scene() -> None:
-        names = (f"w{n}" for n in itertools.count(1))
-        await Worker(store, pipelines, inline_parts(), names=names, **options).run(until_idle=True)  # type: ignore[arg-type]
-
-    asyncio.run(scene())
-
-
-def rows(store: SqliteStore, sql: str, *parameters: object) -> list[tuple[object, ...]]:
-    return store.read(sql, parameters)
 
 
 def attempts_of(rd: Redrive, job: int) -> list[tuple[object, ...]]:

@@ -16,8 +16,9 @@ from redrive.core.policy import RetryPolicy as Policy
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.unit.build import work
 
-from .flows import STEADY, Answered, pipeline, policy, stage_calling, work
+from .flows import STEADY, Answered, pipeline, policy, stage_calling
 
 
 def judged(good: int, bad: int, rd: Redrive, **options: object) -> str:

@@ -13,8 +13,9 @@ from redrive.engine.worker.leases import Leases
 from redrive.store.protocol import Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.unit.build import work
 
-from .flows import Answered, attempts_of, pipeline, policy, rows, stage_calling, work
+from .flows import Answered, attempts_of, pipeline, policy, stage_calling
 
 
 @pytest.mark.req("CR-3.1")
@@ -54,7 +55,7 @@ def test_the_delay_of_an_attempt_is_drawn_when_it_is_due(
 
     assert len(delays[0]) == len(delays[1]) == 5
     assert delays[0] != delays[1]
-    assert rows(store, "SELECT name FROM pragma_table_info('jobs') WHERE name LIKE '%schedule%'") == []
+    assert store.read("SELECT name FROM pragma_table_info('jobs') WHERE name LIKE '%schedule%'") == []
 
 
 @pytest.mark.req("CR-1.8")
@@ -70,7 +71,7 @@ def test_a_refusal_by_policy_is_never_retried_and_is_put_before_an_operator(
     work(store, flow)
 
     assert [one["outcome"] for one in job.attempts()] == ["dead"]
-    ((state, code),) = rows(store, "SELECT state, code FROM letters WHERE job_id = ?", job.id)
+    ((state, code),) = store.read("SELECT state, code FROM letters WHERE job_id = ?", (job.id,))
     assert (state, code) == ("open", "POLICY_REFUSED")
 
 
@@ -105,7 +106,7 @@ def test_what_is_out_of_attempts_is_a_dead_letter_and_a_bug_is_one_at_once(
 
     assert [one["outcome"] for one in first.attempts()] == ["retry", "retry", "dead"]
     assert [one["outcome"] for one in second.attempts()] == ["dead"]
-    letters = rows(store, "SELECT job_id, reason FROM letters WHERE state = 'open' ORDER BY job_id")
+    letters = store.read("SELECT job_id, reason FROM letters WHERE state = 'open' ORDER BY job_id")
     assert letters == [(first.id, "exhausted"), (second.id, "permanent")]
 
 
@@ -120,7 +121,7 @@ def test_a_validation_or_authorisation_error_in_a_worker_is_fatal(
     work(store, flow)
 
     assert (job.status, upstream.calls) == ("failed", 1)
-    assert rows(store, "SELECT count(*) FROM dead_letters WHERE job_id = ? AND state = 'open'", job.id) == [
+    assert store.read("SELECT count(*) FROM dead_letters WHERE job_id = ? AND state = 'open'", (job.id,)) == [
         (1,)
     ]
 
@@ -135,7 +136,7 @@ def test_the_books_are_kept_also_after_a_crash(rd: Redrive, store: SqliteStore, 
 
     assert facts.dispatch == 3
     assert [one["outcome"] for one in job.attempts()] == ["crashed", "retry", "ok"]
-    ((started, last, result),) = rows(store, "SELECT started_at, last_attempt_at, result FROM jobs")
+    ((started, last, result),) = store.read("SELECT started_at, last_attempt_at, result FROM jobs")
     assert started == pytest.approx(job.attempts()[0]["started_at"].timestamp())  # type: ignore[attr-defined]
     assert last == pytest.approx(job.attempts()[-1]["started_at"].timestamp())  # type: ignore[attr-defined]
     assert result == b"1"

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +21,7 @@ from redrive.client.runs import AsyncRuns
 from redrive.client.schedules import AsyncSchedules
 from redrive.errors import EvidenceMissingError, RunError
 from redrive.store.sqlite.store import SqliteStore
+from tests.unit.build import bounded
 
 T = TypeVar("T")
 DRIVING = {"reopen", "resumable", "next_ordinal", "end", "pause_items", "cancel_items", "end_source"}
@@ -37,10 +36,6 @@ def pay(order: dict[str, int]) -> int:
 
 
 SHOP = Pipeline("shop", [pay], replay=ReplayRules())
-
-
-def bounded(scene: Coroutine[object, object, T]) -> T:
-    return asyncio.run(asyncio.wait_for(scene, 30))
 
 
 def names_of(kind: type) -> set[str]:

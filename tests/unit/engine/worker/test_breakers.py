@@ -20,8 +20,9 @@ from redrive.store.protocol import JobId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import inline_parts
+from tests.unit.build import jobs, work
 
-from .test_worker import jobs, submit, work
+from .test_worker import submit
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, cap=60, jitter=Jitter.full()))
 OPEN = Breaker("api", consecutive=5, open_for=60)

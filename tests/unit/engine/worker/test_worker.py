@@ -4,50 +4,26 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, Cancel, Fail, Jitter, Retry, RetryPolicy, Snooze, connect
+from redrive import Cancel, Fail, Retry, RetryPolicy, Snooze, connect
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
-from redrive.engine.worker.worker import Worker
 from redrive.store.protocol import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import inline_parts
-
-STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
+from tests.unit.build import STEADY, jobs, one_stage, work, worker_on
 
 
 def submit(store: SqliteStore, pipeline: Pipeline, *payloads: object) -> None:
     lane = store.lanes(pipeline.name, [each.name for each in pipeline.stages])[0]
     store.submit([NewJob(lane=lane, payload=json.dumps(each).encode(), run_at=0.0) for each in payloads], 0.0)
-
-
-def work(store: SqliteStore, pipeline: Pipeline, **options: object) -> Worker:
-    names = (f"w{n}" for n in itertools.count(1))
-
-    async def scene() -> Worker:
-        worker = Worker(store, [pipeline], inline_parts(), names=names, **options)  # type: ignore[arg-type]
-        await worker.run(until_idle=True)
-        return worker
-
-    return asyncio.run(scene())
-
-
-def one_stage(function: Callable[..., object], **options: object) -> Pipeline:
-    return Pipeline("shop", [stage(**options)(function)])  # type: ignore[call-overload]
-
-
-def jobs(store: SqliteStore, columns: str = "status") -> list[tuple[object, ...]]:
-    return store.read(f"SELECT {columns} FROM jobs ORDER BY id")
 
 
 @dataclass
@@ -305,7 +281,7 @@ def test_a_stopped_worker_settles_what_runs_and_claims_nothing_more(
 
         pipeline = one_stage(halting)
         submit(store, pipeline, 1, 2)
-        worker = Worker(store, [pipeline], inline_parts(), names=iter(["w1"]), concurrency=1)
+        worker = worker_on(store, pipeline, concurrency=1)
         await worker.run()
 
     asyncio.run(scene())
@@ -322,7 +298,7 @@ def test_a_cancelled_worker_gives_back_what_it_holds(store: SqliteStore, clock: 
 
         pipeline = one_stage(endless)
         submit(store, pipeline, 1)
-        task = asyncio.ensure_future(Worker(store, [pipeline], inline_parts(), names=iter(["w1"])).run())
+        task = asyncio.ensure_future(worker_on(store, pipeline).run())
         await started.wait()
         task.cancel()
         await asyncio.wait([task])
@@ -348,7 +324,7 @@ def test_a_worker_declared_dead_drops_its_runs_and_continues_under_a_new_name(
 
         pipeline = one_stage(work_once)
         submit(store, pipeline, 1)
-        worker = Worker(store, [pipeline], inline_parts(), names=iter(["w1", "w2"]))
+        worker = worker_on(store, pipeline)
         await worker.run(until_idle=True)
 
     asyncio.run(scene())
