@@ -16,7 +16,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
 
-from redrive.core.arguments import number, seconds, share, whole
+from redrive.core.arguments import instance, number, seconds, share, whole
 from redrive.errors import ConfigurationError
 
 _JITTERS: Final = "Use Jitter.none(), Jitter.full(), Jitter.ratio(0.25) or Jitter.additive(0, 2)."
@@ -115,13 +115,7 @@ class Backoff:
                 rule="must be built by name",
                 fix="Use Backoff.exponential(1), .linear(1), .fixed(1) or .schedule([1, 5]).",
             )
-        if not isinstance(self.jitter, Jitter):
-            raise ConfigurationError(
-                field="Backoff.jitter",
-                value=self.jitter,
-                rule="must be a Jitter",
-                fix=_JITTERS,
-            )
+        instance("Backoff.jitter", self.jitter, Jitter, fix=_JITTERS)
 
     @classmethod
     def exponential(

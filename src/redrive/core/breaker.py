@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Literal
 
-from redrive.core.arguments import seconds, share, whole
+from redrive.core.arguments import one_of, seconds, share, whole
 from redrive.core.failure import Category, Failure
 from redrive.errors import ConfigurationError
 
@@ -72,13 +72,7 @@ class Breaker:
             minimum=1,
             fix="1 closes after the first good probe.",
         )
-        if self.mode not in ("hold", "fail_fast"):
-            raise ConfigurationError(
-                field=f"Breaker({self.name}).mode",
-                value=self.mode,
-                rule='must be "hold" or "fail_fast"',
-                fix="Pick one.",
-            )
+        one_of(f"Breaker({self.name}).mode", self.mode, ("hold", "fail_fast"))
         if self.probe is not None and not callable(self.probe):
             raise ConfigurationError(
                 field=f"Breaker({self.name}).probe",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, cast
 
-from redrive.core.arguments import share, whole
+from redrive.core.arguments import one_of, share, whole
 from redrive.errors import ConfigurationError
 
 
@@ -142,13 +142,7 @@ class FailureBudget:
         whole("FailureBudget.check_every", self.check_every, minimum=1, fix="1000 is the default.")
         if self.min_finished is not None:
             whole("FailureBudget.min_finished", self.min_finished, minimum=1, fix="A rate needs a sample.")
-        if self.on_exceeded not in {"abort", "pause"}:
-            raise ConfigurationError(
-                field="FailureBudget.on_exceeded",
-                value=self.on_exceeded,
-                rule='must be "abort" or "pause"',
-                fix="Pick one.",
-            )
+        one_of("FailureBudget.on_exceeded", self.on_exceeded, ("abort", "pause"))
 
     def is_due(self, finished_before: int, finished_now: int) -> bool:
         """Return whether another interval of `check_every` jobs was completed between the two counts."""

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from msgspec.structs import replace
 
-from redrive.core.arguments import whole
+from redrive.core.arguments import instance, whole
 from redrive.core.classify import class_name
 from redrive.core.failure import Category, Failure, Retryable, Severity, SignalKind
 from redrive.core.taxonomy import CODES, code_named
@@ -116,13 +116,7 @@ class CodeSet:
         object.__setattr__(self, "codes", tuple(codes))
         object.__setattr__(self, "otherwise", otherwise)
         for entry in (*self.codes, otherwise):
-            if not isinstance(entry, OwnCode):
-                raise ConfigurationError(
-                    field=f"CodeSet({name}).codes",
-                    value=entry,
-                    rule="must hold OwnCode entries",
-                    fix='Write OwnCode("NAME", [...]).',
-                )
+            instance(f"CodeSet({name}).codes entry", entry, OwnCode, fix='Write OwnCode("NAME", [...]).')
 
     def __getitem__(self, name: str) -> OwnCode:
         """Return the first entry with this name; the error for an unknown one lists the names."""

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Literal, TypeGuard, cast
 
-from redrive.core.arguments import flag, seconds, whole
+from redrive.core.arguments import flag, instance, seconds, whole
 from redrive.core.backoff import Backoff
 from redrive.core.classify import class_name
 from redrive.core.failure import Failure
@@ -48,13 +48,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         whole("RetryPolicy.max_attempts", self.max_attempts, minimum=1, fix="1 means: try once, never again.")
-        if not isinstance(self.backoff, Backoff):
-            raise ConfigurationError(
-                field="RetryPolicy.backoff",
-                value=self.backoff,
-                rule="must be a Backoff",
-                fix="Use Backoff.exponential(1, cap=60).",
-            )
+        instance("RetryPolicy.backoff", self.backoff, Backoff, fix="Use Backoff.exponential(1, cap=60).")
         if not isinstance(self.retry_on, str) or self.retry_on not in {"classified", "all", "none"}:
             object.__setattr__(self, "retry_on", _triggers("RetryPolicy.retry_on", self.retry_on))
         object.__setattr__(self, "give_up_on", _triggers("RetryPolicy.give_up_on", self.give_up_on))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from redrive import rules as builtin
 from redrive.core import classify as core
-from redrive.core.arguments import number
+from redrive.core.arguments import instance, number
 from redrive.core.codeset import CodeSet
 from redrive.core.failure import Code, Failure
 from redrive.core.taxonomy import CODES, code_named
@@ -150,10 +150,7 @@ class Classifier:
 
     def add(self, rule: Rule[Any]) -> None:
         """Put a rule before all others."""
-        if not isinstance(rule, Rule):
-            raise ConfigurationError(
-                field="rule", value=rule, rule="must be a Rule", fix="Write add_rule(Rule(MyError, ...))."
-            )
+        instance("rule", rule, Rule, fix="Write add_rule(Rule(MyError, ...)).")
         with self._lock:
             # Rules and cache change together, so that no entry of the old rules survives.
             self._found = ((rule, *self._found[0]), {})

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, cast
 from urllib.parse import unquote
 
-from redrive.redaction.named.names import NameMeaning, meaning_of_name, words_of
+from redrive.redaction.named.names import meaning_of_name, words_of
 from redrive.redaction.named.values import is_guarded, is_inert, is_random
 
 SECRET_MIN: Final = 8
@@ -37,11 +36,10 @@ _COMMON_WORDS: Final = frozenset(
     "postgres password postgresql rabbitmq localhost development production staging disabled required username default"
     " internal external anonymous bearer testing example optional database".split()
 )
-_CACHED_NAMES_MAX: Final = 4096
 
 
-class _Look:
-    """One reading of the environment: its content, and the secrets found in it."""
+class _Snapshot:
+    """A snapshot of the environment: its content, and the secrets found in it."""
 
     __slots__ = ("raw", "secrets")
 
@@ -50,7 +48,7 @@ class _Look:
         self.secrets = secrets
 
 
-_last_look = _Look({}, MappingProxyType({}))
+_last_snapshot = _Snapshot({}, MappingProxyType({}))
 
 
 def secret_environment() -> Mapping[str, str]:
@@ -59,24 +57,19 @@ def secret_environment() -> Mapping[str, str]:
     A secret is the value of a variable with a secret name, or the password inside a URL; not a boolean, number, path, common
     word or short value. Returns the same mapping as long as nothing has changed.
     """
-    global _last_look  # noqa: PLW0603 - replaced as a whole, so a thread sees the old reading or the new one, never a mixture.
+    global _last_snapshot  # noqa: PLW0603 - replaced as a whole, so a thread sees the old snapshot or the new one, never a mixture.
     # Comparing the raw dictionary behind os.environ needs no decoding.
     raw = cast("Mapping[object, object]", getattr(os.environ, "_data", os.environ))
-    look = _last_look
-    if look.raw == raw:
-        return look.secrets
+    snapshot = _last_snapshot
+    if snapshot.raw == raw:
+        return snapshot.secrets
     before = dict(raw)
     secrets = {
         name: secret for name, value in os.environ.items() if (secret := _secret_in(name, value)) is not None
     }
-    look = _Look(before, MappingProxyType(secrets))
-    _last_look = look
-    return look.secrets
-
-
-@lru_cache(maxsize=_CACHED_NAMES_MAX)
-def _said_by(name: str) -> NameMeaning | None:
-    return meaning_of_name(name)
+    snapshot = _Snapshot(before, MappingProxyType(secrets))
+    _last_snapshot = snapshot
+    return snapshot.secrets
 
 
 def _secret_in(name: str, value: str) -> str | None:
@@ -87,7 +80,7 @@ def _secret_in(name: str, value: str) -> str | None:
     if url:
         password = unquote(url[1])
         return password if len(password) >= SECRET_MIN and not _is_harmless(password) else None
-    meaning = _said_by(name)
+    meaning = meaning_of_name(name)
     if meaning is None or _PLAIN_URL.fullmatch(value) or _is_harmless(value):
         return None
     return value if meaning.certain or is_random(value) or _is_key(name, value) else None

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
-from redrive.core.arguments import seconds
+from redrive.core.arguments import instance, seconds
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
 from redrive.core.policy import RetryPolicy
@@ -238,14 +238,9 @@ def _check_options(options: dict[str, object]) -> None:
                 rule="is not an option of guard",
                 fix=f"The options are {known}.",
             )
-        if name in _KINDS and value is not None and not isinstance(value, _KINDS[name][0]):
+        if name in _KINDS and value is not None:
             kind, example = _KINDS[name]
-            raise ConfigurationError(
-                field=f"guard({name})",
-                value=value,
-                rule=f"must be a {kind.__name__}",
-                fix=f"Write {example}, for example.",
-            )
+            instance(f"guard({name})", value, kind, fix=f"Write {example}, for example.")
         if name.startswith("on_") and inspect.iscoroutinefunction(value):
             raise ConfigurationError(
                 field=f"guard({name})",
