@@ -154,7 +154,7 @@ def the_rate_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_replay_never_stops_itself(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(replay_core, "_trouble", lambda *_: None)
+    patch.setattr(replay_core, "_stop_reason", lambda *_: None)
 
 
 def a_retry_needs_no_evidence(patch: pytest.MonkeyPatch) -> None:
