@@ -243,7 +243,7 @@ def test_a_job_is_explained_with_the_next_command_to_type(failed: Shell) -> None
         told["next_steps"][-1]
         == f"Say what is wrong: redrive dlq triage {told['letter']} --diagnosis transient"
     )
-    assert "That was taken for NETWORK_RESET (category network)" in shown
+    assert "It was classified as NETWORK_RESET (category network)" in shown
     assert "would have continued with stage 'halve'" in shown
     assert "Nothing is to be done." in failed("job", "explain", "1").out
     assert "Close to it are" in failed("job", "explain", "8").err

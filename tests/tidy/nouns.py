@@ -11,7 +11,7 @@ PLAIN = {
     "kinds of values in any program": """
         error result report status state kind reason options setup parts set counts line page summary history details facts
         filter scope view change side limits plan step progress response operation origin actor writer formatter pair hint
-        index tracker builder choice face action
+        index tracker builder choice face entry action
     """,
     "time, chance and concurrency": """
         clock chance loop thread pool processes slots shell supervisor health heartbeat wait prefetch journal driver runner
@@ -39,7 +39,7 @@ PLAIN = {
 # Classes whose names are still being replaced.
 PENDING = frozenset(
     """
-    Standing BreakerCell AskUntilAnswered Erased Explained JobStory How Moment Edited Newest Imported FailedAgain
+    Standing BreakerCell AskUntilAnswered Erased How Edited Newest Imported FailedAgain
     Remark NameMeaning Judged Repeats Onward Submitted Want Claimed About Outlook Companions Crowds
     """.split()
 )

@@ -31,7 +31,7 @@ from redrive import (
 )
 from redrive.client.job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
-from redrive.ops.jobs.explain import Explanation, Moment
+from redrive.ops.jobs.explain import Explanation, TimelineEntry
 from redrive.ops.letters.pages import Page
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay.progress import ReplayReport
@@ -138,7 +138,7 @@ async def async_desks() -> None:
         assert_type(await rd.replays.retry(1, from_start=True), AsyncJob)
         assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), ReplayReport)
         assert_type(await rd.runs.latest(limit=3), list[RunReport])
-        assert_type(await rd.reports.timeline(1), Sequence[Moment])
+        assert_type(await rd.reports.timeline(1), Sequence[TimelineEntry])
         assert_type(await rd.reports.errors(pipeline="typed", stage="parse"), Sequence[ErrorReport])
         assert_type(await rd.schedules.put("nightly", flow, "x", cron="0 3 * * *"), None)
         await rd.replays.pause(1, because="no such word")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - must be refused

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.ops.jobs import explain
-from redrive.ops.jobs.explain import Explanation, Moment
+from redrive.ops.jobs.explain import Explanation, TimelineEntry
 from redrive.ops.reports import reports
 from redrive.ops.reports.reports import Account, Bucket, ErrorReport, Scope, StageReport
 from redrive.store.protocol import Store
@@ -29,7 +29,7 @@ class Reports:
         """Explain the state of a job, in sentences and in parts; raises JobNotFoundError."""
         return explain.explain(self._store, job)
 
-    def timeline(self, job: int) -> Sequence[Moment]:
+    def timeline(self, job: int) -> Sequence[TimelineEntry]:
         """Return what happened to a job and what people did about it, in order; raises JobNotFoundError."""
         return explain.timeline(self._store, job)
 

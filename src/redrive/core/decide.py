@@ -26,7 +26,7 @@ class Reason(StrEnum):
     """Why a run ended as it did; stable, stored with the attempt."""
 
     RETRYABLE = "retryable"  # it can heal, or retry_on allows it, and attempts are left
-    TOLD_DELAY = "told_delay"  # as above, and the dependency named the delay
+    RETRY_AFTER = "retry_after"  # as above, and the dependency asked for the delay
     ASKED = "asked"  # the stage asked for it by a signal
     BREAKER = "breaker"  # the dependency is down; the attempt is not to blame
     PERMANENT = "permanent"  # it cannot heal, or retry_on does not allow it
@@ -211,11 +211,11 @@ def _retry_on_rule(policy: RetryPolicy, failure: Failure, *, is_retried: bool) -
 
 
 def _hold(policy: RetryPolicy, failure: Failure, standing: Standing, now: float) -> Hold:
-    """Wait for the dependency: until its breaker admits a call, and no shorter than it told us to."""
+    """Wait for the dependency: until its breaker admits a call, and not before the delay it asked for."""
     until = opens_at(standing.breaker, standing.state)
-    told = policy.retry_after_delay(failure)
-    if until is not None and told is not None:
-        until = max(until, now + told)
+    asked = policy.retry_after_delay(failure)
+    if until is not None and asked is not None:
+        until = max(until, now + asked)
     return Hold(
         until=until,
         reason=Reason.BREAKER,
@@ -257,9 +257,9 @@ def _retry(
             delay, delay_from = failure.retry_after, "stage"
     else:
         rule = _retry_on_rule(policy, failure, is_retried=True)
-        told = policy.retry_after_delay(failure)
-        if told is not None and told >= delay:
-            delay, reason, delay_from = told, Reason.TOLD_DELAY, "dependency"
+        asked = policy.retry_after_delay(failure)
+        if asked is not None and asked >= delay:
+            delay, reason, delay_from = asked, Reason.RETRY_AFTER, "dependency"
     at = now + delay
     if _is_late(history, at):
         return _dead(Reason.DEADLINE, policy, failure, history, delay=delay)

@@ -39,7 +39,7 @@ _RETRY_ON: Final = {
 }
 _DELAYS: Final = {
     "backoff": "backoff",
-    "dependency": "as the dependency told us",
+    "dependency": "as the dependency asked",
     "stage": "as the stage asked",
 }
 _DEAD: Final = {

@@ -61,7 +61,7 @@ def test_one_attempt_means_no_retry() -> None:
 
 @pytest.mark.parametrize(
     ("told", "delay", "reason"),
-    [(30.0, 30.0, Reason.TOLD_DELAY), (0.5, 1.0, Reason.RETRYABLE), (301.0, 300.0, Reason.TOLD_DELAY)],
+    [(30.0, 30.0, Reason.RETRY_AFTER), (0.5, 1.0, Reason.RETRYABLE), (301.0, 300.0, Reason.RETRY_AFTER)],
 )
 def test_a_told_delay_is_never_undercut_up_to_its_cap(told: float, delay: float, reason: Reason) -> None:
     decision = decided(what=failure(taxonomy.RATE_LIMITED, retry_after=told))

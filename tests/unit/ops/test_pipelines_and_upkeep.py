@@ -109,7 +109,7 @@ def test_an_unknown_id_is_refused_with_ids_that_are_near(rd: Redrive) -> None:
         (900, "The last job is 3"),
     ):
         with pytest.raises(JobNotFoundError) as refused:
-            inspect.story_of(rd.store, wrong)
+            inspect.job_details(rd.store, wrong)
         assert words in refused.value.hint
 
 

@@ -222,7 +222,8 @@ def test_a_migration_keeps_every_attempt_and_what_was_decided_about_it(first: Pa
         decisions = [text for (text,) in db.execute("SELECT decision FROM attempts ORDER BY seq")]
     for (reason, sentence), text in zip(said, decisions, strict=True):
         if sentence is not None:
-            assert reason_and_sentence(text) == (reason, sentence)
+            renamed = "retry_after" if reason == "told_delay" else reason
+            assert reason_and_sentence(text) == (renamed, sentence)
         elif reason is None:
             assert text is None
         else:
@@ -236,12 +237,10 @@ def test_a_migrated_job_is_explained_with_the_sentences_of_before(first: Path) -
     with connect(first) as rd:
         one, two = explain(rd.store, 11).attempts
         assert (
-            "Why: the failure can heal, and the dependency said when to come back. The policy said: attempt 1 of 2"
+            "Why: the failure can heal, and the dependency asked for this delay. The decision: attempt 1 of 2"
             in one.decided
         )
-        assert two.decided.endswith(
-            "The policy said: attempt 2 of 2 failed with NETWORK_RESET: none is left."
-        )
+        assert two.decided.endswith("The decision: attempt 2 of 2 failed with NETWORK_RESET: none is left.")
         assert "Why: the worker died." in explain(rd.store, 4).attempts[0].decided
 
 

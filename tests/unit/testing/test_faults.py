@@ -71,7 +71,7 @@ def test_what_the_dependency_tells_comes_with_the_failure(run: Run, name: str) -
     assert (failed.stage, failed.waited, failed.reason, failed.message) == (
         name,
         25,
-        "told_delay",
+        "retry_after",
         "slow down",
     )
     assert (result.value, faults.fired(name)) == (20, 1)

@@ -137,7 +137,7 @@ def _print_operations(
     else:
         found = list(letter_details(store, letter).operations) if letter is not None else []
         if job is not None:
-            of_job = inspect.story_of(store, job).operations
+            of_job = inspect.job_details(store, job).operations
             found = list(of_job) if letter is None else [each for each in found if each in of_job]
         done = [each for each in found if before is None or each.id < before][-limit - 1 :]
     page = done[-limit:]

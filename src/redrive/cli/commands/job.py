@@ -22,7 +22,7 @@ from redrive.ops.jobs import erase as erasing
 from redrive.ops.jobs import explain as explaining
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
-from redrive.ops.jobs.inspect import JobFilter, JobStory
+from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import How, check_retry, retry_job
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
@@ -62,23 +62,23 @@ def list_(
 def show(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
     """Show one job: its facts, every attempt with its decision, its dead letter."""
     with open_database(database_url) as rd:
-        story = inspect.story_of(rd.store, job_id)
+        details = inspect.job_details(rd.store, job_id)
     if output == "table":
-        _print_job(story)
+        _print_job(details)
         return
-    live = [letter for letter in story.letters if letter.is_live]
+    live = [letter for letter in details.letters if letter.is_live]
     print_json(
         {
-            **asdict(story.facts),
-            "origin": story.origin,
-            "attempts": story.attempts,
+            **asdict(details.facts),
+            "origin": details.origin,
+            "attempts": details.attempts,
             "dead_letter": live[-1] if live else None,
             "past_letters": [
                 {"id": letter.id, "round": letter.round, "state": letter.state, "verdict": letter.verdict}
-                for letter in story.letters
+                for letter in details.letters
                 if not letter.is_live
             ],
-            "operations": story.operations,
+            "operations": details.operations,
         }
     )
 
@@ -99,15 +99,15 @@ def explain(job_id: JobId, *, database_url: Database = None, output: Output = "t
 def timeline(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
     """List what happened to a job and what operators did, in order."""
     with open_database(database_url) as rd:
-        moments = explaining.timeline(rd.store, job_id)
+        entries = explaining.timeline(rd.store, job_id)
     if output == "json":
-        print_json(moments)
+        print_json(entries)
         return
     rows = [
-        {**asdict(moment), "duration": None if moment.duration is None else f"{moment.duration:.3g} s"}
-        for moment in moments
+        {**asdict(entry), "duration": None if entry.duration is None else f"{entry.duration:.3g} s"}
+        for entry in entries
     ]
-    columns = ("at", "what", "stage", "round", "attempt", "code", "duration", "told", "actor")
+    columns = ("at", "what", "stage", "round", "attempt", "code", "duration", "detail", "actor")
     print_rows(rows, columns, output, empty="nothing has happened yet")
 
 
@@ -169,19 +169,19 @@ def erase(job_id: JobId, *, action: Action) -> None:
         print_message(f"the values of job {job_id} were already erased")
 
 
-def _print_job(story: JobStory) -> None:
-    print_facts({name: value for name, value in asdict(story.facts).items() if value is not None}, "table")
+def _print_job(details: JobDetails) -> None:
+    print_facts({name: value for name, value in asdict(details.facts).items() if value is not None}, "table")
     out = console()
-    if story.origin is not None:
-        origin = story.origin
+    if details.origin is not None:
+        origin = details.origin
         out.print(
             f"imported from installation {origin.installation}, where it was letter {origin.letter} of job {origin.job}"
             + ("; its attempts there:" if origin.attempts else ""),
             soft_wrap=True,
         )
         print_attempts(origin.attempts)
-    print_attempts(story.attempts)
-    for letter in story.letters:
+    print_attempts(details.attempts)
+    for letter in details.letters:
         if not letter.is_live:
             out.print(
                 f"past dead letter {letter.id} of round {letter.round}: {letter.state} ({letter.verdict})"
@@ -191,4 +191,4 @@ def _print_job(story: JobStory) -> None:
         out.print(f"dead letter {letter.id} ({state}), group {letter.group}")
         out.print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
         out.print(letter.stack.rstrip(), soft_wrap=True)
-    print_operations(story.operations)
+    print_operations(details.operations)

@@ -20,18 +20,18 @@ from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.core.units import format_duration
 from redrive.ops.jobs.facts import JobFacts
-from redrive.ops.jobs.inspect import JobStory, story_of
+from redrive.ops.jobs.inspect import JobDetails, job_details
 from redrive.ops.jobs.next_steps import Hints, next_steps
-from redrive.ops.jobs.timeline import Moment, act_of, came_to, place_there, timeline
+from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
 from redrive.store.protocol import Store
 
-__all__ = ["Explained", "Explanation", "Moment", "explain", "timeline"]
+__all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
 
 Attempt = Mapping[str, object]
 """One attempt as `Job.attempts` returns it."""
 
 _OUTCOMES: Final = {
-    "ok": "It was done.",
+    "ok": "It succeeded.",
     "retry": "It is tried again.",
     "hold": "It was held; no attempt is burned.",
     "dead": "It was given up, and became a dead letter.",
@@ -40,19 +40,19 @@ _OUTCOMES: Final = {
 }
 _REASONS: Final = {
     Reason.RETRYABLE: "the failure can heal, and attempts are left",
-    Reason.TOLD_DELAY: "the failure can heal, and the dependency said when to come back",
+    Reason.RETRY_AFTER: "the failure can heal, and the dependency asked for this delay",
     Reason.ASKED: "the stage itself asked for it",
     Reason.BREAKER: "the dependency is down, which is not the job's fault",
     Reason.PERMANENT: "it does not count as retryable here",
     Reason.GIVEN_UP: "the policy's give_up_on names this failure",
     Reason.EXHAUSTED: "every attempt is spent",
-    Reason.CODE_EXHAUSTED: "the limit that this code has of its own is spent",
-    Reason.SNOOZES_EXHAUSTED: "it may not be put off any more",
+    Reason.CODE_EXHAUSTED: "the limit of this code is spent",
+    Reason.SNOOZES_EXHAUSTED: "it may not be snoozed any more",
     Reason.DEADLINE: "the next attempt would have come after the deadline",
 }
 _AFTER_RULE: Final = {
     Reason.RETRYABLE: "; attempts are left",
-    Reason.TOLD_DELAY: "; the dependency said when to come back",
+    Reason.RETRY_AFTER: "; the dependency asked for this delay",
     Reason.PERMANENT: "",
 }
 """What follows the policy's rule where that decided."""
@@ -60,15 +60,15 @@ _OTHERWISE: Final = {
     Reason.PERMANENT: "Had {code} been retryable, {then}.",
     Reason.GIVEN_UP: "Had give_up_on not named it, {then}.",
     Reason.BREAKER: "Had the breaker been closed, this would have burned an attempt, and the retry policy would have decided.",
-    Reason.CODE_EXHAUSTED: "Without the limit {code} has of its own, the job would have had {more}.",
-    Reason.TOLD_DELAY: "Had the dependency not said when to come back, the policy's own backoff would have set the delay.",
+    Reason.CODE_EXHAUSTED: "Without the limit of {code}, the job would have had {more}.",
+    Reason.RETRY_AFTER: "Had the dependency not asked for a delay, the policy's own backoff would have set the delay.",
     Reason.DEADLINE: "Without the deadline, the job would have been tried again.",
     Reason.RETRYABLE: "Had {code} been permanent, the job would have become a dead letter at once.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class ExplainedAttempt:
     """One attempt, explained."""
 
     dispatch: int
@@ -96,7 +96,7 @@ class Explanation:
     job: int
     status: str
     sentences: Sequence[str]
-    attempts: Sequence[Explained]
+    attempts: Sequence[ExplainedAttempt]
     letter: int | None
     """The live dead letter; None when there is none."""
     next_steps: Sequence[str]
@@ -105,22 +105,22 @@ class Explanation:
 
 def explain(store: Store, job_id: int) -> Explanation:
     """Explain a job; raises JobNotFoundError whose hint names existing ids."""
-    story = story_of(store, job_id)
-    stages = [str(row[2]) for row in store.query("lanes") if row[1] == story.facts.pipeline]
-    categories = {letter.code: letter.category for letter in story.letters}
-    explained = [_explained(attempt, categories, stages) for attempt in story.attempts]
-    live = next((letter for letter in reversed(story.letters) if letter.is_live), None)
+    details = job_details(store, job_id)
+    stages = [str(row[2]) for row in store.query("lanes") if row[1] == details.facts.pipeline]
+    categories = {letter.code: letter.category for letter in details.letters}
+    explained = [_explained(attempt, categories, stages) for attempt in details.attempts]
+    live = next((letter for letter in reversed(details.letters) if letter.is_live), None)
     hint = None
     if live is not None:
-        hint = Hints(store).about(story.facts.pipeline, story.facts.stage, live.code, live.category)
-    was_erased = any(done.verb == "erase" for done in story.operations)
-    steps = next_steps(story.facts, live, hint, came_empty=not was_erased)
-    sentences = [_state(story.facts), *_origin(story, categories)]
+        hint = Hints(store).about(details.facts.pipeline, details.facts.stage, live.code, live.category)
+    was_erased = any(done.verb == "erase" for done in details.operations)
+    steps = next_steps(details.facts, live, hint, came_empty=not was_erased)
+    sentences = [_state(details.facts), *_origin(details, categories)]
     sentences += [_joined(one.happened, one.matched, one.decided, one.otherwise) for one in explained]
-    sentences += [*_rounds(story), *_acts(story), *steps]
+    sentences += [*_rounds(details), *_acts(details), *steps]
     return Explanation(
         job=job_id,
-        status=story.facts.status,
+        status=details.facts.status,
         sentences=sentences,
         attempts=explained,
         letter=None if live is None else live.id,
@@ -138,15 +138,15 @@ def _state(facts: JobFacts) -> str:
     return f"Job {facts.id} of pipeline {facts.pipeline!r} is {facts.status}{place}.{rounds}"
 
 
-def _origin(story: JobStory, categories: dict[str, str]) -> list[str]:
+def _origin(details: JobDetails, categories: dict[str, str]) -> list[str]:
     """Return where an imported job comes from, and when and how it failed there; nothing for any other."""
-    origin = story.origin
+    origin = details.origin
     if origin is None:
         return []
     lines = [f"It was imported at {_utc(origin.imported_at)} by {origin.actor} {place_there(origin)}."]
     lines += [
         f"It failed there at {_utc(letter.last_failure_at)} with {letter.code}: {as_sentence(letter.message)}"
-        for letter in story.letters[:1]
+        for letter in details.letters[:1]
     ]
     for made in origin.attempts:
         decided = _decided(made, decision_of(made))
@@ -158,10 +158,10 @@ def _utc(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[str]) -> Explained:
+def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[str]) -> ExplainedAttempt:
     code = cast("str | None", attempt["code"])
     decision = decision_of(attempt)
-    return Explained(
+    return ExplainedAttempt(
         dispatch=cast("int", attempt["dispatch"]),
         stage=str(attempt["stage"]),
         round=cast("int", attempt["round"]),
@@ -215,9 +215,9 @@ def _classified(attempt: Attempt, categories: dict[str, str]) -> str | None:
     category, status = _category_of(code, categories), attempt["http_status"]
     known = CODES.get(code)
     line = "" if known is None else f": {known.line.rstrip('.')}"
-    kind = "a code of the application's own" if category is None else f"category {category}"
+    kind = "a code of the application" if category is None else f"category {category}"
     answered = "" if status is None else f", HTTP status {status}"
-    return f"That was taken for {code} ({kind}{answered}){line}."
+    return f"It was classified as {code} ({kind}{answered}){line}."
 
 
 def _decided(attempt: Attempt, decision: Recorded | None) -> str:
@@ -231,7 +231,7 @@ def _decided(attempt: Attempt, decision: Recorded | None) -> str:
     if decision.reason is not None:
         words.append(f"Why: {_why(str(attempt['code']), decision)}.")
     if sentence is not None:
-        words.append(f"The policy said: {as_sentence(sentence)}")
+        words.append(f"The decision: {as_sentence(sentence)}")
     return " ".join(words)
 
 
@@ -312,20 +312,21 @@ def as_sentence(text: str) -> str:
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
-def _rounds(story: JobStory) -> list[str]:
+def _rounds(details: JobDetails) -> list[str]:
     """Return what became of the letters of earlier rounds."""
-    after = {letter.follows: letter for letter in story.letters}
+    after = {letter.follows: letter for letter in details.letters}
     return [
-        f"Dead letter {letter.id} of round {letter.round} is {letter.state}: its replay {came_to(letter, after.get(letter.id))}."
-        for letter in story.letters
+        f"Dead letter {letter.id} of round {letter.round} is {letter.state}:"
+        f" its replay {replay_outcome(letter, after.get(letter.id))}."
+        for letter in details.letters
         if letter.verdict is not None
     ]
 
 
-def _acts(story: JobStory) -> list[str]:
+def _acts(details: JobDetails) -> list[str]:
     """Return what people did about the job and its letters."""
     lines: list[str] = []
-    for done in story.operations:
+    for done in details.operations:
         because = "." if done.reason is None else f", because: {as_sentence(done.reason)}"
-        lines.append(f"Done by {done.actor}: {act_of(done, story.facts.id)}{because}")
+        lines.append(f"Done by {done.actor}: {act_of(done, details.facts.id)}{because}")
     return lines

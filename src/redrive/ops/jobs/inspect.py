@@ -85,7 +85,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStory:
+class JobDetails:
     """Everything that is known about one job."""
 
     facts: JobFacts
@@ -119,11 +119,11 @@ def _listing(which: JobFilter) -> str:
     return _LISTINGS.get(which.status or "", "list_jobs")
 
 
-def story_of(store: Store, job_id: int) -> JobStory:
+def job_details(store: Store, job_id: int) -> JobDetails:
     """Return the whole story of a job; raises JobNotFoundError with ids that are near."""
     facts = get_job(store, job_id)
     letters = letters_of_job(store, job_id)
-    return JobStory(
+    return JobDetails(
         facts=facts,
         origin=origin_of(store, job_id),
         attempts=job_attempts(store, job_id),

@@ -87,13 +87,13 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
 
 
 def gone_for_good(erased_at: datetime) -> str:
-    """Say that a job cannot be replayed, because its values were erased, and what is left to do."""
+    """Return that a job cannot be replayed because its values were erased, and what to do instead."""
     erased = f"its values were erased at {erased_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
 
 
 def _escalated(letter: DeadLetter) -> str:
-    """Say why a letter is escalated: by its code, whatever its fingerprint is."""
+    """Return why a letter is escalated: by its code, whatever its fingerprint is."""
     came_back = f"a replay failed again with the same permanent code, {letter.code}"
     return f"It is escalated: {came_back}, so the last fix did not cure it."
 

@@ -44,7 +44,7 @@ INSERT INTO new_attempts (seq, job_id, dispatch, lane_id, round, attempt, worker
 SELECT seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, error_class, message,
     http_status,
     CASE WHEN reason IS NULL AND sentence IS NULL THEN NULL
-        WHEN sentence IS NOT NULL THEN json_object('kind', 'old', 'reason', reason, 'text', sentence)
+        WHEN sentence IS NOT NULL THEN json_object('kind', 'old', 'reason', CASE reason WHEN 'told_delay' THEN 'retry_after' ELSE reason END, 'text', sentence)
         ELSE CASE reason
             WHEN 'overran' THEN '{"kind":"ended","reason":"overran"}'
             WHEN 'cancelled on request' THEN '{"kind":"ended","reason":"requested"}'

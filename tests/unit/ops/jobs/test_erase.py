@@ -52,14 +52,14 @@ def test_nothing_of_the_values_is_left_and_the_record_stays(rd: Redrive, start: 
     job = work(rd, start + SECRET)
     if start == "bad ":
         edit(rd.store, 1, ANN, part="payload", value=f'"other {SECRET}"'.encode())
-    before = inspect.story_of(rd.store, job)
+    before = inspect.job_details(rd.store, job)
     assert SECRET in kept(rd)
 
     done = erase(rd.store, job, ANN)
 
     assert done.is_new
     assert SECRET not in kept(rd)
-    after = inspect.story_of(rd.store, job)
+    after = inspect.job_details(rd.store, job)
     assert after.facts.erased_at is not None
     assert replace(after.facts, erased_at=None) == before.facts
     assert after.attempts == before.attempts

@@ -78,11 +78,9 @@ def test_a_spent_budget_is_told_attempt_by_attempt(rd: Redrive) -> None:
         "retry",
     )
     assert first.happened.startswith("Attempt 1 of stage 'fetch' ended after ")
-    assert first.matched == "That was taken for NETWORK_RESET (category network): The connection broke off."
+    assert first.matched == "It was classified as NETWORK_RESET (category network): The connection broke off."
     assert "Why: the failure can heal, and attempts are left." in first.decided
-    assert (
-        "The policy said: attempt 1 of 2 failed with NETWORK_RESET: again in 1 s (backoff)." in first.decided
-    )
+    assert "The decision: attempt 1 of 2 failed with NETWORK_RESET: again in 1 s (backoff)." in first.decided
     assert (
         first.otherwise
         == "Had NETWORK_RESET been permanent, the job would have become a dead letter at once."
@@ -134,7 +132,7 @@ def test_a_code_with_a_limit_of_its_own_says_what_would_have_been_left(rd: Redri
 
     assert last(rd, job) == (
         "code_exhausted",
-        "Without the limit NETWORK_RESET has of its own, the job would have had up to 3 more attempts.",
+        "Without the limit of NETWORK_RESET, the job would have had up to 3 more attempts.",
     )
 
 
@@ -144,7 +142,7 @@ def test_a_code_of_ones_own_speaks_by_its_category(rd: Redrive) -> None:
     told = explain(rd.store, job)
 
     assert told.attempts[0].matched is not None
-    assert told.attempts[0].matched.startswith("That was taken for NO_STOCK (category ")
+    assert told.attempts[0].matched.startswith("It was classified as NO_STOCK (category ")
     assert "the stage itself asked for it" in told.attempts[0].decided
     assert told.attempts[0].otherwise is None
 
@@ -196,7 +194,7 @@ def test_a_cancelled_job_is_explained(rd: Redrive) -> None:
     told = explain(rd.store, job.id)
 
     assert told.next_steps == ["It was cancelled; submit it again if it is still wanted."]
-    assert [(moment.what, moment.actor, moment.told) for moment in timeline(rd.store, job.id)] == [
+    assert [(moment.what, moment.actor, moment.detail) for moment in timeline(rd.store, job.id)] == [
         ("queued", None, None),
         ("cancelled", None, None),
         ("cancel", "ann", "no longer wanted"),
@@ -205,7 +203,7 @@ def test_a_cancelled_job_is_explained(rd: Redrive) -> None:
 
 def test_each_state_of_a_letter_has_its_next_command(rd: Redrive) -> None:
     job = worked(rd, failing(KeyError("x")))
-    (letter,) = inspect.story_of(rd.store, job).letters
+    (letter,) = inspect.job_details(rd.store, job).letters
 
     assert steps_for_letter(letter)[-1] == "Say what is wrong: redrive dlq triage 1 --diagnosis code_defect"
     assert "It is escalated" in steps_for_letter(replace(letter, is_escalated=True))[0]
@@ -240,7 +238,7 @@ def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redriv
         "It is escalated: a replay failed again with the same permanent code, BUG_CODE, so the last fix did not cure it."
     )
     assert "in round 2" in told.attempts[1].happened
-    story = inspect.story_of(rd.store, told.job)
+    story = inspect.job_details(rd.store, told.job)
     assert [(letter.state, letter.is_live) for letter in story.letters] == [
         ("returned", False),
         ("open", True),
@@ -290,7 +288,7 @@ def test_a_job_whose_values_were_erased_is_never_told_to_be_replayed(rd: Redrive
 def test_an_erased_job_is_told_by_the_state_of_its_letter(rd: Redrive) -> None:
     job = worked(rd, failing(KeyError("x")))
     erase(rd.store, job, Actor("ann"))
-    story = inspect.story_of(rd.store, job)
+    story = inspect.job_details(rd.store, job)
     (letter,) = story.letters
 
     taken = next_steps(story.facts, replace(letter, replay=4))
@@ -332,12 +330,12 @@ def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(
         "retry",
     ]
     assert [moment.at for moment in moments] == sorted(moment.at for moment in moments)
-    assert (moments[2].code, moments[2].told, moments[2].duration is not None) == (
+    assert (moments[2].code, moments[2].detail, moments[2].duration is not None) == (
         "BUG_CODE",
         "permanent",
         True,
     )
-    assert (moments[3].actor, moments[3].told) == ("ann", "a slip")
+    assert (moments[3].actor, moments[3].detail) == ("ann", "a slip")
 
 
 def test_a_timeline_tells_rounds_and_how_each_replay_ended(rd: Redrive, clock: VirtualClock) -> None:
@@ -369,8 +367,8 @@ def test_a_timeline_tells_rounds_and_how_each_replay_ended(rd: Redrive, clock: V
         ("complete", 3),
         ("resolved (letter 2)", 2),
     ]
-    assert moments[6].told == "its replay failed again with the same failure (the same fingerprint)"
-    assert moments[10].told == "its replay completed"
+    assert moments[6].detail == "its replay failed again with the same failure (the same fingerprint)"
+    assert moments[10].detail == "its replay completed"
 
 
 def test_the_hint_of_an_erased_letter_does_not_end_with_a_replay(rd: Redrive) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Backoff, Fail, Jitter, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.core.policy import RetryOn
-from redrive.ops.jobs.explain import Explained, explain
+from redrive.ops.jobs.explain import ExplainedAttempt, explain
 from tests.embedded import changing
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
@@ -26,7 +26,7 @@ def answered(status: int, headers: dict[str, str]) -> HTTPError:
     return HTTPError("http://api.test", status, "no", answer, None)
 
 
-def told(rd: Redrive, policy: RetryPolicy, *errors: BaseException) -> list[Explained]:
+def told(rd: Redrive, policy: RetryPolicy, *errors: BaseException) -> list[ExplainedAttempt]:
     """Return what is explained about a job whose stage raises these, one after the other."""
     left = list(errors)
 
@@ -57,9 +57,7 @@ def test_a_policy_that_does_not_retry_what_counts_as_retryable_is_told_as_what_d
 
     assert only.reason == "permanent"
     assert f"Why: {why}, though {only.code} counts as retryable." in only.decided
-    assert (
-        f"The policy said: {only.code} is not retried: {why}, though it counts as retryable (" in only.decided
-    )
+    assert f"The decision: {only.code} is not retried: {why}, though it counts as retryable (" in only.decided
     assert only.otherwise == LEFT_TO_IT + TRIED_AGAIN
 
 
@@ -119,10 +117,10 @@ def test_what_the_policy_and_the_classifier_retry_would_have_gone_the_same_way(r
 def test_a_told_delay_of_what_counts_as_permanent_does_not_make_it_heal(rd: Redrive) -> None:
     first, _ = told(rd, RetryPolicy(2, STEADY, retry_on="all"), answered(404, {"retry-after": "30"}))
 
-    assert first.reason == "told_delay"
-    assert f"though {first.code} counts as permanent; the dependency said when to come back." in first.decided
+    assert first.reason == "retry_after"
+    assert f"though {first.code} counts as permanent; the dependency asked for this delay." in first.decided
     assert first.otherwise is not None
-    assert first.otherwise.startswith("Had the dependency not said when to come back")
+    assert first.otherwise.startswith("Had the dependency not asked for a delay")
 
 
 def test_an_answer_that_is_permanent_overrules_its_class_and_the_classifier_is_told(rd: Redrive) -> None:
@@ -190,9 +188,7 @@ def test_a_limit_of_a_code_that_left_one_attempt_says_one(rd: Redrive) -> None:
     policy = RetryPolicy(3, STEADY, per_code_max_attempts={"NETWORK_RESET": 2})
     *_, last = told(rd, policy, RESET, RESET)
 
-    assert last.otherwise == (
-        "Without the limit NETWORK_RESET has of its own, the job would have had one more attempt."
-    )
+    assert last.otherwise == ("Without the limit of NETWORK_RESET, the job would have had one more attempt.")
 
 
 def test_a_limit_of_a_code_that_was_recorded_without_the_policys_says_nothing_more(rd: Redrive) -> None:
@@ -204,7 +200,7 @@ def test_a_limit_of_a_code_that_was_recorded_without_the_policys_says_nothing_mo
     (old,) = explain(rd.store, 1).attempts
 
     assert only.otherwise == (
-        "Without the limit NETWORK_RESET has of its own, the job would have had up to 2 more attempts."
+        "Without the limit of NETWORK_RESET, the job would have had up to 2 more attempts."
     )
     assert (old.reason, old.otherwise) == ("code_exhausted", None)
 

@@ -163,7 +163,7 @@ def test_a_letter_is_brought_in_once_and_can_be_looked_at(here: Redrive, there: 
 
     assert (first.made, first.known, first.refused) == (2, 1, [])
     assert (second.made, second.known, second.refused) == (0, 2, [])
-    story = inspect.story_of(there.store, 1)
+    story = inspect.job_details(there.store, 1)
     assert (story.facts.status, story.facts.stage, story.facts.owner) == ("failed", "check", "ann")
     assert story.facts.error_code == "BUG_CODE"
     assert story.letters[0].state == "open"
@@ -359,7 +359,7 @@ def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) 
 
     import_letters(there.store, [line], ANN)
 
-    context = inspect.story_of(there.store, 1).letters[0].context
+    context = inspect.job_details(there.store, 1).letters[0].context
     assert list(cast("dict[str, object]", context)) == ["imported"]
 
 

@@ -79,17 +79,17 @@ def test_a_timeline_has_what_happened_elsewhere_and_the_import(there: Redrive) -
     assert [each.at for each in moments] == sorted(each.at for each in moments)
     assert (moments[2].code, moments[2].round, moments[2].attempt) == ("NETWORK_RESET", 1, 2)
     assert moments[3].actor == "bob"
-    assert "letter 2 of job 2 there" in str(moments[3].told)
+    assert "letter 2 of job 2 there" in str(moments[3].detail)
 
 
 def test_attempts_made_elsewhere_are_not_counted_here(here: Redrive, there: Redrive) -> None:
-    story = inspect.story_of(there.store, 1)
+    story = inspect.job_details(there.store, 1)
 
     assert story.origin is not None
     assert [each["outcome"] for each in story.origin.attempts] == ["retry", "dead"]
     assert list(story.attempts) == []
     assert read_rows(there, "SELECT count(*) FROM attempts") == [(0,)]
-    assert inspect.story_of(here.store, 1).origin is None
+    assert inspect.job_details(here.store, 1).origin is None
 
 
 def test_what_others_wrote_about_attempts_is_redacted_again_and_the_last_ones_are_kept(

@@ -123,7 +123,7 @@ def test_the_story_of_a_job_has_each_act_on_its_letters_once(rd: Redrive) -> Non
     rd.work([SHOP], until_idle=True)
     triage.note(rd.store, freeze(rd.store, ALL), ANN, text="both letters of it")
 
-    told = [each.verb for each in inspect.story_of(rd.store, 1).operations]
+    told = [each.verb for each in inspect.job_details(rd.store, 1).operations]
 
     assert told == ["retry", "note"]
     said = explain(rd.store, 1).sentences
