@@ -75,7 +75,7 @@ def test_a_report_about_what_is_not_known_names_what_is(rd: Redrive) -> None:
         rd.reports.explain(99)
     with pytest.raises(ConfigurationError, match="Did you mean shop"):
         rd.reports.errors(pipeline="shp")
-    with pytest.raises(ConfigurationError, match="is about a run or a pipeline"):
+    with pytest.raises(ConfigurationError, match="needs a run or a pipeline"):
         rd.reports.account()
 
 
