@@ -24,12 +24,13 @@ from redrive.cli.input.options import (
 )
 from redrive.cli.input.targets import import_pipelines
 from redrive.cli.output.errors import FAILED
-from redrive.cli.output.history import print_attempts, print_operations
 from redrive.cli.output.tables import (
     console,
+    print_attempts,
     print_facts,
     print_json,
     print_message,
+    print_operations,
     print_rows,
     print_table,
     relative_time,

@@ -15,8 +15,15 @@ from redrive.cli.input.action import Action, confirmed_action
 from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, Targets, open_database
 from redrive.cli.input.targets import import_pipelines, warn_if_unknown
 from redrive.cli.output.errors import FAILED
-from redrive.cli.output.history import print_attempts, print_operations
-from redrive.cli.output.tables import console, print_facts, print_json, print_message, print_rows
+from redrive.cli.output.tables import (
+    console,
+    print_attempts,
+    print_facts,
+    print_json,
+    print_message,
+    print_operations,
+    print_rows,
+)
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import erase as erasing
 from redrive.ops.jobs import explain as explaining

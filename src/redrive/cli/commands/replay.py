@@ -6,6 +6,7 @@ Workers of the pipeline carry out a replay; these commands only store what is wa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Final
 
@@ -21,10 +22,12 @@ from redrive.cli.output.tables import print_message, print_rows
 from redrive.core.replay import CANARY, plan_of
 from redrive.core.units import plural
 from redrive.errors import ConfigurationError
+from redrive.ops.audit import Actor
 from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.ops.replay.validation import unused_edits
+from redrive.store.protocol import Store
 
 app = typer.Typer(help="Replay dead letters; follow, pause, cancel and close replays.", no_args_is_help=True)
 
@@ -115,20 +118,14 @@ def status(
 @immediate_action
 def pause(replay: ReplayId, *, action: Action) -> None:
     """Pause a replay: no more letters are released; released ones continue."""
-    with action.database() as rd:
-        replays.pause(rd.store, replay, action.by)
-        report = report_of(rd.store, replay)
-    print_report(report, action.output)
+    _change(replay, action, replays.pause)
 
 
 @app.command()
 @immediate_action
 def resume(replay: ReplayId, *, action: Action) -> None:
     """Resume a replay that was paused or stopped itself."""
-    with action.database() as rd:
-        replays.resume(rd.store, replay, action.by)
-        report = report_of(rd.store, replay)
-    print_report(report, action.output)
+    _change(replay, action, replays.resume)
 
 
 @app.command()
@@ -142,9 +139,7 @@ def cancel(replay: ReplayId, *, action: Action) -> None:
             action.confirm(
                 f"Cancel replay {replay} with {plural(found.waiting, 'dead letter')} not replayed?"
             )
-        replays.cancel(rd.store, replay, action.by)
-        report = report_of(rd.store, replay)
-    print_report(report, action.output)
+    _change(replay, action, replays.cancel)
 
 
 @app.command()
@@ -164,8 +159,12 @@ def close(
             rule=f"must have at most {replays.NOTE_MAX:,} characters",
             fix="Shorten it, or name a document with the details.",
         )
+    _change(replay, action, lambda store, which, by: replays.close(store, which, by, note=note))
+
+
+def _change(replay: int, action: Action, change: Callable[[Store, int, Actor], object]) -> None:
     with action.database() as rd:
-        replays.close(rd.store, replay, action.by, note=note)
+        change(rd.store, replay, action.by)
         report = report_of(rd.store, replay)
     print_report(report, action.output)
 

@@ -6,6 +6,7 @@ A chart goes to standard output, as all results do: `redrive report errors -o sv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -13,11 +14,11 @@ import typer
 
 from redrive.cli.input.action import option_group
 from redrive.cli.input.letters import OfStage
-from redrive.cli.input.options import Database, OfPipeline, OutputOrPicture, open_database
+from redrive.cli.input.options import Database, OfPipeline, OutputOrPicture, Picture, open_database
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import print_facts, print_message, print_rows
 from redrive.ops.reports import charts, reports
-from redrive.ops.reports.reports import Scope
+from redrive.ops.reports.reports import Bucket, ErrorReport, Scope
 
 app = typer.Typer(help="Report retries, errors, stages and the account of jobs.", no_args_is_help=True)
 
@@ -42,8 +43,7 @@ def retries(scope: Scope, *, database_url: Database = None, output: OutputOrPict
         bars = [(bucket.retries, bucket.jobs) for bucket in found]
         typer.echo(charts.histogram(f"Jobs by retries: {scope}", bars))
         return
-    rows = found if output == "json" else [{**asdict(each), "share": f"{each.share:.1%}"} for each in found]
-    print_rows(rows, ("retries", "jobs", "share"), output, empty="no attempts")
+    print_rows(_with_percent(found, output), ("retries", "jobs", "share"), output, empty="no attempts")
 
 
 @app.command()
@@ -56,9 +56,8 @@ def errors(scope: Scope, *, database_url: Database = None, output: OutputOrPictu
         bars = [(ranked.code, ranked.failures) for ranked in found]
         typer.echo(charts.ranking(f"Failed attempts by code: {scope}", bars))
         return
-    rows = found if output == "json" else [{**asdict(each), "share": f"{each.share:.1%}"} for each in found]
     columns = ("code", "category", "failures", "jobs", "share", "last_at")
-    print_rows(rows, columns, output, empty="no failed attempts")
+    print_rows(_with_percent(found, output), columns, output, empty="no failed attempts")
 
 
 @app.command()
@@ -109,3 +108,7 @@ def account(scope: Scope, *, database_url: Database = None, output: OutputOrPict
             " or run redrive doctor --deep"
         )
         raise typer.Exit(FAILED)
+
+
+def _with_percent(found: Sequence[Bucket | ErrorReport], output: Picture) -> Sequence[object]:
+    return found if output == "json" else [{**asdict(each), "share": f"{each.share:.1%}"} for each in found]

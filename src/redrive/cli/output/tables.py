@@ -21,6 +21,7 @@ from redrive.cli.input.options import Format
 from redrive.cli.output.terminal import SafeConsole, escaped, escaped_json
 from redrive.core.units import format_duration
 from redrive.engine.runtime import CURRENT
+from redrive.ops.audit import Operation
 
 _STYLES: Final = {
     "complete": "green",
@@ -104,6 +105,24 @@ def print_table(rows: Sequence[object], columns: Sequence[str]) -> None:
     for row in given:
         table.add_row(*(cell(row.get(column)) for column in columns))
     console().print(table)
+
+
+def print_attempts(attempts: Sequence[dict[str, object]]) -> None:
+    """Print attempts with their outcome and why it came so."""
+    rows = [
+        {
+            **attempt,
+            "duration": f"{attempt['duration']:.3g} s",
+            "sentence": attempt["sentence"] or attempt["message"] or attempt["reason"],
+        }
+        for attempt in attempts
+    ]
+    print_table(rows, ("dispatch", "stage", "round", "attempt", "outcome", "code", "duration", "sentence"))
+
+
+def print_operations(operations: Sequence[Operation]) -> None:
+    """Print what operators did."""
+    print_table(operations, ("at", "actor", "verb", "subject", "reason"))
 
 
 def cell(value: object) -> Text:
