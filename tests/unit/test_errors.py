@@ -118,4 +118,4 @@ def test_a_value_whose_repr_fails_or_is_huge_still_makes_a_message() -> None:
     assert "Mute whose repr fails" in str(
         errors.ConfigurationError(field="x", value=Mute(), rule="r", fix="f")
     )
-    assert len(errors.shown("x" * 10_000)) == errors.SHOWN_MAX
+    assert len(errors.short_repr("x" * 10_000)) == errors.SHOWN_MAX

@@ -70,7 +70,7 @@ from redrive.errors.root import (
     IllegalTransitionError,
     RedriveError,
     SerializationError,
-    shown,
+    short_repr,
 )
 from redrive.errors.store import (
     SchemaMismatchError,
@@ -109,5 +109,5 @@ __all__ = [
     "StoreUnavailableError",
     "WaitTimeoutError",
     "WorkerCrashError",
-    "shown",
+    "short_repr",
 ]

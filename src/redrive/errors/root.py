@@ -14,7 +14,7 @@ SHOWN_MAX: Final = 120
 _HOME: Final = "redrive.errors"
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return `repr(value)`, cut to a length that fits in a message, even when `repr` itself raises."""
     try:
         text = repr(value)
@@ -59,7 +59,7 @@ class ConfigurationError(RedriveError, ValueError):
 
     def __init__(self, *, field: str, value: object, rule: str, fix: str) -> None:
         self.field = field
-        self.got = shown(value)
+        self.got = short_repr(value)
         self.rule = rule
         self.fix = fix
         super().__init__(f"{field} {rule}, got {self.got}. {fix}", hint=fix)

@@ -30,7 +30,7 @@ from redrive.ops.jobs import explain as explaining
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobDetails, JobFilter
-from redrive.ops.jobs.retry import How, check_retry, retry_job
+from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
 
@@ -148,7 +148,7 @@ def retry(
     action: Action,
 ) -> None:
     """Retry a failed job from the stage that failed, under the same rules as a replay."""
-    how: How = {
+    how: RetryOptions = {
         "from_start": from_start,
         "owner": action.by.name if as_owner else None,
         "pipelines": by_name(import_pipelines(target)),

@@ -147,7 +147,7 @@ _PLURAL_REASONS: Final = tuple(
         (r"\bit is\b", "they are"),
         (r"\bit was\b", "they were"),
         (r"\bit became\b", "they became"),
-        (r"\b(taken|triage|let go of) it\b", r"\1 them"),
+        (r"\b(taken|triage) it\b", r"\1 them"),
     )
 )
 

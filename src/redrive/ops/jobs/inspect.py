@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at jobs: lists page by page, the whole story of one, events as they happen, and ids that are near a wrong one.
+"""Read jobs: lists page by page, the details of one job, events, and ids similar to a wrong one.
 
 Only reads. Pages go by key, never by offset, so that the hundredth page costs what the first one does. Everything shown was
 redacted when it was written.
@@ -71,7 +71,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a job was imported from, and what happened there; told, but not counted here."""
+    """Where a job was imported from, and what happened there; shown, but not counted here."""
 
     installation: str
     job: int
@@ -120,7 +120,7 @@ def _listing(which: JobFilter) -> str:
 
 
 def job_details(store: Store, job_id: int) -> JobDetails:
-    """Return the whole story of a job; raises JobNotFoundError with ids that are near."""
+    """Return the details of a job; raises JobNotFoundError with similar ids."""
     facts = get_job(store, job_id)
     letters = letters_of_job(store, job_id)
     return JobDetails(
@@ -163,7 +163,7 @@ def latest_events(
 def events_after(
     store: Store, seq: int, *, job: int | None = None, pipeline: str | None = None, limit: int = 500
 ) -> list[Event]:
-    """Return events that came after `seq`, oldest first; the `seq` of the last one is where to go on."""
+    """Return events after `seq`, oldest first; continue with the `seq` of the last one."""
     return [event_of(row) for row in store.query("events", seq, job, pipeline, limit)]
 
 

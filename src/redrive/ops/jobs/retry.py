@@ -39,7 +39,7 @@ from redrive.ops.replay.validation import lost_stage
 from redrive.store.protocol import LaneId, Step, Store
 
 
-class How(TypedDict, total=False):
+class RetryOptions(TypedDict, total=False):
     """How a job is to be retried: from its first stage, for its owner, and by which code."""
 
     from_start: bool
@@ -49,12 +49,12 @@ class How(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """A retry that nothing stands in the way of."""
+    """A retry without obstacles."""
 
     facts: JobFacts
     letter: int
     state: str
-    """Of the letter, by which the rules were looked at."""
+    """Of the letter, when the rules were checked."""
     batch: Batch
     first_lane: LaneId | None
     is_by_owner: bool
@@ -62,13 +62,13 @@ class _Way:
     """The rules ask for evidence, there is none, and its owner needs none."""
 
 
-def check_retry(store: Store, job_id: int, **how: Unpack[How]) -> JobFacts:
-    """Return what a job is that can be retried; raises as `retry_job` would, so that nobody is asked about what will be refused."""
+def check_retry(store: Store, job_id: int, **how: Unpack[RetryOptions]) -> JobFacts:
+    """Return the facts of a job that can be retried; raises as `retry_job` would, so that a refusal comes before the question."""
     return _way_of(store, job_id, **how).facts
 
 
-def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> JobFacts:
-    """Send a failed job back to the stage that failed, or, with `from_start`, to the first one; return it as it is then.
+def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions]) -> JobFacts:
+    """Send a failed job back to the stage that failed, or, with `from_start`, to the first one; return its new facts.
 
     With `owner`, somebody acts who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it starts
     with is checked against the present types first.
@@ -95,7 +95,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[How]) -> JobFa
         raise ReplayRefusedError(
             subject=f"job {job_id}",
             problem="somebody else has moved it just now",
-            fix=f"redrive job show {job_id} tells what it is now.",
+            fix=f"redrive job show {job_id} shows its current state.",
         )
     return get_job(store, job_id)
 
@@ -124,7 +124,7 @@ def _way_of(
     obstacle = obstacle_to(candidate, value, code, from_start=from_start)
     if obstacle is not None:
         raise ReplayRefusedError(
-            subject=f"job {job_id}", problem=obstacle.text, fix=f"redrive dlq show {letter[0]} tells more."
+            subject=f"job {job_id}", problem=obstacle.text, fix=f"redrive dlq show {letter[0]} shows more."
         )
     stages = stages_of(store, facts.pipeline)
     if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
@@ -149,8 +149,8 @@ def _way_of(
 
 def _without_evidence(way: _Way) -> str:
     """Return what the log says besides: that an owner acted, and that evidence was asked for and not given; as JSON."""
-    told = {"as_owner": way.is_by_owner, "without_evidence": way.is_evidence_spared}
-    return msgspec.json.encode({name: True for name, holds in told.items() if holds}).decode()
+    flags = {"as_owner": way.is_by_owner, "without_evidence": way.is_evidence_spared}
+    return msgspec.json.encode({name: True for name, is_set in flags.items() if is_set}).decode()
 
 
 def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:
@@ -207,7 +207,7 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
         raise ReplayRefusedError(
             subject=subject,
             problem="it has no dead letter",
-            fix="redrive doctor --deep tells what is wrong with this database.",
+            fix="redrive doctor --deep reports what is wrong with this database.",
         )
     letter, state, replay = rows[0]
     if state == LetterState.DISCARDED:
@@ -226,7 +226,7 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
 
 
 def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> bool:
-    """Refuse what the rules do not allow; say whether it is allowed to its owner alone, without the evidence they ask for."""
+    """Refuse what the rules do not allow; return whether only the owner may do it, without evidence."""
     number, state = letter
     rules = rules_of(store, facts.pipeline)
     if rules.evidence == "optional" or state == LetterState.READY:
