@@ -137,7 +137,7 @@ class Cancel(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     burned: ClassVar[bool] = True
 
 
-class Ended(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="ended"):
+class NoDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="ended"):
     """Recorded of a run about which nothing was decided."""
 
     reason: Reason
@@ -151,7 +151,7 @@ class OldDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag
 
 
 Decision = RetryAt | Hold | DeadLetter | Cancel
-Recorded = Decision | Ended | OldDecision
+Recorded = Decision | NoDecision | OldDecision
 """What the store keeps with an attempt, as JSON."""
 
 

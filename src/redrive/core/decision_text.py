@@ -13,8 +13,8 @@ import msgspec
 from redrive.core.decide import (
     Cancel,
     DeadLetter,
-    Ended,
     Hold,
+    NoDecision,
     OldDecision,
     Reason,
     Recorded,
@@ -84,7 +84,7 @@ def sentence_of(decision: Recorded) -> str | None:
             return _dead(decision)
         case Cancel():
             return "the stage asked to cancel"
-        case Ended():
+        case NoDecision():
             return _ENDED.get(decision.reason, decision.reason)
         case OldDecision():
             return decision.text

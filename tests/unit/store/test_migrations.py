@@ -12,7 +12,7 @@ import pytest
 
 from redrive import Pipeline, connect, stage
 from redrive.cli.input.options import open_any_version
-from redrive.core.decide import Ended, Reason
+from redrive.core.decide import NoDecision, Reason
 from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import Actor
@@ -227,8 +227,8 @@ def test_a_migration_keeps_every_attempt_and_what_was_decided_about_it(first: Pa
         elif reason is None:
             assert text is None
         else:
-            assert isinstance(decode_decision(text), Ended)
-    assert decode_decision(decisions[2]) == Ended(Reason.WORKER_LOST)
+            assert isinstance(decode_decision(text), NoDecision)
+    assert decode_decision(decisions[2]) == NoDecision(Reason.WORKER_LOST)
 
 
 def test_a_migrated_job_is_explained_with_the_sentences_of_before(first: Path) -> None:

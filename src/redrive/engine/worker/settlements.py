@@ -16,9 +16,9 @@ from redrive.core.decide import (
     Cancel,
     DeadLetter,
     Decision,
-    Ended,
     History,
     Hold,
+    NoDecision,
     Reason,
     RetryAt,
     Standing,
@@ -40,7 +40,7 @@ _QUEUED: Final = JobState.QUEUED
 
 REFUSED: Final = "the store refused to take what the stage returned or raised"
 UNREADABLE: Final = "its failure could not be read"
-_OVERRAN: Final = encode_decision(Ended(Reason.OVERRAN))
+_OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
 
 
 def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
@@ -242,7 +242,7 @@ def _recipients(pipeline: Pipeline, outcome: str) -> tuple[str, ...]:
 
 def _ended(dispatch: Dispatch, reason: Reason, *, outcome: str) -> Settlement:
     """Return the settlement of a run about which nothing was decided; no attempt is burned."""
-    ended = encode_decision(Ended(reason))
+    ended = encode_decision(NoDecision(reason))
     return msgspec.structs.replace(_requeued(dispatch, outcome=outcome), burned=False, decision=ended)
 
 

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.decide import DeadLetter, Ended, OldDecision, Reason, Recorded, RetryAt, RetryOnRule
+from redrive.core.decide import DeadLetter, NoDecision, OldDecision, Reason, Recorded, RetryAt, RetryOnRule
 from redrive.core.decision_text import retry_on_text, sentence_of
 from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
@@ -226,7 +226,7 @@ def _decided(attempt: Attempt, decision: Recorded | None) -> str:
     if decision is None:
         return words[0]
     sentence = sentence_of(decision)
-    if isinstance(decision, Ended):
+    if isinstance(decision, NoDecision):
         return f"{words[0]} Why: {sentence}."
     if decision.reason is not None:
         words.append(f"Why: {_why(str(attempt['code']), decision)}.")

@@ -14,7 +14,7 @@ from typing import Final, cast
 import pytest
 from msgspec.structs import replace
 
-from redrive.core.decide import DeadLetter, Ended, Reason
+from redrive.core.decide import DeadLetter, NoDecision, Reason
 from redrive.core.decision_text import encode_decision
 from redrive.core.lifecycle import JobState
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
@@ -51,7 +51,7 @@ LETTER: Final = Letter(
 PERMANENT: Final = encode_decision(
     DeadLetter(reason=Reason.PERMANENT, code="AUTH_DENIED", attempt=1, max_attempts=3, rule="a test")
 )
-OVERRAN: Final = encode_decision(Ended(Reason.OVERRAN))
+OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
 
 _TOKENS: Final = itertools.count(1)
 
