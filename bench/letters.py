@@ -31,7 +31,8 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.groups import list_groups
 from redrive.ops.letters.pages import list_letters
 from redrive.ops.replay import replays
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 
 LETTERS = 1_000_000
@@ -165,7 +166,7 @@ def letter_cost(*, holds_secret: bool) -> float:
     from redrive import classify
     from redrive.core.decide import DeadLetter, Reason
     from redrive.core.fingerprint import frames_of
-    from redrive.store.protocol import Claimed, JobId, LaneId
+    from redrive.store.records import Claimed, JobId, LaneId
 
     def one(depth: int, message: str) -> None:
         # Two that call each other: a function that only calls itself is shown once.

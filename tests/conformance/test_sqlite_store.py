@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
-from redrive.store.protocol import Want
+from redrive.store.records import Want
 from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
 from redrive.store.statements import statements_of
 from redrive.testing.conformance.build import NOW, exchange, lanes_of, new, settlement, statuses

@@ -183,7 +183,7 @@ def test_without_a_fault_the_small_world_is_in_order() -> None:
     world.run()
 
     assert world.breaches() == []
-    assert {"exchange", "renew", "outlook", "lanes", "swap_breaker", "apply"} <= set(world.faulty.names)
+    assert {"exchange", "renew", "upcoming", "lanes", "swap_breaker", "apply"} <= set(world.faulty.names)
 
 
 @pytest.mark.parametrize("calls", FOR_CALLS)

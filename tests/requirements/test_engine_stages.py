@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, Event, Fail, Jitter, Redrive, RetryPolicy, stage
 from redrive.engine.worker.leases import Leases
-from redrive.store.protocol import Want
+from redrive.store.records import Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import work

@@ -13,7 +13,7 @@ from redrive.engine.replay import campaign
 from redrive.engine.replay import release as releasing
 from redrive.engine.replay.campaign import Options, Replay, ReplayDriver, mark_steps
 from redrive.ops.jobs import retry
-from redrive.store.protocol import Step
+from redrive.store.records import Step
 from redrive.store.sqlite import settle
 from redrive.store.sqlite import store as sqlite
 

@@ -14,7 +14,7 @@ from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import Settlement, Want
+from redrive.store.records import Settlement, Want
 from redrive.store.sqlite import claim, rows, settle
 from redrive.store.sqlite import store as sqlite
 from redrive.store.sqlite.settle import settle_at_once

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
-from redrive.store.protocol import JobId, Renewal
+from redrive.store.records import JobId, Renewal
 from redrive.store.sqlite.store import SqliteStore
 
 LEASE = 30.0
@@ -55,7 +55,7 @@ class Watch:
         self._monotonic = monotonic
         self._processes: dict[str, Process] = {}
         self._runs: dict[JobId, list[Run]] = {}
-        self._stamp: object = None
+        self._counter: object = None
         self._last_attempt = 0
         self._burned: Counter[object] = Counter()
         self._committed: set[object] = set()
@@ -103,10 +103,10 @@ class Watch:
 
     def look(self) -> None:
         """Look at what has changed in the store since the last look."""
-        stamp = self._store.stamp()
-        if stamp == self._stamp:
+        counter = self._store.change_counter()
+        if counter == self._counter:
             return
-        self._stamp = stamp
+        self._counter = counter
         read = self._store.read
         if unheld := read(
             "SELECT id FROM jobs WHERE status = 'processing' AND worker_id NOT IN (SELECT id FROM workers)"

@@ -25,8 +25,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import JobId, NewJob, Renewal
-from redrive.store.sqlite import uniform as alike
+from redrive.store.records import JobId, NewJob, Renewal
+from redrive.store.sqlite import settle
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from redrive.testing.clock import MONOTONIC_START, WALL_START
@@ -218,11 +218,11 @@ class World:
 
     def run(self, workers: int = 3) -> None:
         """Submit the jobs, let workers come, die and be replaced, and end when every job has."""
-        # So few jobs make no crowd; in every other world, one is a crowd already.
-        crowd = 1 if self.seed % 2 else alike.CROWD_MIN
+        # So few jobs make no uniform batch; in every other world, one job is a batch already.
+        uniform_min = 1 if self.seed % 2 else settle.UNIFORM_MIN
         with (
             virtual_time(seed=self.seed, clock=self.clock) as clock,
-            mock.patch.object(alike, "CROWD_MIN", crowd),
+            mock.patch.object(settle, "UNIFORM_MIN", uniform_min),
         ):
             pipeline = self.pipeline(clock)
             lane = self.store.lanes("flow", [each.name for each in pipeline.stages])[0]

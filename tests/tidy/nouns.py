@@ -22,16 +22,14 @@ PLAIN = {
         context thresholds
     """,
     "decisions and answers, named by what happens": "retry at, ended, admitted, refused, budget exceeded, release, stop, finish",
-    "databases": "store migration exchange renewal batch child",
+    "databases": "store migration exchange renewal batch child rule continuation work",
     "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
     "files and networks": "files webhook upstream outage console",
     "operations": """
         preview validation finding obstacle candidate explanation trend bucket account retention draft move tally
     """,
-    "the parts of the conformance suite, by what they test": """
-        conformance changing claiming leasing replaying fencing settling submitting
-    """,
+    "the conformance suite": "conformance tests",
     "tests and the demo": "faults scene script article",
     "the name of the package": "redrive",
 }
@@ -40,7 +38,7 @@ PLAIN = {
 PENDING = frozenset(
     """
     Standing BreakerCell AskUntilAnswered Erased How Edited Newest Imported FailedAgain
-    Remark NameMeaning Judged Repeats Onward Submitted Want Claimed About Outlook Companions Crowds
+    Remark NameMeaning Judged Repeats Submitted Want Claimed
     """.split()
 )
 

@@ -35,7 +35,8 @@ from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.upkeep.location import path_of
-from redrive.store.protocol import LaneId, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId, Step
 from redrive.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from redrive.engine.pipeline.submission import new_job
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row, Step
 
 logger = logging.getLogger("redrive.schedules")
 

@@ -19,7 +19,8 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
 from redrive.ops.letters.letter import DeadLetter
 from redrive.redaction.process import redact, redact_mapping
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

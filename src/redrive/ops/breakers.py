@@ -20,7 +20,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Step
 
 Verb = Literal["open", "close", "isolate"]
 

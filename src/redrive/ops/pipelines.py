@@ -19,7 +19,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Final, Literal, cast
 
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row
 
 SHOWN_MAX: Final = 10
 NEAR: Final = 5

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that go straight on to their next stage, in the hands of the worker that has just done the last one.
+"""Continue in place: jobs whose stage is done and that the same worker leases for their next stage in the same commit.
 
-It spares them the way through the queue: one row is written instead of two. They take the places that were wanted, so that limits
-hold as for any other claim.
+They skip the queue: one row is written instead of two. They count against what the worker wants, so that limits hold as for any
+other claim.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
-from redrive.store.protocol import Claimed, JobId, LaneId, Row, Settlement, Want
+from redrive.store.records import Claimed, JobId, LaneId, Row, Settlement, Want
 
 
-class Onward:
-    """Which jobs of one commit go straight on."""
+class Continuation:
+    """The jobs of one commit that continue in place."""
 
     def __init__(self, want: Want, paused: Container[LaneId], *, token: int, now: float) -> None:
         self._want = want
         self._token = token
         self.terms: Row = (token, now)
-        """The lease under which they go on, and since when."""
+        """Their new lease token, and since when."""
         self.taken: dict[JobId, Claimed] = {}
         self._room = {lane: want.limits.get(lane, want.limit) for lane in want.lanes if lane not in paused}
 
-    def takes(self, one: Settlement) -> bool:
-        """Say whether this job goes on, and take it; if not, it has to queue."""
+    def take(self, one: Settlement) -> bool:
+        """Take this job if there is room, and return whether; if not, it has to queue."""
         lane, job = one.lane, one.job
         room = self._room.get(lane, 0)
         if room <= 0 or one.value is None or len(self.taken) >= self._want.limit or job.id in self.taken:
-            # The last is an outcome of one of its earlier runs, which the fence will refuse.
+            # The last case is a settlement of an earlier dispatch, which the fence will refuse.
             return False
         self._room[lane] = room - 1
         payload = job.input if job.payload is None else job.payload
@@ -40,14 +40,14 @@ class Onward:
         )
         return True
 
-    def unwanted(self, jobs: Iterable[JobId]) -> None:
-        """Take in that somebody asked to cancel these while their stage ran."""
+    def mark_cancelled(self, jobs: Iterable[JobId]) -> None:
+        """Mark the jobs that somebody asked to cancel while their stage ran."""
         for job in jobs:
             if job in self.taken:
                 self.taken[job] = msgspec.structs.replace(self.taken[job], cancel_asked=1)
 
     def drop(self, job: JobId) -> None:
-        """Take back a job whose row was not taken after all."""
+        """Release a job whose settlement was refused after all."""
         if (claimed := self.taken.pop(job, None)) is not None:
             self._room[claimed.lane] += 1
 

@@ -36,7 +36,8 @@ from redrive.engine.worker.slots import SUSPECT_MIN
 from redrive.engine.worker.threads import RunBlocking
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction.process import redact
-from redrive.store.protocol import Child, Claimed, JobId, LaneId, Settlement, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Child, Claimed, JobId, LaneId, Settlement
 from redrive.testing.faults import Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
 

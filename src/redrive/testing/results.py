@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.engine.pipeline.pipeline import Event
-from redrive.store.protocol import Letter
+from redrive.store.records import Letter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

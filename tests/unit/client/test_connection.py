@@ -15,7 +15,7 @@ from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
 from redrive.client import connection
 from redrive.engine.pipeline import submission
 from redrive.errors import JobNotFoundError, SerializationError
-from redrive.store.protocol import Want
+from redrive.store.records import Want
 from redrive.testing import VirtualClock, virtual_time
 
 

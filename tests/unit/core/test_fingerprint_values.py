@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redrive.core.normalise import QUOTED, normalise, short_values, without_values
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.worker.dead_letter import LITERAL_MIN, FailedAttempt, letter_of
-from redrive.store.protocol import Letter
+from redrive.store.records import Letter
 from tests.unit.engine.worker.letters_made import DECISION, claimed
 
 

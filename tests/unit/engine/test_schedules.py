@@ -14,7 +14,7 @@ from redrive import Pipeline, Redrive, connect, stage
 from redrive.engine import schedules as module
 from redrive.engine.schedules import Ticker, next_tick
 from redrive.errors import ConfigurationError, SerializationError, StoreUnavailableError
-from redrive.store.protocol import Step
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

@@ -17,7 +17,7 @@ from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import Limits, file_system_of
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
-from redrive.store.protocol import About, Step, Want
+from redrive.store.records import Step, Want, WorkerFacts
 from redrive.testing import VirtualClock, virtual_time
 
 ANN = Actor("ann", "a test")
@@ -37,7 +37,7 @@ def about(found: list[Finding], word: str) -> list[tuple[str, str]]:
 
 def claim(rd: Redrive, clock: VirtualClock, worker: str = "w1", lease: float = 30.0) -> None:
     """Let a worker start, and take what is due."""
-    who = About(host="here", process=7, pipelines=("shop",), concurrency=4)
+    who = WorkerFacts(host="here", process=7, pipelines=("shop",), concurrency=4)
     rd.store.start_worker(worker, clock.wall(), lease, who)
     lane = rd.store.lanes("shop", ["fetch"])[0]
     rd.store.exchange(worker, [], Want((lane,), 10), now=clock.wall(), token=1)
@@ -86,7 +86,7 @@ def test_what_is_due_needs_a_worker_and_a_live_one_is_enough(rd: Redrive, clock:
     rd.submit(SHOP, 1)
     clock.advance(180)
     alone = examine(rd.store)
-    rd.store.start_worker("w1", clock.wall(), 30.0, About(pipelines=("shop",)))
+    rd.store.start_worker("w1", clock.wall(), 30.0, WorkerFacts(pipelines=("shop",)))
     served = examine(rd.store)
 
     assert about(alone, "workers") == [

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
-from redrive.store.protocol import Child, Claimed, Step, Want
+from redrive.store.records import Child, Claimed, Step, Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance.build import (
     NOW,
@@ -82,24 +82,24 @@ def test_the_stamp_changes_with_commits_of_ones_own_and_of_others_and_only_then(
     mine, other = SqliteStore(tmp_path / "jobs.db"), SqliteStore(tmp_path / "jobs.db")
     (lane,) = lanes_of(mine)
     lanes_of(other)
-    seen = mine.stamp()
+    seen = mine.change_counter()
     mine.query("counts")
-    mine.outlook([lane])
+    mine.upcoming([lane])
     other.query("counts")
-    assert mine.stamp() == seen
+    assert mine.change_counter() == seen
 
     mine.submit([job(lane)], NOW)
-    after_mine = mine.stamp()
+    after_mine = mine.change_counter()
     other.submit([job(lane)], NOW)
-    after_other = mine.stamp()
+    after_other = mine.change_counter()
 
     assert len({seen, after_mine, after_other}) == 3
-    assert mine.stamp() == after_other
+    assert mine.change_counter() == after_other
     mine.close()
     other.close()
 
 
-def test_a_job_that_is_given_back_during_a_look_is_in_the_outlook_all_the_same(tmp_path: Path) -> None:
+def test_a_job_that_is_returned_during_a_look_is_upcoming_all_the_same(tmp_path: Path) -> None:
     """Due or held, whichever it was at that moment; a worker that saw neither would end while a job is queued."""
     mine, other = SqliteStore(tmp_path / "jobs.db"), SqliteStore(tmp_path / "jobs.db")
     (lane,) = lanes_of(mine)
@@ -107,7 +107,7 @@ def test_a_job_that_is_given_back_during_a_look_is_in_the_outlook_all_the_same(t
     mine.submit([job(lane)], NOW)
     said: list[str] = []
     mine._db.set_trace_callback(said.append)
-    mine.outlook([lane])
+    mine.upcoming([lane])
 
     for nth in range(len(said)):
         other.start_worker("w2", NOW, 60)
@@ -120,31 +120,31 @@ def test_a_job_that_is_given_back_during_a_look_is_in_the_outlook_all_the_same(t
             said.append(sql)
 
         mine._db.set_trace_callback(meanwhile)
-        seen = mine.outlook([lane])
+        seen = mine.upcoming([lane])
         mine._db.set_trace_callback(None)
 
         assert len(said) > nth
-        assert (lane in seen.due) + seen.held == 1, said[nth]
+        assert (lane in seen.due) + seen.leased == 1, said[nth]
     mine.close()
     other.close()
 
 
 def test_a_change_that_did_not_fit_leaves_the_stamp(store: SqliteStore) -> None:
-    before = store.stamp()
+    before = store.change_counter()
     store.apply(Step(CANCEL, (NOW, 99), rows=1))
 
-    assert store.stamp() == before
+    assert store.change_counter() == before
 
 
 def test_an_exchange_for_which_nothing_is_due_writes_nothing(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
     store.submit([job(lane, run_at=NOW + 10)], NOW)
-    before = store.stamp()
+    before = store.change_counter()
 
     assert exchange(store, "w1", [], Want((lane,), 10)).claimed == ()
     assert exchange(store, "w1", [], Want((), 10)).claimed == ()
     assert exchange(store, "w1", [], Want((lane,), 0), now=NOW + 20).claimed == ()
-    assert store.stamp() == before
+    assert store.change_counter() == before
 
 
 @pytest.mark.parametrize("why", ["paused", "full"])
@@ -156,12 +156,12 @@ def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(
     store.submit([job(lane)], NOW)
     if why == "paused":
         store.apply(Step("pause_pipeline", (NOW, "shop")))
-    before = store.stamp()
+    before = store.change_counter()
 
     answer = exchange(store, "w1", [], Want((lane,), 10, {lane: 0} if why == "full" else {}))
 
     assert answer.claimed == ()
-    assert store.stamp() == before
+    assert store.change_counter() == before
 
 
 def test_what_is_held_under_a_token_is_told_to_a_worker_that_wants_nothing_more(store: SqliteStore) -> None:
@@ -194,7 +194,7 @@ def test_a_paused_pipeline_gives_nothing_until_it_is_resumed(store: SqliteStore)
     store.apply(Step("pause_pipeline", (NOW, "shop")))
 
     assert [each.lane for each in exchange(store, "w1", [], Want((one, two, other), 9)).claimed] == [other]
-    assert store.outlook([one, two]).paused == {one, two}
+    assert store.upcoming([one, two]).paused == {one, two}
     store.apply(Step("pause_pipeline", (None, "shop")))
     assert len(claim(store, one)) == 1
 

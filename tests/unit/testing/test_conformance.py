@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from redrive.store.protocol import NewJob, Outlook, Renewal, Settlement, Step, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import NewJob, Renewal, Settlement, Step, UpcomingWork, Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance import StoreConformance
 from redrive.testing.conformance.build import LEASE, NOW
@@ -88,14 +89,18 @@ FLAWS = [
     ),
     ("stop_worker", lambda *_: None, "test_a_worker_that_stops_gives_back_what_it_holds_unburned"),
     ("start_worker", lambda *_: None, "test_a_worker_may_introduce_itself_again"),
-    ("stamp", lambda right: object(), "test_a_stamp_stays_the_same_while_nobody_changes_anything"),
+    (
+        "change_counter",
+        lambda right: object(),
+        "test_a_change_counter_stays_the_same_while_nobody_changes_anything",
+    ),
     ("swap_breaker", lambda *_: True, "test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one"),
     ("breaker", lambda *_: b"1", "test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one"),
     ("query", lambda *_: [], "test_every_attempt_is_on_record"),
     ("lanes", lambda right, pipeline, stages: right("one", stages), "test_keys_are_per_pipeline"),
     (
-        "outlook",
-        lambda *_: Outlook(due={}, held=0, paused=frozenset()),
+        "upcoming",
+        lambda *_: UpcomingWork(due={}, leased=0, paused=frozenset()),
         "test_the_outlook_is_about_the_lanes_that_are_asked_for",
     ),
 ]

@@ -33,7 +33,7 @@ from redrive import (
 from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError, ConfigurationError, SerializationError
-from redrive.store.protocol import NewJob
+from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.inline_job import DISPATCHES_MAX

@@ -17,7 +17,8 @@ from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.redaction.process import redact, redact_mapping
 from redrive.sinks.base import EXCLUDE, INCLUDE, Sink, SunkAttempt, SunkLetter, wanted_input, wants_payload
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row
 
 HISTORY_MAX: Final = 20
 """How many attempts a letter carries: the last ones."""

@@ -28,7 +28,8 @@ from redrive.engine.worker.dead_letter import as_failure
 from redrive.engine.worker.threads import AskStore, RunBlocking
 from redrive.errors import StoreError
 from redrive.sinks.base import SunkLetter, wants_values
-from redrive.store.protocol import LaneId, Row, Settlement, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId, Row, Settlement, Step
 
 logger = logging.getLogger("redrive.hooks")
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.engine.pipeline.lanes import Lane
 from redrive.sinks.base import Sink
-from redrive.store.protocol import HOOK, LaneId
+from redrive.store.records import HOOK, LaneId
 
 PAUSE_FIRST: Final = 5.0
 PAUSE_MAX: Final = 600.0

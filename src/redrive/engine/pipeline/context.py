@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from redrive.core.signals import Cancel
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import Child
+from redrive.store.records import Child
 
 if TYPE_CHECKING:
     from redrive.engine.pipeline.pipeline import Pipeline

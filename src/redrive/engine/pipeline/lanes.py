@@ -10,7 +10,8 @@ from types import MappingProxyType
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
-from redrive.store.protocol import LaneId, Store
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId
 
 
 @dataclass(frozen=True, slots=True)

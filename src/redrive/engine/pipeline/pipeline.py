@@ -19,7 +19,7 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.stage import Stage, check_name
 from redrive.errors import ConfigurationError
 from redrive.sinks.base import Sink
-from redrive.store.protocol import HOOK
+from redrive.store.records import HOOK
 
 CRASH_MAX: Final = 2
 

@@ -18,7 +18,8 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runs.runs import Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
-from redrive.store.protocol import LaneId, NewJob, RunId, Store
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId, NewJob, RunId
 
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
 """Bytes of one payload; anything larger belongs in an object store, with its address in the payload."""

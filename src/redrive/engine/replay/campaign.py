@@ -34,7 +34,8 @@ from redrive.engine.replay.release import (
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.redaction.process import redact
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row, Step
 
 logger = logging.getLogger("redrive.replays")
 

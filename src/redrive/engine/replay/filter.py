@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from redrive.core.lifecycle import LetterState
-from redrive.store.protocol import Row, listed
+from redrive.store.records import Row, json_list
 
 LATEST: Final = 2**62
 """Greater than the number of any act that moved letters."""
@@ -45,9 +45,9 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def group_row(self, among: Sequence[str] = STATES) -> Row:
         """Return the parameters that choose groups, and the states; only states of `among`."""
         states = [state for state in among if self.state in {None, state}]
-        return (self.pipeline, self.stage, self.code, self.category, self.group, listed(states))
+        return (self.pipeline, self.stage, self.code, self.category, self.group, json_list(states))
 
     def row(self, among: Sequence[str] = STATES) -> Row:
         """Return all parameters of the filter, in the order in which every statement takes them."""
-        ids = None if self.ids is None else listed(self.ids)
+        ids = None if self.ids is None else json_list(self.ids)
         return (*self.group_row(among), self.since, self.until, self.owner, self.key, ids)

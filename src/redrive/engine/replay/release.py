@@ -17,7 +17,8 @@ from redrive.core.lifecycle import JobState
 from redrive.engine.pipeline.codec import Codec
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import SerializationError
-from redrive.store.protocol import INLINE_MAX, JobId, LaneId, Row, Step, Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import INLINE_MAX, JobId, LaneId, Row, Step, json_list
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -124,8 +125,8 @@ def release_steps(
 ) -> list[Step]:
     """Return the steps that release these letters, whole or not at all; with `first_lane`, as full restarts."""
     candidates = batch.candidates
-    letters = listed([each.letter for each in candidates])
-    jobs = listed([each.job for each in candidates])
+    letters = json_list([each.letter for each in candidates])
+    jobs = json_list([each.job for each in candidates])
     steps = [
         Step("count_taken", (letters, replay)),
         Step("take_letters", (letters, replay, batch.last_edit), rows=len(candidates)),

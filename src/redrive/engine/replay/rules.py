@@ -16,7 +16,8 @@ from msgspec import Struct
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row, Step
 
 
 class OwnHint(Struct, frozen=True):

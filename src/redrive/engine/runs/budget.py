@@ -13,7 +13,7 @@ from typing import Final
 
 from redrive.core.budget import BudgetExceeded, FailureBudget, Tally
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import JobId, Settlement
+from redrive.store.records import JobId, Settlement
 
 ENDED: Final[tuple[JobState, ...]] = (JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED)
 

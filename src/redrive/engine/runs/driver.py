@@ -34,7 +34,8 @@ from redrive.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from redrive.store.protocol import NewJob, RunId, Store, Submitted
+from redrive.store.protocol import Store
+from redrive.store.records import NewJob, RunId, Submitted
 
 logger = logging.getLogger("redrive.runs")
 

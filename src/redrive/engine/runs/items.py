@@ -13,7 +13,7 @@ from typing import cast
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size
 from redrive.errors import SerializationError
-from redrive.store.protocol import LaneId, NewJob, Row, RunId
+from redrive.store.records import LaneId, NewJob, Row, RunId
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ import msgspec
 
 from redrive.core.budget import FailureBudget, RunStatus, RunThresholds, Tally
 from redrive.errors import RunError
-from redrive.store.protocol import Row, RunId, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row, RunId, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.core.decide import Standing
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import JobId, Store
+from redrive.store.protocol import Store
+from redrive.store.records import JobId
 
 SWAPS_MAX: Final = 100
 """How often one change is tried against other workers before it is left to the next commit."""

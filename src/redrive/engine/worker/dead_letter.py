@@ -27,7 +27,7 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
 from redrive.redaction.literals.prefilter import LiteralIndex
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
-from redrive.store.protocol import Claimed, Letter
+from redrive.store.records import Claimed, Letter
 
 STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048

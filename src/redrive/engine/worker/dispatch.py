@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
-from redrive.store.protocol import Claimed
+from redrive.store.records import Claimed
 
 
 class State(IntEnum):

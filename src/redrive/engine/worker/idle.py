@@ -18,7 +18,8 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import LaneId, Outlook, Store
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId, UpcomingWork
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class IdleWait:
         self._ask_until_answered = ask_until_answered
         self._ask_store = parts.ask_store
         self._watch = parts.watch
-        self._stamp: object = None
+        self._counter: object = None
         self._held_since: float | None = None
 
     def before_claim(self, *, is_sated: bool) -> None:
@@ -71,7 +72,7 @@ class IdleWait:
         A worker that got all it asked for claims again anyway and need not remember it.
         """
         if self._watch is not None:
-            self._stamp = None if is_sated else self._store.stamp()
+            self._counter = None if is_sated else self._store.change_counter()
 
     def settled(self) -> None:
         """Note that a job was settled otherwise than by a hold."""
@@ -83,8 +84,8 @@ class IdleWait:
         Probes that fail do not interrupt it; an outcome of any other kind does. Only an idle worker looks anew.
         """
         if is_idle:
-            outlook = await self._look()
-            if outlook is None or not outlook.due or self._next_look(outlook) is not None:
+            upcoming = await self._look()
+            if upcoming is None or not upcoming.due or self._next_look(upcoming) is not None:
                 self._held_since = None
                 return 0.0
             self._mark_held()
@@ -92,15 +93,15 @@ class IdleWait:
 
     async def until_idle(self, hold_max: float) -> Literal["idle", "held"] | None:
         """Return why there is nothing left to do; otherwise wait until it is time to look again, and return None."""
-        outlook = await self._look()
-        if outlook is None:
+        upcoming = await self._look()
+        if upcoming is None:
             return None
-        if not outlook.due and not outlook.held:
+        if not upcoming.due and not upcoming.leased:
             if not await self._is_replaying():
                 return "idle"
             await self._sleep(POLL_SECONDS)
             return None
-        wait = self._next_look(outlook)
+        wait = self._next_look(upcoming)
         if wait is None:
             held = self._mark_held()
             if held >= hold_max:
@@ -122,8 +123,8 @@ class IdleWait:
             if self._watch is not None and await self._is_changed():
                 return
 
-    async def _look(self) -> Outlook | None:
-        return await self._ask_until_answered(functools.partial(self._store.outlook, self._journal.order))
+    async def _look(self) -> UpcomingWork | None:
+        return await self._ask_until_answered(functools.partial(self._store.upcoming, self._journal.order))
 
     def _mark_held(self) -> float:
         """Remember since when all that is left is held; return for how long that has been."""
@@ -148,12 +149,12 @@ class IdleWait:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
 
-    def _next_look(self, outlook: Outlook) -> float | None:
+    def _next_look(self, upcoming: UpcomingWork) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
-        if outlook.held:
+        if upcoming.leased:
             # What another worker has leased may come back at any moment.
             return POLL_SECONDS
-        wait = due_in(outlook, self._journal.blocked(), self._clock.wall())
+        wait = due_in(upcoming, self._journal.blocked(), self._clock.wall())
         # What is due and was not claimed is behind a breaker that limits how many calls start.
         return None if wait is None else max(wait, RAMP_SECONDS)
 
@@ -164,19 +165,19 @@ class IdleWait:
             return RAMP_SECONDS
         if self._watch is None:
             return POLL_SECONDS
-        outlook = await self._look()
-        wait = None if outlook is None else due_in(outlook, self._journal.blocked(), now)
+        upcoming = await self._look()
+        wait = None if upcoming is None else due_in(upcoming, self._journal.blocked(), now)
         return POLL_SECONDS if wait is None else min(max(wait, self._watch), POLL_SECONDS)
 
     async def _is_changed(self) -> bool:
         """Return whether anybody has changed the store since the last claim; a store that does not answer is asked later."""
         with suppress(StoreUnavailableError):
-            return await self._ask_store(self._store.stamp) != self._stamp
+            return await self._ask_store(self._store.change_counter) != self._counter
         return False
 
 
-def due_in(outlook: Outlook, blocked: AbstractSet[LaneId], now: float) -> float | None:
+def due_in(upcoming: UpcomingWork, blocked: AbstractSet[LaneId], now: float) -> float | None:
     """Return in how many seconds the next job is due that is neither held nor paused; None without one."""
-    shut = blocked | outlook.paused
-    due = [at for lane, at in outlook.due.items() if lane not in shut and at < PAUSED_FROM]
+    shut = blocked | upcoming.paused
+    due = [at for lane, at in upcoming.due.items() if lane not in shut and at < PAUSED_FROM]
     return min(due) - now if due else None

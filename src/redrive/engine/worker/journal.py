@@ -22,7 +22,8 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
-from redrive.store.protocol import Claimed, Exchange, JobId, LaneId, Settlement, Step, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Claimed, Exchange, JobId, LaneId, Settlement, Step, Want
 
 logger = logging.getLogger("redrive.worker")
 

@@ -17,7 +17,8 @@ from typing import Final
 from redrive.engine.clock import Clock
 from redrive.engine.worker.threads import BackgroundThread
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreError
-from redrive.store.protocol import JobId, Renewal, Store
+from redrive.store.protocol import Store
+from redrive.store.records import JobId, Renewal
 
 logger = logging.getLogger("redrive.worker")
 

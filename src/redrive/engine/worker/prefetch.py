@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from redrive.engine.worker.slots import Slots
-from redrive.store.protocol import Claimed
+from redrive.store.records import Claimed
 
 PREFETCH_SECONDS: Final = 1.0
 """How long the first of the waiting jobs may wait for a slot before all of them are released."""

@@ -22,7 +22,8 @@ from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import Admitted, BreakerState
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.store.protocol import Claimed, JobId, LaneId, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Claimed, JobId, LaneId, Want
 
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""
@@ -182,8 +183,8 @@ class Probes:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""
         if self._breakers.is_closed(breaker) or self._breakers.opens_in(now, math.inf, only=breaker) > 0.01:
             return False
-        outlook = self._store.outlook((lane,))
-        return lane not in outlook.paused and outlook.due.get(lane, math.inf) <= now
+        upcoming = self._store.upcoming((lane,))
+        return lane not in upcoming.paused and upcoming.due.get(lane, math.inf) <= now
 
 
 def _probe_token(worker: str, token: int, lane: LaneId) -> str:

@@ -40,7 +40,7 @@ from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, log_as, present_setup
 from redrive.engine.worker.slots import LostProcessError
-from redrive.store.protocol import Child
+from redrive.store.records import Child
 
 S = TypeVar("S", bound=Struct)
 

@@ -17,7 +17,8 @@ from redrive.engine.worker.dead_letter import literals_of, safe_text
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.threads import BackgroundThread
 from redrive.errors import StoreError
-from redrive.store.protocol import JobId, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import JobId, Step
 
 logger = logging.getLogger("redrive.worker")
 

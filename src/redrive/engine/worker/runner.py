@@ -42,7 +42,7 @@ from redrive.errors import (
     StoreUnavailableError,
     WorkerCrashError,
 )
-from redrive.store.protocol import Claimed, Settlement
+from redrive.store.records import Claimed, Settlement
 
 logger = logging.getLogger("redrive.worker")
 

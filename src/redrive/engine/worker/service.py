@@ -34,7 +34,8 @@ from redrive.engine.worker.progress import STOP_SECONDS, ProgressThread
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import AskStore, StageThreads, StoreThread
 from redrive.engine.worker.worker import Ending, Worker
-from redrive.store.protocol import About, Settlement, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Settlement, WorkerFacts
 
 SWITCH_SECONDS: Final = 0.0001
 COLLECT_AFTER: Final = 10_000
@@ -207,8 +208,8 @@ def _health_of(worker: Worker, leases: Leases, options: Options) -> Health:
     return Health(silent <= options.lease, facts)
 
 
-def _about(pipelines: Sequence[Pipeline], options: Options) -> About:
-    return About(
+def _about(pipelines: Sequence[Pipeline], options: Options) -> WorkerFacts:
+    return WorkerFacts(
         host=platform.node(),
         process=os.getpid(),
         pipelines=tuple(each.name for each in pipelines),

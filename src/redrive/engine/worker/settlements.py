@@ -32,7 +32,7 @@ from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import FailedAttempt, letter_of, safe_message, safe_notes
 from redrive.engine.worker.dispatch import Dispatch
-from redrive.store.protocol import HOOK, Letter, Settlement
+from redrive.store.records import HOOK, Letter, Settlement
 
 # Looked up once: access to a member by its name goes through a hook of the enumeration.
 _COMPLETE: Final = JobState.COMPLETE

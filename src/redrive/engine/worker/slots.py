@@ -36,7 +36,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
-from redrive.store.protocol import Claimed, JobId, LaneId, Settlement
+from redrive.store.records import Claimed, JobId, LaneId, Settlement
 
 logger = logging.getLogger("redrive.worker")
 

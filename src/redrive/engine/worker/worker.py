@@ -31,15 +31,8 @@ from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
-from redrive.store.protocol import (
-    About,
-    Claimed,
-    Exchange,
-    JobId,
-    Settlement,
-    Store,
-    Want,
-)
+from redrive.store.protocol import Store
+from redrive.store.records import Claimed, Exchange, JobId, Settlement, Want, WorkerFacts
 
 logger = logging.getLogger("redrive.worker")
 
@@ -65,7 +58,7 @@ class Worker:
         lease: float = 30.0,
         resources: OpenedResources = MappingProxyType({}),
         classifier: Classifier = DEFAULT,
-        about: About | None = None,
+        about: WorkerFacts | None = None,
         on_commit: Callable[[list[Settlement]], None] | None = None,
     ) -> None:
         self._store = store
@@ -74,7 +67,7 @@ class Worker:
         self._known_as: str | None = None
         self._lease = lease
         self._ask_store = parts.ask_store
-        self._about = about or About(pipelines=tuple(each.name for each in pipelines))
+        self._about = about or WorkerFacts(pipelines=tuple(each.name for each in pipelines))
         self._on_commit = on_commit
         self._runtime = CURRENT.get()
         clock = self._runtime.clock

@@ -20,7 +20,8 @@ from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning
 from redrive.ops.pipelines import LaneFacts, WorkerFacts, lanes, stale_lanes, workers
 from redrive.ops.replay.progress import waits_for
 from redrive.ops.replay.replays import list_replays
-from redrive.store.protocol import HOOK, Store
+from redrive.store.protocol import Store
+from redrive.store.records import HOOK
 
 LONG_SECONDS: Final = 3_600.0
 """A stage that runs longer than this is reported."""

@@ -16,7 +16,8 @@ from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Step
 
 _RUNNING: Final = frozenset({"queued", "processing"})
 

@@ -16,7 +16,8 @@ from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.clock import instant
 from redrive.errors import JobNotFoundError
 from redrive.ops.suggest import id_hint
-from redrive.store.protocol import JobId, Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import JobId, Row
 
 ID_END: Final = 1 << 63
 _ATTEMPT: Final = (

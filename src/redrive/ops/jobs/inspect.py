@@ -20,7 +20,8 @@ from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
 from redrive.ops.letters.letter import DeadLetter, letters_of_job
 from redrive.ops.suggest import LAST_ID
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row
 
 _LISTINGS: Final = {"queued": "list_queued", "complete": "list_ended", "cancelled": "list_ended"}
 

@@ -36,7 +36,8 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
-from redrive.store.protocol import LaneId, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId, Step
 
 
 class RetryOptions(TypedDict, total=False):

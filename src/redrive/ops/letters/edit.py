@@ -38,7 +38,8 @@ from redrive.ops.letters.freeze import check_ids
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.suggest import unknown
 from redrive.redaction.process import redact
-from redrive.store.protocol import INLINE_MAX, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import INLINE_MAX, Step
 
 Part = edit_history.Part
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")

@@ -15,7 +15,8 @@ from typing import Literal, cast
 from redrive.engine.clock import instant
 from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.letters.letter import get_letter
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row
 
 Part = Literal["payload", "input"]
 

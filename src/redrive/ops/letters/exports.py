@@ -26,7 +26,8 @@ from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import NAMES, letter_facts
 from redrive.redaction.process import redact, redact_mapping
-from redrive.store.protocol import Row, Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import Row, json_list
 
 FORMAT: Final = 1
 """The version of the format; a reader refuses versions it does not know."""
@@ -157,7 +158,7 @@ def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
 def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[bytes]:
     origin = installation_of(store)
     for ids in frozen_steps(store, frozen, step=STEP):
-        found = store.query("exported_letters", listed(ids))
+        found = store.query("exported_letters", json_list(ids))
         rows = [letter_facts(_NAMES, row) for row in found]
         acts = _acts_on(store, ids, {cast("int | None", facts["replay"]) for facts in rows})
         for facts in rows:
@@ -175,7 +176,7 @@ class _Acts:
 def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) -> _Acts:
     """Read the acts on many letters once per step: letter by letter, all of them would be read for each."""
     by_letter: dict[int, list[Operation]] = {}
-    for letter, *act in store.query("acts_with_letters", listed(ids), ids[0], ids[-1]):
+    for letter, *act in store.query("acts_with_letters", json_list(ids), ids[0], ids[-1]):
         by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
     by_replay = {
         each: [operation_of(row) for row in start_of_replay(store, each)]
@@ -244,7 +245,7 @@ def _plain(facts: Sequence[object]) -> object:
 def _check_rules(store: Store, frozen: FrozenSet) -> None:
     """Refuse an export with values unless the rules of every pipeline allow it."""
     for ids in frozen_steps(store, frozen):
-        for (pipeline,) in store.query("pipelines_of_letters", listed(ids)):
+        for (pipeline,) in store.query("pipelines_of_letters", json_list(ids)):
             if rules_of(store, str(pipeline)).export != "include":
                 raise ConfigurationError(
                     field=f"ReplayRules.export of {pipeline}",

@@ -23,7 +23,8 @@ from redrive.ops.letters.groups import known_codes
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.pipelines import known_pipeline, lanes
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import json_list
 
 STEP: Final = 5_000
 """Letters per transaction of an act."""
@@ -130,7 +131,7 @@ def check_ids(store: Store, ids: tuple[int, ...]) -> None:
     if not ids:
         return
     possible = [each for each in ids if 0 < each < LAST_ID]
-    found = {row[0] for row in store.query("existing_letters", listed(possible))}
+    found = {row[0] for row in store.query("existing_letters", json_list(possible))}
     for each in ids:
         if each not in found:
             get_letter(store, each)

@@ -23,7 +23,8 @@ from redrive.errors import ConfigurationError
 from redrive.ops.jobs.next_steps import Hints
 from redrive.ops.letters.letter import lines_of
 from redrive.ops.letters.pages import EARLIEST, LATEST, Pair, Position, pairs_of, positions_of
-from redrive.store.protocol import Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import json_list
 
 HOURS: Final = 24
 RISING: Final = 1.5
@@ -121,7 +122,7 @@ class LetterCounts:
             return self._newest
         found = Newest()
         pairs = [(group, state) for group in groups for state in self.states[group]]
-        for group, at, letter in self._store.query("letter_heads", listed(pairs), *self._span()):
+        for group, at, letter in self._store.query("letter_heads", json_list(pairs), *self._span()):
             # It was pruned since it was counted.
             if at is not None:
                 position = (cast("float", at), cast("int", letter))
@@ -137,7 +138,7 @@ class LetterCounts:
         lower, upper = self._span()
         # Groups that lie in the span as a whole are counted already.
         groups = sorted({pair.group for pair in pairs})
-        spans = {row[0]: (row[7], row[8]) for row in self._store.query("letter_groups", listed(groups))}
+        spans = {row[0]: (row[7], row[8]) for row in self._store.query("letter_groups", json_list(groups))}
         counted: list[Pair] = []
         partly: list[tuple[int, str]] = []
         for pair in pairs:
@@ -146,7 +147,7 @@ class LetterCounts:
                 counted.append(pair)
             elif last >= lower:
                 partly.append((pair.group, pair.state))
-        rows = self._store.query("count_in_span", listed(partly), lower, upper) if partly else []
+        rows = self._store.query("count_in_span", json_list(partly), lower, upper) if partly else []
         counted += [
             Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows
         ]
@@ -156,7 +157,7 @@ class LetterCounts:
         self._newest = found = Newest()
         counts: Counter[tuple[int, str]] = Counter()
         for page in positions_of(self._store, self._which):
-            rows = self._store.query("count_named_by_group", listed([letter for _, letter in page]))
+            rows = self._store.query("count_named_by_group", json_list([letter for _, letter in page]))
             for group, state, letters, taken, at, letter in cast(
                 "list[tuple[int, str, int, int, float, int]]", rows
             ):
@@ -166,7 +167,7 @@ class LetterCounts:
         return [Pair(group, state, letters) for (group, state), letters in counts.items()]
 
     def _taken(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        which, named = self._which, listed(groups)
+        which, named = self._which, json_list(groups)
         rows = self._store.query("taken_letters", named, which.state)
         if rows and (which.since is not None or which.until is not None):
             rows = self._store.query("taken_in_span", named, which.state, *self._span())
@@ -283,7 +284,7 @@ def _described(
 
 
 def _lanes(store: Store, ids: Iterable[int]) -> list[_Lane]:
-    return [_Lane(*row) for row in store.query("letter_groups", listed(sorted(ids)))]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the columns have these types.
+    return [_Lane(*row) for row in store.query("letter_groups", json_list(sorted(ids)))]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the columns have these types.
 
 
 def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
@@ -291,7 +292,7 @@ def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
     last = int(CURRENT.get().clock.wall() // 3600)
     hours = {group: [0] * HOURS for group in ids}
     for group, hour, letters in cast(
-        "list[tuple[int, int, int]]", store.query("group_trend", listed(ids), last - HOURS)
+        "list[tuple[int, int, int]]", store.query("group_trend", json_list(ids), last - HOURS)
     ):
         # With a fast clock, a letter belongs to the last hour we know.
         hours[group][min(hour, last) - last - 1] += letters

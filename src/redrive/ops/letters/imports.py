@@ -27,7 +27,8 @@ from redrive.ops.audit import Actor
 from redrive.ops.letters.document import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
 from redrive.redaction.process import redact, redact_mapping
-from redrive.store.protocol import INLINE_MAX, Step, Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import INLINE_MAX, Step, json_list
 
 STEP: Final = 200
 """Letters per transaction."""
@@ -158,7 +159,7 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | No
 
 def _is_known(store: Store, line: ExportedLine) -> bool:
     """Return whether a letter was imported before, or was exported from here and still exists."""
-    letter = listed([line.letter.id])
+    letter = json_list([line.letter.id])
     if line.origin == installation_of(store) and store.query("existing_letters", letter):
         return True
     return bool(store.query("known_imports", line.origin, letter))

@@ -16,7 +16,8 @@ import msgspec
 from redrive.engine.clock import instant
 from redrive.errors import LetterNotFoundError
 from redrive.ops.suggest import LAST_ID, id_hint
-from redrive.store.protocol import Row, Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import Row, json_list
 
 LINE_NAMES: Final = (
     "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee replay"
@@ -109,7 +110,7 @@ def letters_of_job(store: Store, job: int) -> list[DeadLetter]:
 
 def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
     """Return the letters with these ids, in this order; those that are gone are left out."""
-    rows = {row[0]: row for row in store.query("letter_lines", listed(ids))}
+    rows = {row[0]: row for row in store.query("letter_lines", json_list(ids))}
     found = [rows[letter] for letter in ids if letter in rows]
     return [msgspec.convert(letter_facts(LINE_NAMES, row), LetterLine) for row in found]
 

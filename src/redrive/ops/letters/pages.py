@@ -20,7 +20,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.letter import LetterLine, lines_of
 from redrive.ops.suggest import LAST_ID
-from redrive.store.protocol import Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import json_list
 
 SCAN_MAX: Final = 20_000
 """Letters that are looked at for one page."""
@@ -115,7 +116,7 @@ def _positions(
         return _query(store, "letters_by_id", *which.row(), *upper, lower, 0, limit), None
     if which == msgspec.structs.replace(LetterFilter(), since=which.since, until=which.until):
         return _query(store, "letters_by_time", *upper, lower, limit), None
-    pairs = listed([(pair.group, pair.state) for pair in pairs_of(store, which)])
+    pairs = json_list([(pair.group, pair.state) for pair in pairs_of(store, which)])
     return _query(store, "letters_by_groups", pairs, *upper, lower, limit), None
 
 
@@ -129,7 +130,7 @@ def _walk(
     is_grouped = any(part is not None for part in which.group_row()[:5]) or which.state is not None
     pairs = pairs_of(store, which) if is_grouped else []
     if is_grouped and sum(pair.letters for pair in pairs) <= SCAN_MAX:
-        named = listed([(pair.group, pair.state) for pair in pairs])
+        named = json_list([(pair.group, pair.state) for pair in pairs])
         few = _query(store, "letters_by_groups", named, *upper, lower, SCAN_MAX)
         among = msgspec.structs.replace(which, ids=tuple(letter for _, letter in few))
         return _query(store, "letters_by_id", *among.row(), *upper, lower, 0, limit), None

@@ -18,7 +18,8 @@ from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import IllegalTransitionError, ReplayRefusedError
 from redrive.ops.letters.freeze import FrozenSet, freeze
-from redrive.store.protocol import Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import json_list
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
 Refusal = Callable[[LetterState, int | None], str | None]
@@ -150,7 +151,7 @@ def freed_later(store: Store, frozen: FrozenSet, ids: list[int]) -> frozenset[in
     """Return those of some letters that a replay released only after the set was frozen."""
     if frozen.only is None:
         return frozenset()
-    return frozenset(cast("int", row[0]) for row in store.query("freed_later", listed(ids), frozen.moves))
+    return frozenset(cast("int", row[0]) for row in store.query("freed_later", json_list(ids), frozen.moves))
 
 
 def _taken(store: Store, frozen: FrozenSet) -> Iterator[tuple[str, str, int, int]]:

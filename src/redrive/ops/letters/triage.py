@@ -25,7 +25,8 @@ from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
-from redrive.store.protocol import Row, Step, Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import Row, Step, json_list
 
 TRIES_MAX: Final = 20
 """How often a step is tried again if somebody else moved one of its letters meanwhile."""
@@ -184,7 +185,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
 
 def _read(store: Store, frozen: FrozenSet, ids: list[int], act: _Act) -> tuple[list[_Letter], Counter[str]]:
     """Read letters; return those an act can change, and count the others by reason."""
-    rows = store.query("letters_to_triage", listed(ids))
+    rows = store.query("letters_to_triage", json_list(ids))
     # Only a triage leaves letters alone that a replay has taken.
     freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
@@ -232,7 +233,7 @@ def _steps(
     for act in acts:
         if act.statement is not None:
             steps += [
-                Step(act.statement, (listed(ids), state, *act.values), rows=len(ids))
+                Step(act.statement, (json_list(ids), state, *act.values), rows=len(ids))
                 for state, ids in by_state.items()
             ]
         change = {"before": before, "after": act.after}

@@ -18,7 +18,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row
 
 SKIPPED_MAX: Final = 1_000
 """Skipped letters that are listed with their reasons."""

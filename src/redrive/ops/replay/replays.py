@@ -24,7 +24,8 @@ from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
-from redrive.store.protocol import Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Step
 
 NOTE_MAX: Final = 4_000
 

@@ -20,7 +20,8 @@ from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.ops.breakers import breakers
 from redrive.ops.letters.edit_history import Part, kept_edits
 from redrive.ops.letters.freeze import freeze, frozen_steps
-from redrive.store.protocol import Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import json_list
 
 PAGE: Final = 1_000
 LISTED_MAX: Final = 100
@@ -92,7 +93,7 @@ def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
         return 0
     found = 0
     for page in frozen_steps(store, freeze(store, which), step=PAGE):
-        named = listed(page)
+        named = json_list(page)
         batch = batch_of(store.query("replay_candidates", named, int(from_start)))
         free = [each for each in batch.candidates if each.state in FREE]
         found += sum(ignored_edit(store, each) is not None for each in free)
@@ -135,7 +136,7 @@ class _Check:
 
     def check(self, letters: Sequence[int]) -> None:
         """Check some letters."""
-        named = listed(letters)
+        named = json_list(letters)
         rows = self._store.query("last_configs", named)
         configs = {row[0]: row[1] for row in rows}
         taken = {row[0]: row[2] for row in rows if row[2] is not None}

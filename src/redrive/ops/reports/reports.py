@@ -18,7 +18,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError, RunError
 from redrive.ops.letters.pages import list_letters
 from redrive.ops.suggest import LAST_ID, unknown
-from redrive.store.protocol import Row, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row
 
 MANY: Final = 3
 """Jobs with this many retries or more are counted together."""

@@ -18,7 +18,8 @@ from redrive.core.arguments import seconds
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
-from redrive.store.protocol import Step, Store, listed
+from redrive.store.protocol import Store
+from redrive.store.records import Step, json_list
 
 STEP: Final = 1_000
 """Jobs per transaction."""
@@ -98,7 +99,7 @@ def prune(
             # A job without a message gets none before it has run and ended again, and is then too young.
             ids = [job for job, is_undelivered in jobs if with_undelivered or not is_undelivered]
             for start in range(0, len(ids), STEP):
-                which = (listed(ids[start : start + STEP]), state, cutoffs[state])
+                which = (json_list(ids[start : start + STEP]), state, cutoffs[state])
                 steps = (*(Step(part, which) for part in parts), Step("prune_jobs", which))
                 gone = cast("list[list[object]]", store.apply(*steps, *log))[len(parts)]
                 deleted[state] += len(gone)

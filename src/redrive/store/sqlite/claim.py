@@ -16,7 +16,7 @@ from typing import Final, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from redrive.store.protocol import Claimed, JobId, LaneId, Want
+from redrive.store.records import Claimed, JobId, LaneId, Want
 from redrive.store.statements import statements_of
 
 _SQL: Final = statements_of("sqlite")

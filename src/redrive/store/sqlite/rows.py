@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from redrive.store.protocol import INLINE_MAX, Row, Settlement
+from redrive.store.records import INLINE_MAX, Row, Settlement
 from redrive.store.statements import for_rows, statements_of
 
 SQL: Final = statements_of("sqlite")

@@ -1,28 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settling a batch in SQLite: all rows at once, and only if one does not fit, row by row in a transaction of its own.
 
-The fence stands in the WHERE clause of each update. A row whose update matches nothing is lost to another lease, unless its
-attempt is on record already: then the answer to an earlier commit was lost, and it counts as done. A row that breaks a constraint
-is taken out; the rest commits. What goes with a settlement (its attempt, letter, large value, children, notice) is written in the
-same transaction, and only for rows that were still fenced.
+The fence is in the WHERE clause of each update. A row whose update matches nothing is lost to another lease, unless its attempt is
+on record already: then the answer to an earlier commit was lost, and it counts as done. A row that breaks a constraint is taken
+out; the rest commits. What goes with a settlement (its attempt, letter, large value, children, notices) is written in the same
+transaction, and only for rows that were still fenced.
+
+A uniform batch holds successes that differ in nothing but their job, its value and when it ran: stages that succeeded without a
+note, of jobs that were claimed together. They are most of what a busy worker settles. What they share is passed once, because a
+parameter of a row costs as much as writing a column of it; counters that such a job never moved need no reset.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import JobState
-from redrive.store.plan import Onward
-from redrive.store.protocol import Child, JobId, Letter, Row, Settlement
+from redrive.store.plan import Continuation
+from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Letter, Row, Settlement
 from redrive.store.sqlite.rows import SQL, execute_rows, inline, is_large
-from redrive.store.sqlite.uniform import crowds_of, settle_crowd
 
 BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
-"""What is wrong with one row, and not with the database."""
+"""Errors of one row, and not of the database."""
+UNIFORM_MIN = 16
+"""For fewer rows a statement of their own does not pay."""
 
 Insert = Callable[[sqlite3.Connection, Child, float, JobId], object]
+Shared = tuple[int, int, LaneId, int, LaneId, JobState, str | None]
+"""What a uniform batch shares: token, dispatch, lane and round of its jobs, and lane, status and config of their settlements."""
+
+# Looked up once: access to a member by its name goes through a hook of the enumeration.
+_COMPLETE: Final = JobState.COMPLETE
+_QUEUED: Final = JobState.QUEUED
 
 
 class NotAtOnceError(Exception):
@@ -30,23 +41,23 @@ class NotAtOnceError(Exception):
 
 
 def settle_at_once(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, in_place: Continuation
 ) -> None:
     """Settle a whole batch inside the caller's transaction; raises NotAtOnceError unless every row was still fenced and fits."""
-    crowds, others = crowds_of(done)
+    batches, others = uniform_batches(done)
     try:
         _close_recovered(db, done)
-        for likeness, crowd in crowds.items():
-            left, is_fenced = settle_crowd(db, worker, likeness, crowd, onward)
+        for shared, batch in batches.items():
+            left, is_fenced = _settle_uniform(db, worker, shared, batch, in_place)
             if not is_fenced:
                 raise NotAtOnceError
             others += left
         updates: dict[str, list[Row]] = {}
         for one in others:
-            statement, row = _update_of(one, onward)
+            statement, row = _update_of(one, in_place)
             updates.setdefault(statement, []).append(row)
         for statement, rows in updates.items():
-            if execute_rows(db, statement, rows, _terms(statement, onward)) != len(rows):
+            if execute_rows(db, statement, rows, _terms(statement, in_place)) != len(rows):
                 raise NotAtOnceError
         _record(db, worker, others)
         for one in others:
@@ -56,17 +67,17 @@ def settle_at_once(
 
 
 def settle_one_by_one(
-    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, onward: Onward
+    db: sqlite3.Connection, worker: str, done: Sequence[Settlement], insert: Insert, in_place: Continuation
 ) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
     """Settle what can be settled of a batch; return the ids that were lost, and those whose row does not fit."""
     lost: list[JobId] = []
     broken: list[JobId] = []
     for one in done:
-        statement, row = _update_of(one, onward)
+        statement, row = _update_of(one, in_place)
         is_taken = False
         db.execute("SAVEPOINT one")
         try:
-            if execute_rows(db, statement, [row], _terms(statement, onward)) == 1:
+            if execute_rows(db, statement, [row], _terms(statement, in_place)) == 1:
                 _record(db, worker, [one])
                 _write_beside(db, one, insert)
                 is_taken = True
@@ -77,12 +88,68 @@ def settle_one_by_one(
             broken.append(one.job.id)
         db.execute("RELEASE one")
         if statement == "continue_in_place" and not is_taken:
-            onward.drop(one.job.id)
+            in_place.drop(one.job.id)
     return tuple(lost), tuple(broken)
 
 
+def uniform_batches(done: Iterable[Settlement]) -> tuple[dict[Shared, list[Settlement]], list[Settlement]]:
+    """Divide settlements into uniform batches and the others."""
+    batches: dict[Shared, list[Settlement]] = {}
+    others: list[Settlement] = []
+    for one in done:
+        if not _is_plain(one):
+            others.append(one)
+            continue
+        job = one.job
+        shared = (job.token, job.dispatch, job.lane, job.round, one.lane, one.status, one.config)
+        if shared in batches:
+            batches[shared].append(one)
+        else:
+            batches[shared] = [one]
+    for shared in [each for each, batch in batches.items() if len(batch) < UNIFORM_MIN]:
+        others += batches.pop(shared)
+    return batches, others
+
+
+def _is_plain(one: Settlement) -> bool:
+    """Return whether a stage succeeded without a note, and its job had no failure before."""
+    if one.outcome != "ok" or one.value is None or len(one.value) > INLINE_MAX:
+        return False
+    if one.status is not _COMPLETE and one.status is not _QUEUED:
+        return False
+    if one.decision is not None or one.notes is not None or one.children or one.recipients or not one.burned:
+        return False
+    job = one.job
+    return job.attempt == 1 and not (job.snoozes or job.suspects or job.crashes) and job.codes is None
+
+
+def _settle_uniform(
+    db: sqlite3.Connection,
+    worker: str,
+    shared: Shared,
+    batch: Sequence[Settlement],
+    in_place: Continuation,
+) -> tuple[list[Settlement], bool]:
+    """Settle a uniform batch; return those that have to queue, and whether all the others were still fenced."""
+    token, dispatch, lane, round_, following, status, config = shared
+    settled: list[Settlement] = []
+    left: list[Settlement] = []
+    if status is _COMPLETE:
+        settled += batch
+        ended = [(one.job.id, one.ended_at, bytearray(one.value or b"")) for one in settled]
+        touched = execute_rows(db, "complete_uniform", ended, (token, dispatch))
+    else:
+        for one in batch:
+            (settled if in_place.take(one) else left).append(one)
+        inputs = [(one.job.id, bytearray(one.value or b"")) for one in settled]
+        touched = execute_rows(db, "continue_uniform", inputs, (*in_place.terms, following, token, dispatch))
+    attempts = [(one.job.id, one.started_at, one.ended_at) for one in settled]
+    execute_rows(db, "insert_uniform_attempts", attempts, (worker, dispatch, lane, round_, config))
+    return left, touched == len(settled)
+
+
 def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None:
-    """Close the letters of replays that are complete, before the trigger does it one by one; nothing else ends by the thousand."""
+    """Close the letters of replayed jobs that are complete, before the trigger does it one by one: they come by the thousand."""
     ended = [one for one in done if one.job.round > 1 and one.status is JobState.COMPLETE]
     if ended:
         jobs = [(one.job.id,) for one in ended]
@@ -90,21 +157,21 @@ def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None
         execute_rows(db, "close_recovered", jobs, (max(one.ended_at for one in ended),))
 
 
-def _terms(statement: str, onward: Onward) -> Row:
-    return onward.terms if statement == "continue_in_place" else ()
+def _terms(statement: str, in_place: Continuation) -> Row:
+    return in_place.terms if statement == "continue_in_place" else ()
 
 
 def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> None:
-    """Write the attempts; those that went well without a word take less than half of what the others do."""
-    good: list[Row] = []
-    told: list[Row] = []
+    """Write the attempts; plain successes cost less than half of the others."""
+    plain: list[Row] = []
+    full: list[Row] = []
     for one in done:
         if one.outcome == "ok" and one.burned and one.decision is None and one.notes is None:
-            good.append(_good_attempt_of(one))
+            plain.append(_plain_attempt(one))
         else:
-            told.append(_attempt_of(one))
-    execute_rows(db, "insert_good_attempt", good, (worker,))
-    execute_rows(db, "insert_attempt", told, (worker,))
+            full.append(_full_attempt(one))
+    execute_rows(db, "insert_good_attempt", plain, (worker,))
+    execute_rows(db, "insert_attempt", full, (worker,))
 
 
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
@@ -122,13 +189,13 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         insert(db, child, one.ended_at, job.id)
 
 
-def _update_of(one: Settlement, onward: Onward) -> tuple[str, Row]:
+def _update_of(one: Settlement, in_place: Continuation) -> tuple[str, Row]:
     """Return the name of the update for this settlement, and its row."""
     job, status = one.job, one.status
     fence = (job.id, job.token, job.dispatch)
     if status is JobState.QUEUED and one.outcome == "ok":
         row = (*fence, one.lane, inline(one))
-        return ("continue_in_place", row) if onward.takes(one) else ("advance", (*row, one.run_at))
+        return ("continue_in_place", row) if in_place.take(one) else ("advance", (*row, one.run_at))
     match status:
         case JobState.COMPLETE if is_large(one):
             return "complete_large", (*fence, one.ended_at)
@@ -147,28 +214,20 @@ def _codes_of(one: Settlement) -> bytearray | None:
     return None if one.codes is None else bytearray(one.codes)
 
 
-def _good_attempt_of(one: Settlement) -> Row:
+def _plain_attempt(one: Settlement) -> Row:
     job = one.job
     return (job.id, job.dispatch, job.lane, job.round, job.attempt, one.config, one.started_at, one.ended_at)
 
 
-def _attempt_of(one: Settlement) -> Row:
-    status, notes = one.http_status or 0, one.notes or ""
-    told = (one.code, one.error_class, one.message, status, one.decision, notes)
-    return (*_good_attempt_of(one), one.outcome, int(one.burned), *told)
+def _full_attempt(one: Settlement) -> Row:
+    failure = (one.code, one.error_class, one.message, one.http_status or 0)
+    return (*_plain_attempt(one), one.outcome, int(one.burned), *failure, one.decision, one.notes or "")
 
 
 def _letter_of(one: Settlement, letter: Letter) -> Row:
     job = one.job
-    return (
-        job.id,
-        job.lane,
-        job.round,
-        letter.fingerprint,
-        one.ended_at,
-        int(letter.is_retryable),
-        letter.code,
-    )
+    fingerprint, is_retryable = letter.fingerprint, int(letter.is_retryable)
+    return (job.id, job.lane, job.round, fingerprint, one.ended_at, is_retryable, letter.code)
 
 
 def _facts_of(letter: Letter) -> Row:

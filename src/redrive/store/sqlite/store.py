@@ -20,23 +20,23 @@ from typing import Final, cast
 import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
-from redrive.store.plan import Onward
-from redrive.store.protocol import (
+from redrive.store.plan import Continuation
+from redrive.store.records import (
     INLINE_MAX,
-    About,
     Child,
     Claimed,
     Exchange,
     JobId,
     LaneId,
     NewJob,
-    Outlook,
     Renewal,
     Row,
     Settlement,
     Step,
     Submitted,
+    UpcomingWork,
     Want,
+    WorkerFacts,
 )
 from redrive.store.sqlite.claim import claim, claimed, in_order
 from redrive.store.sqlite.migrations import Older, migrate, newest, refuse_foreign
@@ -45,16 +45,16 @@ from redrive.store.statements import statements_of
 
 SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
-ONWARD: Final = 1 << 39
-"""Set in the tokens of jobs that go straight on to their next stage; the tokens of commits stay below it."""
+IN_PLACE: Final = 1 << 39
+"""A bit in the tokens of jobs that continue in place; the tokens of commits stay below it."""
 NOTHING: Final = Want((), 0)
 NEVER: Final = -1e18
-"""Stands for no time at all where None would be dear; no calendar reaches back that far."""
+"""Stands for no time where None would be slow; no calendar reaches back that far."""
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
-"""What will not go better the next time."""
+"""Errors that a repetition does not cure."""
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
-_NOBODY: Final = About()
+_NO_FACTS: Final = WorkerFacts()
 _SQL: Final = statements_of("sqlite")
 
 
@@ -88,7 +88,7 @@ class SqliteStore:
                     f"synchronous = {synchronous}",
                     "foreign_keys = ON",
                     "cache_size = -65536",
-                    # What was erased must not lie about in the file.
+                    # Erased values must not remain in the file.
                     "secure_delete = ON",
                 ):
                     self._db.execute(f"PRAGMA {pragma}")
@@ -98,7 +98,7 @@ class SqliteStore:
             raise
 
     def _refuse_foreign(self, *, has_lock: bool) -> None:
-        """Refuse a file that is none of ours, and leave it as it was found."""
+        """Refuse a file that is not ours, and leave it as it was."""
         try:
             refuse_foreign(self._db, self._path)
         except StoreRefusedError:
@@ -107,7 +107,7 @@ class SqliteStore:
             raise
 
     def _make_files(self) -> None:
-        """Make the database, and the file that is locked while somebody writes, unless they are there."""
+        """Create the database, and the file that is locked while somebody writes, unless they exist."""
         if Path(self._path).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         # The file must never be readable by others, not even between its creation and a later chmod. One that is there
@@ -129,7 +129,7 @@ class SqliteStore:
                 return [self._insert(db, job, now) for job in jobs]
             return self._insert_many(db, jobs, now)
 
-    def start_worker(self, worker: str, now: float, lease: float, about: About = _NOBODY) -> None:
+    def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
         """See `Store.start_worker`."""
         pipelines = msgspec.json.encode(about.pipelines).decode()
         facts = (about.host, about.process, pipelines, about.concurrency)
@@ -137,7 +137,7 @@ class SqliteStore:
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
 
     def renew(self, worker: str, now: float, lease: float) -> Renewal:
-        """See `Store.renew`. A worker that has become too old for the database is told here."""
+        """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here."""
         with self._writing() as db:
             self._version(db)
             if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
@@ -168,42 +168,42 @@ class SqliteStore:
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()
         with self._writing() as db:
-            is_known, is_repeated, names, unwanted = db.execute(
-                _SQL["before_exchange"], (worker, token, token | ONWARD)
+            is_known, is_repeated, names, cancelled = db.execute(
+                _SQL["before_exchange"], (worker, token, token | IN_PLACE)
             ).fetchone()
             before = self._claimed_before(db, worker, token) if is_repeated else ()
             paused = frozenset[LaneId](msgspec.json.decode(names))
             may_claim = is_known and not before
-            onward = Onward(want if may_claim else NOTHING, paused, token=token | ONWARD, now=now)
+            in_place = Continuation(want if may_claim else NOTHING, paused, token=token | IN_PLACE, now=now)
             if is_at_once:
-                settle_at_once(db, worker, done, self._insert_child, onward)
+                settle_at_once(db, worker, done, self._insert_child, in_place)
             else:
-                lost, broken = settle_one_by_one(db, worker, done, self._insert_child, onward)
-            onward.unwanted(msgspec.json.decode(unwanted, type=list[JobId]))
+                lost, broken = settle_one_by_one(db, worker, done, self._insert_child, in_place)
+            in_place.mark_cancelled(msgspec.json.decode(cancelled, type=list[JobId]))
             jobs = before or (
-                *onward.taken.values(),
-                *claim(db, worker, onward.rest(), paused, now=now, token=token),
+                *in_place.taken.values(),
+                *claim(db, worker, in_place.rest(), paused, now=now, token=token),
             )
         return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=bool(is_known))
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""
-        given_back = 0
+        returned = 0
         with self._writing() as db:
             for (worker,) in db.execute(_SQL["dead_workers"], (now,)).fetchall():
                 db.execute(_SQL["insert_crashed_attempts"], (now, worker))
-                given_back += db.execute(_SQL["return_crashed_jobs"], (worker,)).rowcount
+                returned += db.execute(_SQL["return_crashed_jobs"], (worker,)).rowcount
                 db.execute(_SQL["delete_worker"], (worker,))
-        return given_back
+        return returned
 
-    def outlook(self, lanes: Sequence[LaneId]) -> Outlook:
-        """See `Store.outlook`."""
+    def upcoming(self, lanes: Sequence[LaneId]) -> UpcomingWork:
+        """See `Store.upcoming`."""
         with self._reading() as db:
-            # One statement sees one moment: a job that is given back between two would be neither due nor held.
+            # One statement sees one state: a job that is returned between two would be neither due nor leased.
             rows = db.execute(_SQL["upcoming"], (msgspec.json.encode(lanes).decode(),)).fetchall()
         due = {LaneId(lane): cast("float", at) for lane, at, *_ in rows if at is not None}
         paused = msgspec.json.decode(rows[0][3], type=list[LaneId]) if rows else ()
-        return Outlook(due=due, held=sum(row[2] for row in rows), paused=frozenset(paused))
+        return UpcomingWork(due=due, leased=sum(row[2] for row in rows), paused=frozenset(paused))
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""
@@ -220,7 +220,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """See `Store.close`."""
-        # The last one to close writes the log back into the file, which must not happen while another process does the same.
+        # The last one to close writes the WAL back into the file, which must not happen while another process does the same.
         with self._mutex, self._file_locked():
             self._db.close()
         with self._mutex:
@@ -240,8 +240,8 @@ class SqliteStore:
         except _DoesNotFitError:
             return None
 
-    def stamp(self) -> object:
-        """See `Store.stamp`."""
+    def change_counter(self) -> object:
+        """See `Store.change_counter`."""
         with self._reading() as db:
             return db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
 
@@ -251,11 +251,11 @@ class SqliteStore:
             return db.execute(sql, parameters).fetchall()
 
     def _claimed_before(self, db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:
-        """Return what this token has taken already, when the answer to it was lost."""
-        return claimed(db, worker, token, token | ONWARD)
+        """Return what this token has claimed already, when the answer to it was lost."""
+        return claimed(db, worker, token, token | IN_PLACE)
 
     def _is_worth_a_commit(self, worker: str, want: Want, now: float, token: int) -> bool:
-        """Say whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
+        """Return whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
         with self._reading() as db:
             if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
                 return True
@@ -280,7 +280,7 @@ class SqliteStore:
         return version
 
     def _insert_many(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
-        """Insert jobs without keys; ids are given in order, so that the last one tells all."""
+        """Insert jobs without keys; ids are given in order, so that the last one implies all."""
         db.executemany(_SQL["insert_job"], (self._row_of(job, now) for job in jobs))
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()[0] if jobs else 0
         return [
@@ -289,7 +289,7 @@ class SqliteStore:
         ]
 
     def _count_items(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> None:
-        """Keep the size of runs, in the transaction of the items themselves."""
+        """Update the size of runs, in the transaction of the items themselves."""
         sizes = {job.run: job.ordinal + 1 for job in jobs if job.ordinal is not None}
         for run, size in sizes.items():
             db.execute(_SQL["count_items"], (size, run))

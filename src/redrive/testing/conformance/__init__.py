@@ -14,17 +14,26 @@ the protocol gets its test here, and so does every bug of a store that another s
 
 from __future__ import annotations
 
-from redrive.testing.conformance.changing import Changing
-from redrive.testing.conformance.claiming import Claiming
-from redrive.testing.conformance.companions import Companions
-from redrive.testing.conformance.crowds import Crowds
-from redrive.testing.conformance.leasing import Leasing
-from redrive.testing.conformance.replaying import Replaying
-from redrive.testing.conformance.settling import Settling
-from redrive.testing.conformance.submitting import Submitting
+from redrive.testing.conformance.claims import ClaimTests
+from redrive.testing.conformance.leases import LeaseTests
+from redrive.testing.conformance.named_statements import StatementTests
+from redrive.testing.conformance.replays import ReplayTests
+from redrive.testing.conformance.settlements import SettlementTests
+from redrive.testing.conformance.side_effects import SideEffectTests
+from redrive.testing.conformance.submissions import SubmissionTests
+from redrive.testing.conformance.uniform_batches import UniformBatchTests
 
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(Submitting, Claiming, Settling, Crowds, Companions, Leasing, Changing, Replaying):
+class StoreConformance(
+    SubmissionTests,
+    ClaimTests,
+    SettlementTests,
+    UniformBatchTests,
+    SideEffectTests,
+    LeaseTests,
+    StatementTests,
+    ReplayTests,
+):
     """Every test of the suite. Inherit it in a class whose name starts with Test, and give it a fixture `store`."""

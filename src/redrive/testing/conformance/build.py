@@ -18,7 +18,8 @@ from redrive.core.decide import DeadLetter, NoDecision, Reason
 from redrive.core.decision_text import encode_decision
 from redrive.core.lifecycle import JobState
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
-from redrive.store.protocol import (
+from redrive.store.protocol import Store
+from redrive.store.records import (
     Child,
     Claimed,
     Exchange,
@@ -29,7 +30,6 @@ from redrive.store.protocol import (
     RunId,
     Settlement,
     Step,
-    Store,
     Want,
 )
 

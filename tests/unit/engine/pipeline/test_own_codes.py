@@ -7,7 +7,7 @@ import pytest
 
 from redrive import Backoff, CodeSet, Fail, OwnCode, Pipeline, RetryPolicy, stage
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import NewJob
+from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import attempts, letters, work

@@ -11,7 +11,7 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.replay.campaign import ReplayDriver
 from redrive.engine.worker.worker import Ending
 from redrive.ops.audit import Actor
-from redrive.store.protocol import NewJob
+from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

@@ -14,7 +14,7 @@ from redrive.ops import pipelines
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
-from redrive.store.protocol import About, NewJob, Step
+from redrive.store.records import NewJob, Step, WorkerFacts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
@@ -160,7 +160,7 @@ def test_a_replay_says_that_its_pipeline_is_paused(shop: Shop) -> None:
     shop.fail(1)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
-    shop.store.start_worker("w", shop.clock.wall(), 60, About(pipelines=("shop",)))
+    shop.store.start_worker("w", shop.clock.wall(), 60, WorkerFacts(pipelines=("shop",)))
     pipelines.pause(shop.store, "shop", BY)
     driver.drive()
     driver.drive()

@@ -13,7 +13,7 @@ from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.letters.preview import ReplayPreview
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
-from redrive.store.protocol import Step
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

@@ -19,7 +19,7 @@ from redrive.ops.letters.edit import edit
 from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
-from redrive.store.protocol import NewJob, Row
+from redrive.store.records import NewJob, Row
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import work

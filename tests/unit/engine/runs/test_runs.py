@@ -18,7 +18,7 @@ from redrive.errors import (
     RunError,
     SerializationError,
 )
-from redrive.store.protocol import NewJob, Want
+from redrive.store.records import NewJob, Want
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import one_stage
 

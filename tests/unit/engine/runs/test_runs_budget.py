@@ -13,7 +13,7 @@ from redrive.core.budget import Tally
 from redrive.core.lifecycle import JobState
 from redrive.engine.runs.budget import BudgetTracker
 from redrive.errors import FailureBudgetExceededError
-from redrive.store.protocol import JobId, LaneId, Settlement
+from redrive.store.records import JobId, LaneId, Settlement
 from tests.unit.engine.worker.letters_made import claimed
 
 pytestmark = pytest.mark.usefixtures("clock")

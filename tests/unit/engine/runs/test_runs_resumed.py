@@ -17,7 +17,7 @@ from redrive.engine.runs import driver as feeding
 from redrive.engine.runs.driver import Driver
 from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.errors import RunError, StoreUnavailableError
-from redrive.store.protocol import INLINE_MAX, RunId
+from redrive.store.records import INLINE_MAX, RunId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

@@ -11,7 +11,7 @@ import msgspec
 from redrive.core.decide import DeadLetter, Reason
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
-from redrive.store.protocol import Claimed, JobId, LaneId, Letter
+from redrive.store.records import Claimed, JobId, LaneId, Letter
 
 SHOWN_MIN = 12
 """So many characters in a row of a secret are a part of it that shows."""

@@ -16,7 +16,7 @@ from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import JobId
+from redrive.store.records import JobId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import inline_parts

@@ -13,7 +13,7 @@ from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, s
 from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import JobNotFoundError
-from redrive.store.protocol import Step
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses

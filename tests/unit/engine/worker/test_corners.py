@@ -224,7 +224,7 @@ def test_a_store_that_can_no_longer_be_worked_with_ends_the_worker_with_its_erro
         bounded(scene())
 
 
-@pytest.mark.parametrize("when", ["exchange", "outlook"])
+@pytest.mark.parametrize("when", ["exchange", "upcoming"])
 def test_a_worker_that_dies_during_an_outage_continues_under_a_new_name(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

@@ -18,7 +18,7 @@ from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import Exchange, Want
+from redrive.store.records import Exchange, Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once

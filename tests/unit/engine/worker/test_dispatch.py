@@ -12,7 +12,7 @@ import pytest
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.breaker_state import Phase
 from redrive.engine.worker.breakers import SharedBreakers
-from redrive.store.protocol import INLINE_MAX
+from redrive.store.records import INLINE_MAX
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import (

@@ -13,7 +13,7 @@ from redrive import Backoff, Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core import breaker_state as step
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import Step
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on

@@ -10,7 +10,7 @@ import pytest
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import NewJob, Want
+from redrive.store.records import NewJob, Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 

@@ -12,7 +12,7 @@ import pytest
 from redrive import Pipeline, Redrive, stage
 from redrive.engine.worker import slots
 from redrive.engine.worker.worker import Worker
-from redrive.store.protocol import Exchange, JobId, Settlement, Want
+from redrive.store.records import Exchange, JobId, Settlement, Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import (

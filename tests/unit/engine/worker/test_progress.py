@@ -16,7 +16,7 @@ from redrive.engine.worker.dead_letter import literals_of, safe_text
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.progress import Progress, ProgressThread
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import Claimed
+from redrive.store.records import Claimed
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STUCK_SECONDS, bounded, jobs, leases_of, one_stage, until, worker_on, working
@@ -103,9 +103,9 @@ def test_what_has_not_changed_is_neither_redacted_nor_written_again(
     def play(scene: Scene) -> None:
         scene.say("pages")
         scene.write()
-        stamp = store.stamp()
+        counter = store.change_counter()
         scene.write()
-        assert store.stamp() == stamp
+        assert store.change_counter() == counter
         scene.say("leaves", 1)
         scene.write()
         assert scene.written == ["1 of 2 leaves", "1 of 2 pages"]

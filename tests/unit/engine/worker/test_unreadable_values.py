@@ -8,7 +8,7 @@ import pytest
 from redrive import Context, Redrive, stage
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import literals_in
-from redrive.store.protocol import NewJob, Want
+from redrive.store.records import NewJob, Want
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import ONCE, jobs, letters, one_stage, rows, work
 

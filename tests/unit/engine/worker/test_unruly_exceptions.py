@@ -14,7 +14,7 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.worker import dead_letter, progress
 from redrive.engine.worker.settlements import UNREADABLE
 from redrive.engine.worker.threads import StageThreads
-from redrive.store.protocol import Claimed
+from redrive.store.records import Claimed
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import (

@@ -15,7 +15,7 @@ from redrive import Cancel, Fail, Retry, RetryPolicy, Snooze, connect
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
-from redrive.store.protocol import NewJob
+from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, jobs, one_stage, work, worker_on

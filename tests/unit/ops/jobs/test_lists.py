@@ -7,7 +7,7 @@ import pytest
 
 from redrive import Cancel, Pipeline, Redrive, RetryPolicy, stage
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
-from redrive.store.protocol import Want
+from redrive.store.records import Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import statements_of
 

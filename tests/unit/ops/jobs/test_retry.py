@@ -24,7 +24,7 @@ from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.replay.validation import validate
-from redrive.store.protocol import NewJob, Step
+from redrive.store.records import NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import work

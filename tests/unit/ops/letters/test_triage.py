@@ -15,7 +15,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.triage import ActResult
-from redrive.store.protocol import Step
+from redrive.store.records import Step
 from redrive.testing import VirtualClock
 from tests.embedded import embedded, read_rows
 

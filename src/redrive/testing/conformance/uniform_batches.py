@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Crowds: many jobs that end in the same way at the same time, which a store may settle together but must not mix up.
+"""Uniform batches: many jobs that end in the same way at the same time, which a store may settle together but must not mix up.
 
-How a store settles them is its own affair; what becomes of a single job is the matter of `settling`.
+How a store settles them is its own affair; what becomes of a single job is the subject of `settlements`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
-from redrive.store.protocol import Claimed, LaneId, Settlement, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Claimed, LaneId, Settlement, Want
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -31,8 +32,8 @@ from redrive.testing.conformance.build import (
 SIZE = 300
 
 
-def crowd_of(store: Store, lane: LaneId) -> tuple[Claimed, ...]:
-    """Submit a crowd, each with a payload of its own, and claim it."""
+def batch_of(store: Store, lane: LaneId) -> tuple[Claimed, ...]:
+    """Submit a uniform batch, each with a payload of its own, and claim it."""
     store.submit([new(lane, str(number).encode()) for number in range(SIZE)], NOW)
     return claim(store, lane, SIZE)
 
@@ -43,30 +44,32 @@ def ended(of: Claimed, **changes: object) -> Settlement:
     return settlement(of, **{**own, **changes})
 
 
-class Crowds(Scene):
+class UniformBatchTests(Scene):
     """What becomes of many jobs at once."""
 
-    def test_each_of_a_crowd_has_its_own_result_and_its_own_attempt(self, store: Store) -> None:
+    def test_each_of_a_uniform_batch_has_its_own_result_and_its_own_attempt(self, store: Store) -> None:
         """Nobody gets what belongs to a neighbour."""
         (fetch,) = lanes_of(store)
-        crowd = crowd_of(store, fetch)
+        batch = batch_of(store, fetch)
 
-        answer = exchange(store, "w1", [ended(one, config="abc") for one in crowd])
+        answer = exchange(store, "w1", [ended(one, config="abc") for one in batch])
 
         agree((answer.lost, answer.broken), ((), ()))
         agree(statuses(store), {"complete": SIZE})
-        for one in (crowd[0], crowd[137], crowd[-1]):
+        for one in (batch[0], batch[137], batch[-1]):
             began, over = instant(NOW + one.id), instant(NOW + 2 * one.id)
             agree(store.query("result", one.id), [("complete", b'"of %d"' % one.id)])
             agree(facts(store, one.id).finished_at, over)
             told = attempts(store, one.id, "outcome", "attempt", "config", "started_at", "ended_at", "worker")
             agree(told, [("ok", 1, "abc", began, over, "w1")])
 
-    def test_of_a_crowd_as_many_go_on_as_there_is_room_for_and_the_others_queue(self, store: Store) -> None:
+    def test_of_a_uniform_batch_as_many_go_on_as_there_is_room_for_and_the_others_queue(
+        self, store: Store
+    ) -> None:
         """And all of them have their own output as their next input."""
         fetch, review = lanes_of(store, "fetch", "review")
-        crowd = crowd_of(store, fetch)
-        done = [ended(one, status=JobState.QUEUED, lane=review) for one in crowd]
+        batch = batch_of(store, fetch)
+        done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch]
 
         answer = exchange(store, "w1", done, Want((review, fetch), 100))
 
@@ -75,31 +78,31 @@ class Crowds(Scene):
         agree({(one.lane, one.attempt, one.dispatch) for one in answer.claimed}, {(review, 1, 2)})
         rest = claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
         told = {one.id: (one.lane, one.input) for one in (*answer.claimed, *rest)}
-        agree(told, {one.id: (review, b'"of %d"' % one.id) for one in crowd})
+        agree(told, {one.id: (review, b'"of %d"' % one.id) for one in batch})
 
     @pytest.mark.parametrize("status", [JobState.COMPLETE, JobState.QUEUED])
-    def test_one_of_a_crowd_that_lost_its_lease_is_left_out_and_the_others_are_settled(
+    def test_one_of_a_uniform_batch_that_lost_its_lease_is_left_out_and_the_others_are_settled(
         self, store: Store, status: JobState
     ) -> None:
         """However they would have gone on."""
         fetch, review = lanes_of(store, "fetch", "review")
-        crowd = crowd_of(store, fetch)
+        batch = batch_of(store, fetch)
         lane = fetch if status is JobState.COMPLETE else review
-        done = [ended(one, status=status, lane=lane) for one in crowd]
-        done[7] = replace(done[7], job=replace(crowd[7], dispatch=crowd[7].dispatch + 1))
+        done = [ended(one, status=status, lane=lane) for one in batch]
+        done[7] = replace(done[7], job=replace(batch[7], dispatch=batch[7].dispatch + 1))
 
         answer = exchange(store, "w1", done, Want((review,), SIZE))
 
-        agree((answer.lost, answer.broken), ((crowd[7].id,), ()))
-        agree(facts(store, crowd[7].id).status, "processing")
-        agree(attempts(store, crowd[7].id, "outcome"), [])
-        agree(attempts(store, crowd[8].id, "outcome"), [("ok",)])
+        agree((answer.lost, answer.broken), ((batch[7].id,), ()))
+        agree(facts(store, batch[7].id).status, "processing")
+        agree(attempts(store, batch[7].id, "outcome"), [])
+        agree(attempts(store, batch[8].id, "outcome"), [("ok",)])
         agree(len(answer.claimed), 0 if status is JobState.COMPLETE else SIZE - 1)
 
-    def test_a_crowd_that_is_sent_again_counts_once(self, store: Store) -> None:
+    def test_a_uniform_batch_that_is_sent_again_counts_once(self, store: Store) -> None:
         """As when the answer to its commit was lost."""
         fetch, review = lanes_of(store, "fetch", "review")
-        done = [ended(one, status=JobState.QUEUED, lane=review) for one in crowd_of(store, fetch)]
+        done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch_of(store, fetch)]
         want = Want((review, fetch), SIZE)
 
         first = store.exchange("w1", done, want, now=NOW, token=7_000)
@@ -109,18 +112,18 @@ class Crowds(Scene):
         agree({one.id: one.input for one in again.claimed}, {one.id: one.input for one in first.claimed})
         agree(attempts(store, done[0].job.id, "outcome"), [("ok",)])
 
-    def test_those_who_stand_out_of_a_crowd_are_settled_as_they_are(self, store: Store) -> None:
+    def test_those_who_stand_out_of_a_uniform_batch_are_settled_as_they_are(self, store: Store) -> None:
         """One that failed, one with a note, one that was too slow."""
         (fetch,) = lanes_of(store)
-        crowd = crowd_of(store, fetch)
-        done = [ended(one) for one in crowd]
-        done[1] = burial(crowd[1])
-        done[2] = ended(crowd[2], notes='{"request":"r-1"}')
-        done[3] = ended(crowd[3], decision=OVERRAN)
+        batch = batch_of(store, fetch)
+        done = [ended(one) for one in batch]
+        done[1] = burial(batch[1])
+        done[2] = ended(batch[2], notes='{"request":"r-1"}')
+        done[3] = ended(batch[3], decision=OVERRAN)
 
         exchange(store, "w1", done)
 
         agree(statuses(store), {"complete": SIZE - 1, "failed": 1})
-        agree(attempts(store, crowd[1].id, "outcome"), [("dead",)])
-        agree(attempts(store, crowd[2].id, "notes"), [({"request": "r-1"},)])
-        agree(attempts(store, crowd[3].id, "reason"), [("overran",)])
+        agree(attempts(store, batch[1].id, "outcome"), [("dead",)])
+        agree(attempts(store, batch[2].id, "notes"), [({"request": "r-1"},)])
+        agree(attempts(store, batch[3].id, "reason"), [("overran",)])

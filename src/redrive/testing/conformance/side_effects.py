@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import Row, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import Row, Step
 from redrive.testing.conformance.build import (
     NOW,
     PERMANENT,
@@ -31,7 +32,7 @@ from redrive.testing.conformance.build import (
     taken,
     tally,
 )
-from redrive.testing.conformance.submitting import SIZES, text_of
+from redrive.testing.conformance.submissions import SIZES, text_of
 
 
 def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
@@ -39,7 +40,7 @@ def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
     return store.query("notices_for", lane, "hook", now, 10)
 
 
-class Companions(Scene):
+class SideEffectTests(Scene):
     """What goes with a settlement."""
 
     @pytest.mark.parametrize("is_known", [True, False])

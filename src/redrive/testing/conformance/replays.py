@@ -11,7 +11,8 @@ import msgspec
 from redrive.engine.replay.campaign import counts_of, mark_steps
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, release_steps
-from redrive.store.protocol import JobId, LaneId, Step, Store
+from redrive.store.protocol import Store
+from redrive.store.records import JobId, LaneId, Step
 from redrive.testing.conformance.build import (
     LETTER,
     NOW,
@@ -48,7 +49,7 @@ def released(store: Store, letter: int, *, replay: int | None = None, first: Lan
     return store.apply(*steps) is not None
 
 
-class Replaying(Scene):
+class ReplayTests(Scene):
     """Releases, verdicts, and the counters that follow."""
 
     def test_a_release_queues_the_job_at_the_stage_that_failed_in_a_new_round(self, store: Store) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lanes, and jobs that are stored: their ids, keys, runs, and values of any size.
 
-What is handed out afterwards, and in which order, is the matter of `claiming`.
+What is handed out afterwards, and in which order, is the subject of `claims`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.errors import StoreError
-from redrive.store.protocol import INLINE_MAX, Store
+from redrive.store.protocol import Store
+from redrive.store.records import INLINE_MAX
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -37,7 +38,7 @@ def text_of(size: int) -> bytes:
     return b'"' + b"x" * (size - 2) + b'"'
 
 
-class Submitting(Scene):
+class SubmissionTests(Scene):
     """Storing jobs."""
 
     def test_lanes_keep_their_ids_and_new_stages_get_new_ones(self, store: Store) -> None:

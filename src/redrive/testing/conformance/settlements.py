@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settling: what becomes of jobs whose stage has ended, behind the fence of (job, token, dispatch).
 
-What is written beside the job (children, notices, tallies) is the matter of `companions`.
+What is written beside the job (children, notices, tallies) is the subject of `side_effects`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import Claimed, Settlement, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Claimed, Settlement, Want
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -31,7 +32,7 @@ from redrive.testing.conformance.build import (
     statuses,
     taken,
 )
-from redrive.testing.conformance.submitting import SIZES, text_of
+from redrive.testing.conformance.submissions import SIZES, text_of
 
 Build = Callable[[Claimed], Settlement]
 
@@ -46,7 +47,7 @@ def onward(of: Claimed) -> Settlement:
     return settlement(of, status=JobState.QUEUED, value=b'"onward"')
 
 
-class Fencing(Scene):
+class FenceTests(Scene):
     """What becomes of a job whose earlier run speaks up beside its present one."""
 
     @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later, onward])
@@ -71,7 +72,7 @@ class Fencing(Scene):
         agree(exchange(store, "w2", [settlement(*answer.claimed)]).lost, ())
 
 
-class Origins(Fencing):
+class OriginTests(FenceTests):
     """What a job keeps of its beginning."""
 
     @pytest.mark.parametrize("size", SIZES)
@@ -95,7 +96,7 @@ class Origins(Fencing):
         agree([(one.input, one.payload) for one in (*straight, *queued)], [(text_of(size), payload)] * 2)
 
 
-class Settling(Origins):
+class SettlementTests(OriginTests):
     """What becomes of jobs."""
 
     @pytest.mark.parametrize("size", SIZES)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import About, Renewal, Step, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Renewal, Step, Want, WorkerFacts
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -29,7 +30,7 @@ from redrive.testing.conformance.build import (
 )
 
 
-class Leasing(Scene):
+class LeaseTests(Scene):
     """Workers and their leases."""
 
     def test_a_worker_that_stops_gives_back_what_it_holds_unburned(self, store: Store) -> None:
@@ -112,7 +113,7 @@ class Leasing(Scene):
 
     def test_a_worker_is_known_by_what_it_tells_about_itself(self, store: Store) -> None:
         """With how many jobs it holds."""
-        about = About(host="h", process=7, pipelines=("a", "b"), concurrency=9)
+        about = WorkerFacts(host="h", process=7, pipelines=("a", "b"), concurrency=9)
         store.start_worker("w3", NOW, LEASE, about)
         (lane,) = lanes_of(store)
         store.submit([new(lane)] * 2, NOW)

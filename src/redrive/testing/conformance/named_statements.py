@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rest of the protocol: named queries, changes that fit or are dropped whole, stamps, and the state of breakers.
+"""The rest of the protocol: named queries, changes that fit or are dropped whole, change counters, and the state of breakers.
 
 What the named statements are is not written down in the protocol; those that the engine cannot live without are pinned here.
 """
@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from redrive.errors import StoreError
-from redrive.store.protocol import Step, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Step, Want
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -66,8 +67,8 @@ CHANGES: dict[str, Callable[[Store], object]] = {
 }
 
 
-class Changing(Scene):
-    """Queries, changes, stamps and breakers."""
+class StatementTests(Scene):
+    """Queries, changes, change counters and breakers."""
 
     @pytest.mark.parametrize("name", sorted(QUERIES))
     def test_every_query_of_the_engine_has_an_answer_in_an_empty_store(self, store: Store, name: str) -> None:
@@ -145,26 +146,26 @@ class Changing(Scene):
         agree(statuses(store), {"queued": 1})
         agree(store.query("due_schedules", NOW), [])
 
-    def test_a_stamp_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
+    def test_a_change_counter_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
         """Looking is no change, and neither is a claim that finds nothing."""
         (lane,) = lanes_of(store)
-        before = store.stamp()
+        before = store.change_counter()
 
         store.query("counts")
-        store.outlook([lane])
+        store.upcoming([lane])
         store.breaker("api")
         store.exchange("w1", [], Want((lane,), 1), now=NOW, token=1)
 
-        agree(store.stamp(), before)
+        agree(store.change_counter(), before)
 
     @pytest.mark.parametrize("change", sorted(CHANGES))
-    def test_a_stamp_differs_after_every_change(self, store: Store, change: str) -> None:
+    def test_a_change_counter_differs_after_every_change(self, store: Store, change: str) -> None:
         """So that an idle worker sees what there is to see without claiming."""
-        before = store.stamp()
+        before = store.change_counter()
 
         CHANGES[change](store)
 
-        holds(store.stamp() != before)
+        holds(store.change_counter() != before)
 
     def test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one(self, store: Store) -> None:
         """Compare and swap; the first of several who saw none makes it."""

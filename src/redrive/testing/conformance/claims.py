@@ -10,7 +10,8 @@ import threading
 from typing import Final
 
 from redrive.core.lifecycle import JobState
-from redrive.store.protocol import Claimed, Outlook, Step, Store, Want
+from redrive.store.protocol import Store
+from redrive.store.records import Claimed, Step, UpcomingWork, Want
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -42,7 +43,7 @@ def id_of(one: Claimed) -> int:
     return one.id
 
 
-class Claiming(Scene):
+class ClaimTests(Scene):
     """Handing out jobs."""
 
     def test_a_job_is_handed_out_once_with_its_dispatch_counted(self, store: Store) -> None:
@@ -80,9 +81,9 @@ class Claiming(Scene):
         store.submit([new(lane, b'"late"', run_at=NOW + 10, priority=0), new(lane, b'"due"')], NOW)
 
         agree([one.input for one in claim(store, lane)], [b'"due"'])
-        agree(store.outlook([lane]), Outlook(due={lane: NOW + 10}, held=1, paused=frozenset()))
+        agree(store.upcoming([lane]), UpcomingWork(due={lane: NOW + 10}, leased=1, paused=frozenset()))
         agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
-        agree(store.outlook([lane]), Outlook(due={}, held=2, paused=frozenset()))
+        agree(store.upcoming([lane]), UpcomingWork(due={}, leased=2, paused=frozenset()))
 
     def test_the_outlook_is_about_the_lanes_that_are_asked_for(self, store: Store) -> None:
         """The next job of each lane, whatever its priority."""
@@ -92,7 +93,10 @@ class Claiming(Scene):
         )
         claim(store, three)
 
-        agree(store.outlook([one, two]), Outlook(due={one: NOW + 5, two: NOW}, held=0, paused=frozenset()))
+        agree(
+            store.upcoming([one, two]),
+            UpcomingWork(due={one: NOW + 5, two: NOW}, leased=0, paused=frozenset()),
+        )
 
     def test_no_more_is_handed_out_than_wanted_and_only_from_wanted_lanes(self, store: Store) -> None:
         """The first lane of the list goes first."""
@@ -124,9 +128,9 @@ class Claiming(Scene):
         got = exchange(store, "w1", [settlement(held)], Want((shop, other), 10))
 
         agree((got.lost, [each.lane for each in got.claimed]), ((), [other]))
-        agree(store.outlook([shop, other]).paused, frozenset({shop}))
+        agree(store.upcoming([shop, other]).paused, frozenset({shop}))
         store.apply(Step("resume_lanes", ("shop",)))
-        agree(store.outlook([shop, other]).paused, frozenset[int]())
+        agree(store.upcoming([shop, other]).paused, frozenset[int]())
         agree(len(claim(store, shop)), 1)
 
     def test_a_call_made_again_with_its_token_returns_what_it_had_claimed(self, store: Store) -> None:

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records that pass between the engine and a store.
+
+Instants are seconds since the epoch on the clock of the caller. (job id, lease token, dispatch) is the fence: whatever a worker
+writes about a job carries all three.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NewType
+
+from msgspec import Struct, json
+
+from redrive.core.lifecycle import JobState
+
+JobId = NewType("JobId", int)
+LaneId = NewType("LaneId", int)
+RunId = NewType("RunId", int)
+Row = tuple[object, ...]
+
+INLINE_MAX: Final = 4_096
+"""Bytes of a value that are kept in the job's own row; larger ones are kept apart, so that changing the job stays cheap."""
+
+HOOK: Final = "hook"
+"""The recipient of notices for the pipeline's hooks; no sink may have this name."""
+
+
+class NewJob(Struct, frozen=True, kw_only=True):
+    """One job to be stored."""
+
+    lane: LaneId
+    payload: bytes
+    run_at: float
+    priority: int = 5
+    key: str | None = None
+    owner: str | None = None
+    run: RunId | None = None
+    ordinal: int | None = None
+    """The position of the item in its run's source; a job of a run has one."""
+    parent: JobId | None = None
+    expires_at: float | None = None
+
+
+class Child(Struct, frozen=True):
+    """A job that a stage submitted; its lane is found, or made, when the stage's outcome is committed."""
+
+    pipeline: str
+    stages: tuple[str, ...]
+    job: NewJob
+
+
+class Submitted(Struct, frozen=True):
+    """The result of a submission: the id of the job, and whether it is a duplicate: a job with the same key existed already."""
+
+    id: JobId
+    is_duplicate: bool
+
+
+class Want(Struct, frozen=True):
+    """What a worker can claim: jobs of these lanes, the first lane first, at most `limit` in all."""
+
+    lanes: tuple[LaneId, ...]
+    limit: int
+    limits: dict[LaneId, int] = {}
+    """Lower limits of single lanes."""
+
+
+class Claimed(Struct, frozen=True, gc=False):
+    """One job that is leased to a worker."""
+
+    id: JobId
+    token: int
+    dispatch: int
+    lane: LaneId
+    attempt: int
+    round: int
+    snoozes: int
+    suspects: int
+    """How many workers died while they leased it, since its last completed stage."""
+    crashes: int
+    """How many processes died that ran it alone."""
+    restarts: int
+    """How often it started again at its first stage."""
+    cancel_asked: int
+    expires_at: float | None
+    codes: bytes | None
+    """How many attempts of this round failed with each code, as JSON; None while none did."""
+    input: bytes
+    payload: bytes | None = None
+    """What the job was submitted with; None when that is the input itself."""
+
+
+class Letter(Struct, frozen=True, kw_only=True):
+    """The content of a dead letter; already redacted."""
+
+    code: str
+    category: str
+    is_retryable: bool
+    message: str
+    error_class: str
+    stack: str
+    fingerprint: str
+    context: bytes
+    reason: str
+
+
+class Settlement(Struct, frozen=True, kw_only=True, gc=False):
+    """The outcome of one dispatch: what becomes of the job, and the attempt's row."""
+
+    job: Claimed
+    status: JobState
+    lane: LaneId
+    run_at: float
+    value: bytes | None
+    """The next stage's input, or the result when the job is complete; None keeps the input as it is."""
+    attempt: int
+    snoozes: int
+    codes: bytes | None
+    outcome: str
+    burned: bool
+    started_at: float
+    ended_at: float
+    code: str | None = None
+    error_class: str | None = None
+    message: str | None = None
+    http_status: int | None = None
+    decision: str | None = None
+    """What was decided, or how it ended, as JSON (`core.decide.Recorded`); None when it just succeeded."""
+    letter: Letter | None = None
+    config: str | None = None
+    """A hash of the stage's settings."""
+    notes: str | None = None
+    suspects: int = 0
+    crashes: int = 0
+    children: tuple[Child, ...] = ()
+    """Jobs that are created if and only if this settlement is committed."""
+    recipients: tuple[str, ...] = ()
+    """Who receives a notice: the hook, and sinks by name."""
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether the hook receives a notice."""
+        return HOOK in self.recipients
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """The result of one commit: settlements that were refused or could not be stored, and the jobs claimed next."""
+
+    lost: tuple[JobId, ...]
+    """Their lease belongs to another worker by now."""
+    broken: tuple[JobId, ...]
+    """The store could not take their row; they still belong to the worker."""
+    claimed: tuple[Claimed, ...]
+    is_known: bool = True
+    """False when the worker was declared dead: nothing was claimed, and its leases are void."""
+
+
+class WorkerFacts(Struct, frozen=True, kw_only=True):
+    """What a worker reports about itself, for lists of workers."""
+
+    host: str = ""
+    process: int = 0
+    pipelines: tuple[str, ...] = ()
+    concurrency: int = 0
+
+
+class Renewal(Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    is_known: bool
+    """False when the worker was declared dead, so that it must stop all its runs."""
+    cancel: tuple[JobId, ...] = ()
+    """Jobs leased to this worker that somebody asked to cancel."""
+
+
+class Step(Struct, frozen=True):
+    """One named statement of a change; with `rows`, the whole change is rolled back unless it touches exactly so many."""
+
+    name: str
+    parameters: Row = ()
+    rows: int | None = None
+
+
+class UpcomingWork(Struct, frozen=True, kw_only=True):
+    """What is still to come in some lanes."""
+
+    due: dict[LaneId, float]
+    """When the next queued job of each lane is due; lanes without one are left out."""
+    leased: int
+    """How many jobs are leased to workers."""
+    paused: frozenset[LaneId]
+
+
+def json_list(values: object) -> str:
+    """Return a list as named statements take it: as JSON."""
+    return json.encode(values).decode()
