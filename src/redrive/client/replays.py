@@ -19,8 +19,8 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import edit
-from redrive.ops.letters.edit import Edited
-from redrive.ops.letters.edit_history import EditHistory, Part, edit_history
+from redrive.ops.letters.edit import Change, Edited
+from redrive.ops.letters.edit_history import EditHistory, edit_history
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.ops.replay.validation import Validation, validate
@@ -98,25 +98,10 @@ class Replays:
         return self.report(replays.close(self._store, replay, actor_of(by), note=note).id)
 
     def edit(
-        self,
-        letter: int,
-        *,
-        part: Part = "input",
-        value: bytes | None = None,
-        patch: bytes | None = None,
-        original: bool = False,
-        pipeline: Pipeline | None = None,
-        **by: Unpack[ActorOptions],
+        self, letter: int, *, actor: str = "api", reason: str | None = None, **change: Unpack[Change]
     ) -> Edited:
         """Change what a replay of a letter starts with: the whole JSON, a JSON Patch, or back to the original, which is kept."""
-        change: edit.Change = {
-            "part": part,
-            "value": value,
-            "patch": patch,
-            "original": original,
-            "pipeline": pipeline,
-        }
-        return edit.edit(self._store, letter, actor_of(by), **change)
+        return edit.edit(self._store, letter, Actor(actor, reason), **change)
 
     def edits(self, letter: int) -> EditHistory:
         """Return the edits of a letter and the original; redacted."""

@@ -97,11 +97,7 @@ class _Probe:
             place = _place_in(path, name)
             if found is not _ABSENT and _text(found) == _text(part.raw):
                 continue
-            if (
-                isinstance(key, str)
-                and not isinstance(found, dict | list)
-                and self._is_ignored(given.raw, key)
-            ):
+            if isinstance(key, str) and not _is_container(found) and self._is_ignored(given.raw, key):
                 yield place
             else:
                 yield from self.unknown(part, found, place)
@@ -126,6 +122,10 @@ def _round_trip(codec: Codec, document: object) -> bytes | None:
         return codec.encode(codec.decode(msgspec.json.encode(document)))
     except Exception:  # noqa: BLE001 - a model's own code may raise anything.
         return None
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _part_of(read: object, key: object) -> object:
