@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -102,23 +103,24 @@ def stats(
     """Count jobs by state."""
     with open_database(database_url) as rd:
         counted = inspect.counts(rd.store)
+    names = {"all": (), "pipeline": ("pipeline",), "stage": ("pipeline", "stage")}[by]
+    totals: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for lane, found in counted.items():
+        totals[lane[: len(names)]].update(found)
     if by == "all":
-        totals = _summed(list(counted.values()))
-        print_facts({**totals, "total": sum(totals.values())}, output)
+        total = totals[()]
+        counts = {state: total[state] for state in STATES if total[state]}
+        print_facts({**counts, "total": total.total()}, output)
         return
-    names = [(pipeline, stage if by == "stage" else None) for pipeline, stage in counted]
-    rows: list[dict[str, object]] = []
-    for pipeline, stage in dict.fromkeys(sorted(names, key=str)):
-        these = [found for lane, found in counted.items() if lane[0] == pipeline and stage in {None, lane[1]}]
-        totals = _summed(these)
-        shown: dict[str, object] = (
-            {"pipeline": pipeline} if stage is None else {"pipeline": pipeline, "stage": stage}
-        )
-        rows.append(
-            {**shown, **{state: totals.get(state, 0) for state in STATES}, "total": sum(totals.values())}
-        )
-    columns = (*(("pipeline", "stage") if by == "stage" else ("pipeline",)), *STATES, "total")
-    print_rows(rows, columns, output, empty="no jobs")
+    rows = [
+        {
+            **dict(zip(names, lane, strict=True)),
+            **{state: found[state] for state in STATES},
+            "total": found.total(),
+        }
+        for lane, found in sorted(totals.items())
+    ]
+    print_rows(rows, (*names, *STATES, "total"), output, empty="no jobs")
 
 
 def _check_options(given: Mapping[str, object], *, rule: str, fix: str) -> None:
@@ -185,11 +187,6 @@ def _facts_of(facts: object) -> str:
         for name, each in named.items()
     ]
     return ", ".join(parts) or "nothing"
-
-
-def _summed(counted: Sequence[dict[str, int]]) -> dict[str, int]:
-    totals = {state: sum(found.get(state, 0) for found in counted) for state in STATES}
-    return {state: count for state, count in totals.items() if count}
 
 
 def _follow(rd: Redrive, last: int, output: Format, *, job: int | None, pipeline: str | None) -> None:

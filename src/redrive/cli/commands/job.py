@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`redrive job`: list jobs, show or explain one, cancel, retry or erase one.
 
-Texts shown here were redacted when they were stored.
+Texts are redacted when they are stored, not here.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
+import msgspec
 import typer
 from rich.progress import (
     BarColumn,
@@ -92,11 +93,8 @@ def start(
     budget = FailureBudget(
         max_rate=failure_budget, check_every=check_every, min_finished=min_finished, on_exceeded=on_budget
     )
-    judged = run_options(budget, None, hold_max)
-    options = RunOptions(
-        budget=judged.budget,
-        thresholds=judged.thresholds,
-        hold_max=judged.hold_max,
+    options = msgspec.structs.replace(
+        run_options(budget, None, hold_max),
         target=target,
         source=None if items == STANDARD_INPUT else str(Path(items).absolute()),
     )

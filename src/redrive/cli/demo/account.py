@@ -172,7 +172,7 @@ def _add_attempts(account: Account, job: int, status: str, outcomes: Sequence[st
     # A recovered job has an earlier round that ended dead: only the last attempt counts.
     is_dead = bool(outcomes) and outcomes[-1] == "dead"
     account.check(
-        (status == "failed") == is_dead, f"job {job} is {status}, but its last attempt says otherwise"
+        (status == "failed") == is_dead, f"job {job} is {status}, but its last attempt does not match"
     )
 
 

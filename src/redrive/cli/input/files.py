@@ -70,7 +70,7 @@ def values_in(
 ) -> Iterator[object]:
     """Yield the value of every line that is not empty; `check` raises SerializationError for one that does not fit.
 
-    A wrong line is named by its number; `hint` says what to do about one that does not fit.
+    A wrong line is named by its number; `hint` is the advice for one that does not fit.
     """
     name = name_of(source)
     with open_source(source, option) as lines:
