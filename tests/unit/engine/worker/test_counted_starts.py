@@ -128,6 +128,22 @@ def test_a_probe_that_became_an_ordinary_job_counts_once(
     assert scene.breakers.starts_left(scene.open, clock.wall()) == before - 1
 
 
+def test_a_probe_that_is_found_again_takes_the_place_of_another_claim(
+    scene: Scene, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_lanes = scene.want.lanes
+    scene.want = Want((), 10)
+    with monkeypatch.context() as losses:
+        losses.setattr(store, "exchange", _losing(store, 2, is_done=True))
+        with pytest.raises(StoreUnavailableError):
+            scene.commit(1)
+    scene.want = Want(closed_lanes, 2)
+    answer = scene.commit(1)
+
+    assert len(answer.claimed) == 2
+    assert len({job.lane for job in answer.claimed}) == 2
+
+
 def _losing(store: SqliteStore, nth: int, *, is_done: bool) -> Callable[..., Exchange]:
     """Fail the nth exchange, before or after it is done."""
     plain, count = store.exchange, itertools.count(1)
