@@ -44,7 +44,7 @@ def check_port(field: str, port: object, *, further: int = 0) -> int:
 
 def check_address(field: str, address: object) -> tuple[str, int]:
     """Return an address to listen on; refuse anything else."""
-    pair = cast("Sequence[object]", address) if isinstance(address, tuple | list) else ()
+    pair = _parts(address)
     if len(pair) != 2 or not isinstance(pair[0], str) or not pair[0].strip():
         raise ConfigurationError(
             field=field,
@@ -53,6 +53,10 @@ def check_address(field: str, address: object) -> tuple[str, int]:
             fix=f'{field}=("127.0.0.1", 8081), for example.',
         )
     return pair[0], check_port(f"{field} (the port)", pair[1])
+
+
+def _parts(address: object) -> Sequence[object]:
+    return cast("Sequence[object]", address) if isinstance(address, tuple | list) else ()
 
 
 @asynccontextmanager
