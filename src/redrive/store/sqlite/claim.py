@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claiming in SQLite: a few index probes over the lanes a worker serves, never a filter over a global order.
 
-What a token has claimed is read back as one text and decoded at once. A claim that is made again with its token finds what it had
+What a token has claimed is read back as one text and decoded at once. A claim that is repeated with its token finds what it had
 claimed before.
 """
 
@@ -23,7 +23,7 @@ _SQL: Final = statements_of("sqlite")
 
 
 class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A claimed job as its row says it."""
+    """The row of a claimed job."""
 
     priority: int
     run_at: int
@@ -45,11 +45,11 @@ class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     payload: Raw
     input: Raw
     token: int
-    """Behind the values, as their seal: they were there before it was made."""
+    """After the values, as a check: it is newer than any value, so none can contain it."""
 
 
 ELSEWHERE: Final = b"false"
-"""In the place of a payload that is large; one that says so itself is not found elsewhere, and stays what it is."""
+"""Stands for a large payload, which is in job_values; a payload that is `false` itself is not found there, and stays as it is."""
 _TURN: Final = attrgetter("priority", "run_at", "id")
 _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
@@ -57,7 +57,7 @@ _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 def claim(
     db: sqlite3.Connection, worker: str, want: Want, paused: Container[LaneId], *, now: float, token: int
 ) -> tuple[Claimed, ...]:
-    """Take what is wanted inside the caller's transaction; first of the first lanes, and nothing of paused ones."""
+    """Claim what is wanted inside the caller's transaction; from the first lanes first, and nothing from paused ones."""
     left = want.limit
     for lane in want.lanes:
         if lane in paused:
@@ -69,7 +69,7 @@ def claim(
 
 
 def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
-    """Return jobs in the order of the lanes that were wanted."""
+    """Return jobs in the order of the wanted lanes."""
     by_lane: dict[LaneId, list[Claimed]] = {lane: [] for lane in want.lanes}
     for job in jobs:
         by_lane.setdefault(job.lane, []).append(job)
@@ -77,7 +77,7 @@ def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
 
 
 def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None = None) -> tuple[Claimed, ...]:
-    """Return what a worker holds under a token, or under either of two: the urgent first, then those that were due earlier."""
+    """Return what a worker leases under a token, or under either of two: by priority, then by due time."""
     count, text = db.execute(_SQL["claimed"], (worker, token, other)).fetchone()
     if not count:
         return ()
@@ -87,7 +87,7 @@ def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None =
         rows = []
     if len(rows) == count and {row.token for row in rows} <= {token, other}:
         return tuple([_claimed_of(db, row) for row in sorted(rows, key=_TURN)])
-    # One value is no JSON, or too deep, whoever put it there: its job has to fail by itself, and must not keep the others waiting.
+    # One value is no JSON, or nested too deep: its job has to fail by itself, and must not block the others.
     return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token, other))])
 
 

@@ -7,8 +7,8 @@ VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1))
 ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
 
 -- name: insert_job
--- What a job does not have comes as a value that stands for nothing: `sqlite3` looks for an adapter of each None, which takes longer
--- than writing the row.
+-- A missing value is passed as a placeholder, not as None: `sqlite3` looks for an adapter of each None, which takes longer than writing
+-- the row.
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
 VALUES (?, ?, 'queued', ?, ?, nullif(?, ''), nullif(?, ''), nullif(?, 0), nullif(?, -1), nullif(?, 0), nullif(?, -1e18), ?, ?);
 
@@ -63,8 +63,8 @@ WHERE jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipel
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: list_queued
--- The statements that list jobs take the same parameters; which of them is used decides which index. All that is queued is looked at
--- in the index alone, unless the filter asks for more.
+-- The statements that list jobs take the same parameters; each uses another index. Queued jobs are read in the index alone, unless the
+-- filter needs more.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
 FROM (SELECT id AS found FROM jobs INDEXED BY jobs_ready
         WHERE status = 'queued' AND id < ?1 AND lane_id IN (
@@ -89,15 +89,15 @@ WHERE status = 'failed' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) 
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: list_ended
--- No index has the jobs that are complete or cancelled, but the tallies know how many there are: after the last one, or when there is
--- none at all, nothing more is looked at.
+-- No index has the complete or cancelled jobs, but the tallies count them: the search ends after the last one, and does not start
+-- when there is none.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
 FROM jobs CROSS JOIN lanes ON lanes.id = lane_id
 WHERE jobs.id < ?1 AND status = ?2 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
     AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
 ORDER BY jobs.id DESC LIMIT min(?7, (
-    SELECT coalesce(sum(tallies.jobs - pruned), 0) FROM tallies JOIN lanes AS told ON told.id = tallies.lane_id
-    WHERE tallies.status = ?2 AND (?3 IS NULL OR told.pipeline = ?3) AND (?4 IS NULL OR told.stage = ?4)));
+    SELECT coalesce(sum(tallies.jobs - pruned), 0) FROM tallies JOIN lanes AS lane ON lane.id = tallies.lane_id
+    WHERE tallies.status = ?2 AND (?3 IS NULL OR lane.pipeline = ?3) AND (?4 IS NULL OR lane.stage = ?4)));
 
 -- name: list_of_run
 -- The items of a run have rising ids, because they are submitted in their order.
@@ -140,7 +140,7 @@ UPDATE jobs SET cancel_asked = 1 WHERE id = ? AND status = 'processing';
 SELECT status, erased_at FROM jobs WHERE id = ?;
 
 -- name: log_erase
--- Before it is done, in the same transaction.
+-- Before the job is erased, in the same transaction.
 INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
 SELECT ?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM dead_letters WHERE job_id = ?6), json_object(
     'before', json_object('values', 'kept', 'edits', (

@@ -60,7 +60,7 @@ def pending(version: int) -> list[Migration]:
 
 
 def migrate(db: sqlite3.Connection, database: str, version: int, older: Older) -> None:
-    """Give an empty database its schema; treat an older one as `older` says. Runs inside the caller's transaction."""
+    """Give an empty database its schema; treat an older one according to `older`. Runs inside the caller's transaction."""
     known = newest()
     if 0 < version < known and older != "migrate":
         if older == "refuse":

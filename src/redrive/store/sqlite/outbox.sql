@@ -2,7 +2,7 @@
 -- Notices for hooks and sinks: which are due, and the records they are about.
 
 -- name: notices_for
--- The letter is the one of that round; it, or even the job, may have been pruned meanwhile: then what is left is told.
+-- The letter, or even the job, may have been pruned since: then the notice has what is left.
 SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
     coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, error_class, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
@@ -13,14 +13,14 @@ WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3 ORDER BY due_at, o
 UPDATE outbox SET due_at = ?, tries = tries + 1 WHERE id = ? AND tries = ?;
 
 -- name: postpone_notice
--- Only by whoever took it last: somebody who took it since has a say of their own.
+-- Only by the worker that took it last.
 UPDATE outbox SET due_at = ?1, tries = ?2 WHERE id = ?3 AND tries = ?4;
 
 -- name: drop_notice
 DELETE FROM outbox WHERE id = ?;
 
 -- name: undelivered
--- Who waits to be told: how many in all, how many of them since before some time, and how often one was tried.
+-- Undelivered notices by recipient: how many in all, how many due before ?1, and the highest number of tries.
 SELECT pipeline, recipient, count(*), sum(due_at < ?1), min(due_at), max(tries) FROM outbox JOIN lanes ON lanes.id = lane_id
 GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
 
@@ -32,15 +32,14 @@ FROM letters letter JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.job_id = ?1 AND letter.round = ?2 ORDER BY letter.id DESC LIMIT 1;
 
 -- name: attempts_for_sink
--- The last ones, the newest first.
+-- The last attempts, the newest first.
 SELECT attempts.dispatch, stage, round, attempt, outcome, code, http_status, attempts.started_at, ended_at,
     count(*) OVER () AS in_all
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ?1 AND attempts.dispatch <= ?2
 ORDER BY attempts.dispatch DESC LIMIT ?3;
 
 -- name: input_for_sink
--- What the stage that failed was given. Known only while the job has not run again: after that it may have been edited, or be another
--- stage's.
+-- The input of the stage that failed. Known only until the job runs again: then it may have been edited, or be another stage's.
 SELECT CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
     ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
 FROM jobs WHERE id = ?1 AND lane_id = ?2 AND round = ?3 AND erased_at IS NULL;

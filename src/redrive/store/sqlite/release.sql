@@ -2,7 +2,7 @@
 -- Releasing failed jobs into a new round: the candidates, and the changes that queue them.
 
 -- part: candidates
--- As one text, for the reason `claimed` is one: thousands of rows fetched one by one would each wait for the interpreter. Large values
+-- As one text, for the same reason as `claimed`: thousands of rows fetched one by one would each wait for the interpreter. Large values
 -- and edits are only named, and read one by one. A payload that was edited once stays edited for every later restart. ?2: from_start
 SELECT json_group_array(json_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, duplicate, edit, beside,
     value)), (SELECT coalesce(max(id), 0) FROM edits)
@@ -19,13 +19,13 @@ FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lan
             AS value;
 
 -- name: replay_batch
--- The next ones of those a replay has taken.
+-- The next letters of a replay.
 {candidates}
     FROM dead_letters letter INDEXED BY dead_letters_taken JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
     WHERE letter.replay_id = ?1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT ?3);
 
 -- name: replay_candidates
--- Letters that are named, whatever replay they belong to.
+-- Letters by id, whatever replay they belong to.
 {candidates}
     FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value JOIN jobs ON jobs.id = letter.job_id
         JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id);
@@ -34,7 +34,7 @@ FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lan
 SELECT after FROM edits WHERE id = ?;
 
 -- name: count_taken
--- Before they are taken, while their state says where they come from; the change is dropped unless every one of them is taken.
+-- Runs before `take_letters`, while the letters still have their old state; the change is rolled back unless all of them are taken.
 INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
 SELECT coalesce(?2, 0), group_id, coalesce(column1, state), taken * column2
 FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY 1, 2),
@@ -42,7 +42,7 @@ FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id IN (S
 ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 
 -- name: take_letters
--- A letter that was edited since it was read is not taken: it would start with the value of before.
+-- A letter that was edited since it was read is not taken: it would start with the old value.
 UPDATE dead_letters SET state = 'replaying', counted = counted + 1
 WHERE id IN (SELECT value FROM json_each(?1)) AND replay_id IS ?2 AND state IN ('open', 'triaged', 'ready')
     AND (?3 >= (SELECT coalesce(max(id), 0) FROM edits)

@@ -2,24 +2,24 @@
 -- Replays of many dead letters.
 
 -- name: last_letter
--- And the last act that moved any.
+-- With the number of the last act that changed any letter.
 SELECT coalesce(max(id), 0), (SELECT last FROM letter_moves) FROM dead_letters;
 
 -- name: add_replay
--- Two that take their letters at the same time could not say how many each will have.
+-- Refused while another replay of the pipeline marks its letters: two at once could not predict how many each will have.
 INSERT INTO replays (pipeline, status, filter, options, cutoff, marked_to, expected, pardoned, next_at, driven_until, actor,
     created_at, moves)
 SELECT ?1, 'marking', ?2, ?3, ?4, ?5, ?6, ?7, ?9, 0, ?8, ?9, ?10
 WHERE NOT EXISTS (SELECT 1 FROM replays WHERE pipeline = ?1 AND ended_at IS NULL AND marked_to < cutoff) RETURNING id;
 
 -- name: log_replay_start
--- Right after the replay was added, whose id is not known before.
+-- Right after the replay was added: its id is not known before.
 INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
 VALUES (?1, ?2, ?3, 'replay ' || last_insert_rowid(), ?4, ?5, json_set(?6, '$.replay', last_insert_rowid()));
 
 -- name: log_replay
--- Before it is moved, in the same transaction: how it was, and how many letters were still to be released, or, of one that has ended,
--- belonged to it.
+-- Before its status changes, in the same transaction: its old status, and how many letters were still to be released, or, for one that
+-- has ended, belonged to it.
 INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
 SELECT ?1, ?2, ?3, ?4, ?5,
     CASE WHEN ended_at IS NULL AND marked_to < cutoff THEN expected ELSE (
@@ -40,7 +40,7 @@ SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
     WHERE lanes.pipeline = ? AND status = 'queued' AND waiting = 'hold' LIMIT 1000);
 
 -- name: recovered_of
--- Recovered letters whose job is complete, and how many stages were done after the one that had failed.
+-- Recovered letters whose job is complete, and how many stages succeeded after the one that had failed.
 SELECT count(*), sum(jobs.status = 'complete'),
     sum((SELECT count(*) FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = ? AND letter.verdict = 'completed';
@@ -51,7 +51,7 @@ FROM dead_letters letter JOIN letters after ON after.follows = letter.id
 WHERE letter.replay_id = ? AND letter.state = 'returned' GROUP BY 1, 2 ORDER BY 3 DESC, 1;
 
 -- name: last_configs
--- How the stage a letter is about was set up when it failed.
+-- The config of a letter's stage when it failed.
 SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round = letter.round
     AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1), letter.replay_id
 FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value;
@@ -75,7 +75,7 @@ FROM replays WHERE ended_at IS NULL AND status IN ('marking', 'running', 'cancel
 SELECT standing, letters FROM letters_by_replay WHERE replay_id = ?;
 
 -- name: replay_skips
--- Which job has a key is told letter by letter.
+-- Counted without the job that a reason names in parentheses.
 SELECT CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END AS why, count(*)
 FROM replay_skips WHERE replay_id = ? GROUP BY why ORDER BY count(*) DESC, why;
 
@@ -83,7 +83,7 @@ FROM replay_skips WHERE replay_id = ? GROUP BY why ORDER BY count(*) DESC, why;
 SELECT letter_id, reason FROM replay_skips WHERE replay_id = ? ORDER BY letter_id LIMIT ?;
 
 -- name: skipped_for
--- The first letters that a replay left out for one reason; the same words as in replay_skips.
+-- The first letters that a replay skipped for one reason, as counted by `replay_skips`.
 SELECT letter_id, reason FROM replay_skips
 WHERE replay_id = ?1 AND CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END = ?2
 ORDER BY letter_id LIMIT ?3;
@@ -92,7 +92,7 @@ ORDER BY letter_id LIMIT ?3;
 SELECT id FROM replays ORDER BY abs(id - ?), id LIMIT 5;
 
 -- name: drive_replay
--- A worker that has gone, or was declared dead, drives nothing any more.
+-- A worker that has stopped or was declared dead drives nothing.
 UPDATE replays SET driver = ?1, driven_until = ?2
 WHERE id = ?3 AND ended_at IS NULL
     AND (driver IS ?1 OR driven_until < ?4 OR NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = driver));
@@ -100,12 +100,12 @@ WHERE id = ?3 AND ended_at IS NULL
 -- name: mark_letters
 -- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at. Not by an
 -- index: that would walk all letters of the groups for each window. What came into the set after the start of the replay (after the
--- act ?15, and after ?16 if the filter has a state) was not counted for whoever started it.
+-- act ?15, and after ?16 if the filter has a state) was not counted for the person who started it.
 UPDATE dead_letters AS letter NOT INDEXED SET replay_id = ?14, counted = counted + 1
 WHERE replay_id IS NULL AND {window} AND freed <= ?15 AND moved <= ?16;
 
 -- name: count_marked
--- A window is marked once, so that what bears the mark in it was marked just now.
+-- A window is marked once, so that its marked letters were marked just now.
 INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
 SELECT column1, group_id, state, marked * column2
 FROM (SELECT group_id, state, count(*) AS marked FROM dead_letters WHERE id > ?2 AND id <= ?3 AND replay_id = ?1 GROUP BY 1, 2),
@@ -162,18 +162,18 @@ INSERT INTO replay_rules (pipeline, rules) VALUES (?1, ?2) ON CONFLICT (pipeline
 SELECT rules FROM replay_rules WHERE pipeline = ?;
 
 -- name: wrong_replay_tallies
--- Only of letters that have not ended: those that have stay counted when they are pruned.
-SELECT replay_id, told, found FROM (
-    SELECT replay_id, sum(letters) AS told FROM letters_by_replay WHERE standing IN ('waiting', 'replaying') GROUP BY replay_id)
+-- Only letters that have not ended: ended ones stay counted when they are pruned.
+SELECT replay_id, counted, found FROM (
+    SELECT replay_id, sum(letters) AS counted FROM letters_by_replay WHERE standing IN ('waiting', 'replaying') GROUP BY replay_id)
     FULL JOIN (SELECT replay_id, count(*) AS found FROM dead_letters WHERE replay_id IS NOT NULL AND verdict IS NULL
         GROUP BY replay_id) USING (replay_id)
-WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
+WHERE coalesce(counted, 0) <> coalesce(found, 0) LIMIT ?;
 
 -- name: last_pause_of
 SELECT reason FROM operations WHERE subject = 'replay ' || ? AND verb = 'pause' ORDER BY id DESC LIMIT 1;
 
 -- name: last_ended_of
--- When the replays that ended last did so, about: letters are released in the order of their ids. What waits is passed over.
+-- About when the last letters ended: letters are released in the order of their ids. Waiting letters are passed over.
 SELECT closed_at FROM dead_letters INDEXED BY dead_letters_replay
 WHERE replay_id = ?1 AND closed_at IS NOT NULL AND id < coalesce((
     SELECT min(id) FROM dead_letters INDEXED BY dead_letters_taken

@@ -13,7 +13,7 @@ from redrive.store.statements import for_rows, statements_of
 SQL: Final = statements_of("sqlite")
 
 CHUNKS: Final = (256, 64, 16, 4, 1)
-"""For so many rows at once statements are made; few sizes, so that each is compiled once."""
+"""How many rows a statement takes at once; few sizes, so that each is compiled once."""
 
 
 def execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row], terms: Row = ()) -> int:
@@ -30,10 +30,10 @@ def execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row], terms: 
 
 
 def is_large(one: Settlement) -> bool:
-    """Say whether its value has to stand beside the job, under the dispatch whose output it is."""
+    """Return whether its value is kept in job_values, under the dispatch whose output it is."""
     return one.value is not None and len(one.value) > INLINE_MAX
 
 
 def inline(one: Settlement) -> bytearray | None:
-    """Return the value that stands in its job's own row; not as bytes, for which `sqlite3` looks for an adapter each time."""
+    """Return the value for its job's own row; not as bytes, for which `sqlite3` looks for an adapter each time."""
     return None if one.value is None or is_large(one) else bytearray(one.value)

@@ -30,7 +30,7 @@ UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = ?
 WHERE job_id IN (VALUES {rows}) AND state = 'replaying';
 
 -- name: advance
--- An input that is NULL here is a large one, and is found under the dispatch whose output it is.
+-- A NULL input is a large one; it is in job_values, under the dispatch whose output it is.
 -- row: id, lease_token, dispatch, lane_id, input, run_at
 UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
     finished_at = CASE WHEN cancel_asked THEN v.column6 END, lane_id = v.column4, input = v.column5,
@@ -64,7 +64,7 @@ UPDATE jobs SET status = 'cancelled', finished_at = v.column4, lease_token = NUL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: continue_uniform
--- The same for many that share all but their input, and whose counters stand at their beginning.
+-- The same for a uniform batch: jobs that share all but their input, and whose counters were never moved.
 -- ?1: the new lease_token; ?2: now; ?3: lane_id; ?4: lease_token; ?5: dispatch
 -- row: id, input
 UPDATE jobs SET lane_id = ?3, input = v.column2, input_from = 0, run_at = ?2, lease_token = ?1, dispatch = ?5 + 1, last_attempt_at = ?2,
@@ -93,7 +93,7 @@ SELECT ?1, column1, column2, column3, column4, column5, column6, column7, column
 FROM (VALUES {rows});
 
 -- name: insert_good_attempt
--- One of which there is nothing to tell but that it went well.
+-- A plain success: no decision, no notes.
 -- ?1: worker_id
 -- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at
 INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned)
@@ -104,7 +104,7 @@ INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, fi
 ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = max(last_at, excluded.last_at);
 
 -- name: insert_letter
--- A replay that failed with the permanent code it was meant to cure is escalated.
+-- A letter is escalated when a replay failed again with the same permanent code.
 INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, owner, key, first_failure_at, last_failure_at, follows, is_escalated)
 SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint = ?4 AND letter_groups.lane_id = ?2), 'open', owner, key,
     (SELECT min(ended_at) FROM attempts WHERE job_id = ?1 AND attempts.lane_id = ?2 AND attempts.round = ?3

@@ -34,14 +34,14 @@ SELECT count(*), min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' A
 SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
 
 -- name: wrong_letter_tallies
--- Groups whose counters are not what a recount finds.
-SELECT group_id, state, told, found FROM (
-    SELECT group_id, state, sum(letters) AS told FROM letters_by_group GROUP BY group_id, state)
+-- Groups whose counters differ from a recount.
+SELECT group_id, state, counted, found FROM (
+    SELECT group_id, state, sum(letters) AS counted FROM letters_by_group GROUP BY group_id, state)
     FULL JOIN (SELECT group_id, state, count(*) AS found FROM dead_letters GROUP BY group_id, state) USING (group_id, state)
-WHERE coalesce(told, 0) <> coalesce(found, 0) LIMIT ?;
+WHERE coalesce(counted, 0) <> coalesce(found, 0) LIMIT ?;
 
 -- name: jobs_without_letter
--- Failed jobs without their one letter, or without the facts of it, and letters of jobs that have not failed.
+-- Failed jobs without exactly one live letter and its facts, and jobs that have not failed with one.
 SELECT jobs.id FROM jobs WHERE (status = 'failed') <> (SELECT count(*) FROM letters
     WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) LIMIT ?;
 

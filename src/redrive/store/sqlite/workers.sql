@@ -56,7 +56,7 @@ FROM lanes ORDER BY pipeline, position;
 SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 
 -- name: claim
--- One probe of the index per priority: those that are not due yet are never looked at, however many there are.
+-- One probe of the index per priority: jobs that are not due yet are never read, however many there are.
 UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
     started_at = coalesce(started_at, ?3), last_attempt_at = ?3
 WHERE id IN (
@@ -108,7 +108,7 @@ FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2,
 SELECT value FROM job_values WHERE job_id = ? AND dispatch = ?;
 
 -- name: before_exchange
--- All there is to know before a commit in one step: between two steps every other thread may take the interpreter.
+-- All that a commit needs to know, in one step: between two steps every other thread may take the interpreter.
 SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?1),
     EXISTS (SELECT 1 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3)),
     (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL),
@@ -156,7 +156,7 @@ UPDATE breakers SET state = ? WHERE name = ? AND state = ?;
 UPDATE lanes SET paused_at = ? WHERE pipeline = ?;
 
 -- name: log_pipeline
--- Before it is done, in the same transaction: how the pipeline was, and how many of its jobs wait.
+-- Before the pipeline changes, in the same transaction: its old status, and how many of its jobs wait.
 INSERT INTO operations (at, actor, verb, subject, reason, change)
 SELECT ?1, ?2, ?3, ?4, ?5, json_object(
     'before', json_object('status',
