@@ -130,7 +130,8 @@ def test_dead_letters_that_nobody_has_looked_at(rd: Redrive, clock: VirtualClock
     ((level, sentence),) = about(examine(rd.store), "dead letters")
 
     assert level == "warn"
-    assert sentence == "1 open dead letter, the oldest from 1 h ago"
+    assert sentence.startswith("1 open dead letter, the oldest from 1")
+    assert sentence.endswith(" h ago")
     (finding,) = (each for each in examine(rd.store) if each.about == "dead letters")
     assert finding.advice == "Run redrive dlq groups, then redrive dlq show ID."
 
