@@ -166,7 +166,7 @@ def letter_cost(*, holds_secret: bool) -> float:
     from redrive import classify
     from redrive.core.decide import DeadLetter, Reason
     from redrive.core.fingerprint import frames_of
-    from redrive.store.records import Claimed, JobId, LaneId
+    from redrive.store.records import ClaimedJob, JobId, LaneId
 
     def one(depth: int, message: str) -> None:
         # Two that call each other: a function that only calls itself is shown once.
@@ -188,7 +188,7 @@ def letter_cost(*, holds_secret: bool) -> float:
             )
         raise AssertionError
 
-    job = Claimed(
+    job = ClaimedJob(
         JobId(1), 1, 1, LaneId(1), 1, 1, 0, 0, 0, 0, 0, None, None, b'{"text":"' + b"x" * 190 + b'"}'
     )
     decision = DeadLetter(reason=Reason.PERMANENT, code="BUG_CODE", attempt=1, max_attempts=1)

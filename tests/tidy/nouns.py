@@ -37,8 +37,8 @@ PLAIN = {
 # Classes whose names are still being replaced.
 PENDING = frozenset(
     """
-    Standing BreakerCell AskUntilAnswered Erased How Edited Newest Imported FailedAgain
-    Remark NameMeaning Judged Repeats Submitted Want Claimed
+    BreakerCell AskUntilAnswered How Edited Newest Imported FailedAgain
+    Remark NameMeaning Judged Repeats Want
     """.split()
 )
 

@@ -55,7 +55,7 @@ class History(Struct, frozen=True, kw_only=True):
     deadline_at: float | None = None
 
 
-class Standing(Struct, frozen=True):
+class BreakerStatus(Struct, frozen=True):
     """A breaker's configuration together with its present state."""
 
     breaker: Breaker
@@ -161,7 +161,7 @@ def decide(
     history: History,
     now: float,
     draw: float,
-    breaker: Standing | None = None,
+    breaker: BreakerStatus | None = None,
 ) -> Decision:
     """Decide what to do about a failure; `draw` in [0, 1) is the chance in the backoff."""
     if failure.signal is not None:
@@ -210,7 +210,7 @@ def _retry_on_rule(policy: RetryPolicy, failure: Failure, *, is_retried: bool) -
     return RetryOnRule(retry_on="listed" if is_retried else "unlisted", is_retryable=failure.retryable)
 
 
-def _hold(policy: RetryPolicy, failure: Failure, standing: Standing, now: float) -> Hold:
+def _hold(policy: RetryPolicy, failure: Failure, standing: BreakerStatus, now: float) -> Hold:
     """Wait for the dependency: until its breaker admits a call, and not before the delay it asked for."""
     until = opens_at(standing.breaker, standing.state)
     asked = policy.retry_after_delay(failure)

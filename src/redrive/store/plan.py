@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
-from redrive.store.records import Claimed, JobId, LaneId, Row, Settlement, Want
+from redrive.store.records import ClaimedJob, JobId, LaneId, Row, Settlement, Want
 
 
 class Continuation:
@@ -22,7 +22,7 @@ class Continuation:
         self._token = token
         self.terms: Row = (token, now)
         """Their new lease token, and since when."""
-        self.taken: dict[JobId, Claimed] = {}
+        self.taken: dict[JobId, ClaimedJob] = {}
         self._room = {lane: want.limits.get(lane, want.limit) for lane in want.lanes if lane not in paused}
 
     def take(self, one: Settlement) -> bool:
@@ -35,7 +35,7 @@ class Continuation:
         self._room[lane] = room - 1
         payload = job.input if job.payload is None else job.payload
         begun = (job.id, self._token, job.dispatch + 1, lane, 1, job.round)
-        self.taken[job.id] = Claimed(
+        self.taken[job.id] = ClaimedJob(
             *begun, 0, 0, 0, job.restarts, 0, job.expires_at, None, one.value, payload
         )
         return True

@@ -19,7 +19,7 @@ from redrive.store.records import (
     Row,
     Settlement,
     Step,
-    Submitted,
+    SubmittedJob,
     UpcomingWork,
     Want,
     WorkerFacts,
@@ -33,7 +33,7 @@ class Store(Protocol):
         """Return the lane of each stage, making those that are new."""
         ...
 
-    def submit(self, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
+    def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """Store new jobs; durable when it returns. If a queued, processing or complete job has the key, that job is returned."""
         ...
 

@@ -49,7 +49,7 @@ class Child(Struct, frozen=True):
     job: NewJob
 
 
-class Submitted(Struct, frozen=True):
+class SubmittedJob(Struct, frozen=True):
     """The result of a submission: the id of the job, and whether it is a duplicate: a job with the same key existed already."""
 
     id: JobId
@@ -65,7 +65,7 @@ class Want(Struct, frozen=True):
     """Lower limits of single lanes."""
 
 
-class Claimed(Struct, frozen=True, gc=False):
+class ClaimedJob(Struct, frozen=True, gc=False):
     """One job that is leased to a worker."""
 
     id: JobId
@@ -107,7 +107,7 @@ class Letter(Struct, frozen=True, kw_only=True):
 class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one dispatch: what becomes of the job, and the attempt's row."""
 
-    job: Claimed
+    job: ClaimedJob
     status: JobState
     lane: LaneId
     run_at: float
@@ -150,7 +150,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     """Their lease belongs to another worker by now."""
     broken: tuple[JobId, ...]
     """The store could not take their row; they still belong to the worker."""
-    claimed: tuple[Claimed, ...]
+    claimed: tuple[ClaimedJob, ...]
     is_known: bool = True
     """False when the worker was declared dead: nothing was claimed, and its leases are void."""
 

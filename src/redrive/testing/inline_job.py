@@ -37,7 +37,7 @@ from redrive.engine.worker.threads import RunBlocking
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
-from redrive.store.records import Child, Claimed, JobId, LaneId, Settlement
+from redrive.store.records import Child, ClaimedJob, JobId, LaneId, Settlement
 from redrive.testing.faults import Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
 
@@ -108,7 +108,7 @@ class _InlineJob:
             settled = await self._dispatch(next_claim(settled))
         return self._result(settled, began_at)
 
-    async def _dispatch(self, job: Claimed) -> Settlement:
+    async def _dispatch(self, job: ClaimedJob) -> Settlement:
         """Run one stage once and settle it, then call the hooks."""
         lane = self._lanes[job.lane]
         self._admit(job, lane.stage.breaker)
@@ -123,7 +123,7 @@ class _InlineJob:
             await self._call_hook(lane, settled)
         return settled
 
-    def _admit(self, job: Claimed, breaker: Breaker | None) -> None:
+    def _admit(self, job: ClaimedJob, breaker: Breaker | None) -> None:
         """If the breaker is not closed, wait until the job may run as its probe."""
         while breaker is not None and not self._breakers.is_closed(breaker):
             if self._probes.assign(job.id, breaker, self._clock.wall(), f"inline:{job.dispatch}"):
@@ -220,8 +220,8 @@ def _intended_ending(ended: bytes | Exception) -> BaseException | None:
     return None if isinstance(ending, SystemExit | asyncio.CancelledError) else ending
 
 
-def _first(payload: bytes, lane: LaneId) -> Claimed:
-    return Claimed(
+def _first(payload: bytes, lane: LaneId) -> ClaimedJob:
+    return ClaimedJob(
         id=JOB,
         token=1,
         dispatch=1,
@@ -239,7 +239,7 @@ def _first(payload: bytes, lane: LaneId) -> Claimed:
     )
 
 
-def next_claim(settled: Settlement) -> Claimed:
+def next_claim(settled: Settlement) -> ClaimedJob:
     """Return the job as a store would return the next claim: the next stage with a fresh budget, or the same with its counts."""
     job = settled.job
     again = msgspec.structs.replace(job, token=job.token + 1, dispatch=job.dispatch + 1)

@@ -12,7 +12,17 @@ from redrive import Backoff, Breaker, Category, Code, ConfigurationError, Failur
 from redrive.core import breaker_state as step
 from redrive.core import taxonomy
 from redrive.core.breaker_state import BreakerState
-from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, Standing, decide
+from redrive.core.decide import (
+    BreakerStatus,
+    Cancel,
+    DeadLetter,
+    Decision,
+    History,
+    Hold,
+    Reason,
+    RetryAt,
+    decide,
+)
 from redrive.core.decision_text import decode_decision, encode_decision, sentence_of
 from redrive.core.failure import SignalKind
 from redrive.core.policy import RetryOn
@@ -25,7 +35,7 @@ STEADY = RetryPolicy(5, Backoff.exponential(1, cap=60, jitter=Jitter.none()))
 def decided(
     policy: RetryPolicy = STEADY,
     what: Failure | None = None,
-    standing: Standing | None = None,
+    standing: BreakerStatus | None = None,
     **history: object,
 ) -> Decision:
     return decide(policy, what or failure(), History(**history), 100.0, 0.5, standing)  # type: ignore[arg-type]
@@ -202,7 +212,7 @@ HOLDING = Breaker("api", consecutive=1, open_for=60)
 
 @pytest.mark.parametrize("state", [step.opened(90), step.admit(HOLDING, step.opened(0), 90, "p")[0]])
 def test_a_counting_failure_while_the_breaker_is_not_closed_is_a_hold(state: BreakerState) -> None:
-    decision = decided(RetryPolicy(1), standing=Standing(HOLDING, state))
+    decision = decided(RetryPolicy(1), standing=BreakerStatus(HOLDING, state))
 
     assert isinstance(decision, Hold)
     assert decision.until == 150
@@ -211,7 +221,7 @@ def test_a_counting_failure_while_the_breaker_is_not_closed_is_a_hold(state: Bre
 
 
 def test_an_isolated_breaker_holds_without_an_end() -> None:
-    decision = decided(standing=Standing(HOLDING, step.isolated(0)))
+    decision = decided(standing=BreakerStatus(HOLDING, step.isolated(0)))
 
     assert isinstance(decision, Hold)
     assert decision.until is None
@@ -220,19 +230,19 @@ def test_an_isolated_breaker_holds_without_an_end() -> None:
 @pytest.mark.parametrize(
     ("what", "standing"),
     [
-        (failure(taxonomy.RATE_LIMITED, http_status=429), Standing(HOLDING, step.opened(90))),
-        (failure(), Standing(HOLDING, BreakerState())),
-        (failure(), Standing(Breaker("api", consecutive=1, mode="fail_fast"), step.opened(90))),
+        (failure(taxonomy.RATE_LIMITED, http_status=429), BreakerStatus(HOLDING, step.opened(90))),
+        (failure(), BreakerStatus(HOLDING, BreakerState())),
+        (failure(), BreakerStatus(Breaker("api", consecutive=1, mode="fail_fast"), step.opened(90))),
     ],
     ids=["not counting", "closed", "fail-fast"],
 )
-def test_without_a_holding_breaker_the_policy_decides(what: Failure, standing: Standing) -> None:
+def test_without_a_holding_breaker_the_policy_decides(what: Failure, standing: BreakerStatus) -> None:
     assert isinstance(decided(what=what, standing=standing), RetryAt)
 
 
 def test_signals_of_the_stage_come_before_everything_else() -> None:
     everything = RetryPolicy(5, STEADY.backoff, retry_on="all")
-    down = Standing(HOLDING, step.opened(90))
+    down = BreakerStatus(HOLDING, step.opened(90))
 
     cancel = decided(everything, failure(signal=SignalKind.CANCEL), down)
     snooze = decided(everything, failure(signal=SignalKind.SNOOZE, retry_after=7.0), down)

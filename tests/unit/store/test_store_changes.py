@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
-from redrive.store.records import Child, Claimed, Step, Want
+from redrive.store.records import Child, ClaimedJob, Step, Want
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance.build import (
     NOW,
@@ -308,7 +308,7 @@ def test_a_large_batch_is_settled_whole(store: SqliteStore) -> None:
     """More rows than any statement is made for, so that every size of it is used."""
     (lane,) = lanes_of(store)
     store.submit([job(lane) for _ in range(701)], NOW)
-    taken: tuple[Claimed, ...] = claim(store, lane, 701)
+    taken: tuple[ClaimedJob, ...] = claim(store, lane, 701)
 
     exchange(store, "w1", [settlement(each) if each.id % 7 else burial(each) for each in taken])
 

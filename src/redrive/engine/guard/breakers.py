@@ -19,7 +19,7 @@ from redrive.core import breaker_state as step
 from redrive.core.arguments import seconds
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import Admitted, BreakerState, Phase, Refused
-from redrive.core.decide import Standing
+from redrive.core.decide import BreakerStatus
 from redrive.engine.clock import Clock
 
 
@@ -58,9 +58,9 @@ class BreakerCell:
         self._slice_ends_at = step.slice_end(breaker, self._slice_at)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> BreakerStatus:
         """The configuration and the current state, for `decide`."""
-        return Standing(self.breaker, self._state)
+        return BreakerStatus(self.breaker, self._state)
 
     @property
     def probe_timeout(self) -> float:

@@ -35,7 +35,7 @@ from redrive.errors import (
     StoreUnavailableError,
 )
 from redrive.store.protocol import Store
-from redrive.store.records import NewJob, RunId, Submitted
+from redrive.store.records import NewJob, RunId, SubmittedJob
 
 logger = logging.getLogger("redrive.runs")
 
@@ -305,7 +305,7 @@ class Driver:
                 logger.warning("run %s waits: %s", self._run, error)
                 await self._clock.asleep(RETRY_SECONDS)
             else:
-                self.budget.add_jobs(each.id for each in cast("list[Submitted]", made))
+                self.budget.add_jobs(each.id for each in cast("list[SubmittedJob]", made))
                 return
             there = (await self._ask(lambda: self._book.report(self._run))).total
             jobs = [job for job in jobs if cast("int", job.ordinal) >= there]

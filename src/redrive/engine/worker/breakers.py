@@ -15,7 +15,7 @@ import msgspec
 from redrive.core import breaker_state as step
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase
-from redrive.core.decide import Standing
+from redrive.core.decide import BreakerStatus
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import JobId
@@ -51,9 +51,9 @@ class SharedBreakers:
         self._counted: set[JobId] = set()
         """Jobs of the commit with this token whose start is counted: that commit may have to be made again."""
 
-    def standing(self, breaker: Breaker) -> Standing:
+    def standing(self, breaker: Breaker) -> BreakerStatus:
         """Return the breaker with its state as last seen."""
-        return Standing(breaker, self._states[breaker.name])
+        return BreakerStatus(breaker, self._states[breaker.name])
 
     def is_closed(self, breaker: Breaker) -> bool:
         """Return whether calls may start freely."""

@@ -27,7 +27,7 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
 from redrive.redaction.literals.prefilter import LiteralIndex
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
-from redrive.store.records import Claimed, Letter
+from redrive.store.records import ClaimedJob, Letter
 
 STACK_MAX: Final = 16_384
 MESSAGE_MAX: Final = 2_048
@@ -83,7 +83,7 @@ def as_failure(exc: BaseException) -> Exception:
         return StageEndingError("the stage raised something that cannot be read", exc)
 
 
-def safe_message(failure: Failure, job: Claimed) -> str:
+def safe_message(failure: Failure, job: ClaimedJob) -> str:
     """Return the message of a failure, redacted and cut."""
     return _message(failure, literals_of(job))[:MESSAGE_MAX]
 
@@ -107,7 +107,7 @@ def _redacted(text: str, literals: dict[str, str]) -> str:
     return redact_start(text, literals, read=TEXT_MAX - 1, prepare=storable)
 
 
-def safe_notes(notes: Mapping[str, str], job: Claimed) -> str | None:
+def safe_notes(notes: Mapping[str, str], job: ClaimedJob) -> str | None:
     """Return a stage's notes as JSON, redacted; None without any."""
     if not notes:
         return None
@@ -129,7 +129,7 @@ def _unused(name: str, taken: Mapping[str, str]) -> str:
 
 
 def letter_of(
-    failed: FailedAttempt, job: Claimed, stage: str, decision: Decision, notes: str | None
+    failed: FailedAttempt, job: ClaimedJob, stage: str, decision: Decision, notes: str | None
 ) -> Letter:
     """Return the dead letter for the last failure of a job."""
     literals = literals_of(job)
@@ -150,7 +150,7 @@ def letter_of(
     )
 
 
-def _without_values(failure: Failure, message: str, job: Claimed) -> Failure:
+def _without_values(failure: Failure, message: str, job: ClaimedJob) -> Failure:
     """Return a failure without the job's values in its message: they do not distinguish causes."""
     values = _short_in(job.input)
     if job.payload is not None:
@@ -168,7 +168,7 @@ def _short_in(encoded: bytes) -> set[str]:
 
 
 def _context_of(
-    failure: Failure, job: Claimed, stage: str, notes: str | None, literals: dict[str, str]
+    failure: Failure, job: ClaimedJob, stage: str, notes: str | None, literals: dict[str, str]
 ) -> dict[str, object]:
     """Return the circumstances of a failure; texts of others are redacted, our own names and numbers are not."""
     foreign = {
@@ -193,7 +193,7 @@ def _context_of(
     }
 
 
-def literals_of(job: Claimed) -> LiteralIndex:
+def literals_of(job: ClaimedJob) -> LiteralIndex:
     """Map every longer string of a job's payload and of its stage's input to a placeholder with its path."""
     found = literals_in(job.input)
     return LiteralIndex(found if job.payload is None else {**literals_in(job.payload), **found})

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
-from redrive.store.records import Claimed
+from redrive.store.records import ClaimedJob
 
 
 class State(IntEnum):
@@ -50,7 +50,7 @@ STARTING, RUNNING, IN_PROCESS, ABANDONED, ENDING, SETTLED, DROPPED, LEFT_BEHIND 
 class Dispatch(Struct, eq=False, gc=False):
     """One run of a stage."""
 
-    job: Claimed
+    job: ClaimedJob
     lane: Lane
     context: Context
     started_at: float

@@ -23,7 +23,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import Claimed, Exchange, JobId, LaneId, Settlement, Step, Want
+from redrive.store.records import ClaimedJob, Exchange, JobId, LaneId, Settlement, Step, Want
 
 logger = logging.getLogger("redrive.worker")
 
@@ -64,7 +64,7 @@ class Journal:
         self._settlements: list[Settlement] = []
         self._refusals: dict[JobId, int] = {}
         """How often the store refused the settlement of a job that is not settled yet."""
-        self._unsettled: dict[JobId, tuple[float, Claimed]] = {}
+        self._unsettled: dict[JobId, tuple[float, ClaimedJob]] = {}
         """Jobs that cannot be settled, and when they are queued again."""
 
     @property
@@ -149,12 +149,12 @@ class Journal:
             else:
                 self._release_later(settlement)
 
-    def release(self, jobs: Iterable[Claimed], now: float) -> None:
+    def release(self, jobs: Iterable[ClaimedJob], now: float) -> None:
         """Release jobs that were not started, with their probes. Safe to repeat."""
         self._release(jobs)
         self.flush_breakers(now)
 
-    def _release(self, jobs: Iterable[Claimed]) -> None:
+    def _release(self, jobs: Iterable[ClaimedJob]) -> None:
         """Put jobs back into the queue; fenced, so that it may be repeated."""
         self._store.apply(*(Step("return_job", (job.id, job.token, job.dispatch)) for job in jobs))
 
@@ -189,7 +189,7 @@ class Journal:
             limits[lane] = min(share, limits.get(lane, share))
 
 
-def _reduced_by(jobs: list[Claimed], want: Want) -> Want:
+def _reduced_by(jobs: list[ClaimedJob], want: Want) -> Want:
     """Return what can be claimed besides jobs that are leased already."""
     if not jobs:
         return want

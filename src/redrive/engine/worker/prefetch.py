@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from redrive.engine.worker.slots import Slots
-from redrive.store.records import Claimed
+from redrive.store.records import ClaimedJob
 
 PREFETCH_SECONDS: Final = 1.0
 """How long the first of the waiting jobs may wait for a slot before all of them are released."""
@@ -23,7 +23,7 @@ class Prefetch:
         self._slots = slots
         self._most = concurrency
         self._ended = 0
-        self._first: Claimed | None = None
+        self._first: ClaimedJob | None = None
         self._since = 0.0
         self.count = 0
         """How many jobs may wait for a slot."""
@@ -35,7 +35,7 @@ class Prefetch:
         self.count = min(self._most, ended)
         self._ended = self._slots.ended
 
-    async def wait(self, wake: asyncio.Event) -> list[Claimed]:
+    async def wait(self, wake: asyncio.Event) -> list[ClaimedJob]:
         """Wait until woken; return the jobs that have waited for a slot too long, to be released.
 
         After that nothing is prefetched until a stage has ended. A slot that becomes free takes the first of the waiting jobs: as

@@ -23,7 +23,7 @@ from redrive.core.breaker_state import Admitted, BreakerState
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
-from redrive.store.records import Claimed, JobId, LaneId, Want
+from redrive.store.records import ClaimedJob, JobId, LaneId, Want
 
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""
@@ -107,14 +107,14 @@ class Probes:
             if not is_released:
                 return
 
-    def recover(self, worker: str, *, now: float, token: int) -> list[Claimed]:
+    def recover(self, worker: str, *, now: float, token: int) -> list[ClaimedJob]:
         """Begin a commit: return the jobs that it claimed as probes when it was made before, and whose answers were lost.
 
         Since then all slots may have been filled, or the breaker closed by somebody: nobody would ask for them again. A job that is
         no probe any more is run, or refused, like every other job. A probe that found no job is freed.
         """
         self._served = set()
-        found: list[Claimed] = []
+        found: list[ClaimedJob] = []
         for lane in sorted(self._asked, reverse=True):
             breaker, probe = self._by_lane[lane], _probe_token(worker, token, lane)
             claimed = self._store.exchange(
@@ -133,11 +133,11 @@ class Probes:
         return found
 
     def claim(
-        self, claimed: Sequence[Claimed], want: Want, worker: str, *, now: float, token: int
-    ) -> list[Claimed]:
+        self, claimed: Sequence[ClaimedJob], want: Want, worker: str, *, now: float, token: int
+    ) -> list[ClaimedJob]:
         """Send probes where it is time for one; return the jobs that were claimed for this besides the claimed ones."""
         self._assign_claimed(claimed, worker, now=now, token=token)
-        more: list[Claimed] = []
+        more: list[ClaimedJob] = []
         for lane in self._order:
             if len(claimed) + len(more) < want.limit and want.limits.get(lane, 1) > 0:
                 more += self._claim_one(worker, lane, now=now, token=token)
@@ -148,7 +148,7 @@ class Probes:
         """Forget the commit under way: it belongs to a worker name that is no longer used."""
         self._asked.clear()
 
-    def _assign_claimed(self, claimed: Sequence[Claimed], worker: str, *, now: float, token: int) -> None:
+    def _assign_claimed(self, claimed: Sequence[ClaimedJob], worker: str, *, now: float, token: int) -> None:
         """Assign one of the claimed jobs to each fail-fast breaker that is not closed; the others will be refused."""
         for job in claimed:
             breaker = self._by_lane.get(job.lane)
@@ -157,7 +157,7 @@ class Probes:
             self._served.add(breaker.name)
             self.assign(job.id, breaker, now, f"{worker}:{token}")
 
-    def _claim_one(self, worker: str, lane: LaneId, *, now: float, token: int) -> tuple[Claimed, ...]:
+    def _claim_one(self, worker: str, lane: LaneId, *, now: float, token: int) -> tuple[ClaimedJob, ...]:
         """Claim one job of a lane as the probe of its breaker, if that is not closed and it is time.
 
         Its tokens follow from the commit's own and the lane, so that a commit that is made again finds the probe it took before,

@@ -42,7 +42,7 @@ from redrive.errors import (
     StoreUnavailableError,
     WorkerCrashError,
 )
-from redrive.store.records import Claimed, Settlement
+from redrive.store.records import ClaimedJob, Settlement
 
 logger = logging.getLogger("redrive.worker")
 
@@ -71,7 +71,7 @@ class Runner:
         self._classifier = classifier
         self._ask_store = ask_store
 
-    def begin(self, job: Claimed, lane: Lane) -> Dispatch:
+    def begin(self, job: ClaimedJob, lane: Lane) -> Dispatch:
         """Start the clock of one run."""
         now = self._now()
         timeout = lane.stage.timeout

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from redrive.core.decide import (
+    BreakerStatus,
     Cancel,
     DeadLetter,
     Decision,
@@ -21,7 +22,6 @@ from redrive.core.decide import (
     NoDecision,
     Reason,
     RetryAt,
-    Standing,
     decide,
 )
 from redrive.core.decision_text import encode_decision
@@ -71,7 +71,7 @@ def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
 
 
 def settlement_of_failure(
-    dispatch: Dispatch, failed: FailedAttempt, draw: float, standing: Standing | None = None
+    dispatch: Dispatch, failed: FailedAttempt, draw: float, standing: BreakerStatus | None = None
 ) -> Settlement:
     """Return the settlement of an attempt that failed, or of a signal the stage raised or returned."""
     stage, job = dispatch.lane.stage, dispatch.job

@@ -36,7 +36,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
-from redrive.store.records import Claimed, JobId, LaneId, Settlement
+from redrive.store.records import ClaimedJob, JobId, LaneId, Settlement
 
 logger = logging.getLogger("redrive.worker")
 
@@ -102,7 +102,7 @@ class Slots:
         self._on_room = on_room
         # Runs begin in copies of this: one begins where another ends, and must not see what that one has set.
         self._context = contextvars.copy_context()
-        self._ready: deque[Claimed] = deque()
+        self._ready: deque[ClaimedJob] = deque()
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self._in_use = dict.fromkeys(lanes, 0)
@@ -142,11 +142,11 @@ class Slots:
         return limits
 
     @property
-    def first_waiting(self) -> Claimed | None:
+    def first_waiting(self) -> ClaimedJob | None:
         """The job that takes the next free slot; None when none waits."""
         return self._ready[0] if self._ready else None
 
-    def put(self, jobs: Iterable[Claimed]) -> None:
+    def put(self, jobs: Iterable[ClaimedJob]) -> None:
         """Take claimed jobs; `fill` starts them."""
         for job in jobs:
             self._ready.append(job)
@@ -163,7 +163,7 @@ class Slots:
                 self._ready.appendleft(job)
                 raise
 
-    def drop_waiting(self) -> list[Claimed]:
+    def drop_waiting(self) -> list[ClaimedJob]:
         """Forget the jobs that were not started, and return them."""
         dropped = list(self._ready)
         for job in dropped:
@@ -217,7 +217,7 @@ class Slots:
         self._tasks.clear()
         return cut_off
 
-    def _start(self, job: Claimed) -> None:
+    def _start(self, job: ClaimedJob) -> None:
         lane = self._lanes[job.lane]
         dispatch = self._runner.begin(job, lane)
         self._running[job.id] = dispatch

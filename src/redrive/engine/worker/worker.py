@@ -32,7 +32,7 @@ from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import Store
-from redrive.store.records import Claimed, Exchange, JobId, Settlement, Want, WorkerFacts
+from redrive.store.records import ClaimedJob, Exchange, JobId, Settlement, Want, WorkerFacts
 
 logger = logging.getLogger("redrive.worker")
 
@@ -102,7 +102,7 @@ class Worker:
         """Whether the last claim brought all it asked for."""
         self._stops = 0
         self._stops_by: dict[str, int] = {}
-        self._unstarted: list[Claimed] = []
+        self._unstarted: list[ClaimedJob] = []
         self._is_dead = False
         self._error: StoreError | None = None
         self.heartbeat: Heartbeat | None = None

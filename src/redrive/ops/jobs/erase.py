@@ -23,7 +23,7 @@ _RUNNING: Final = frozenset({"queued", "processing"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erased:
+class ErasureReport:
     """What became of the values of a job."""
 
     job: int
@@ -41,7 +41,7 @@ def check_erasable(store: Store, job_id: int) -> str:
     return status
 
 
-def erase(store: Store, job_id: int, by: Actor) -> Erased:
+def erase(store: Store, job_id: int, by: Actor) -> ErasureReport:
     """Wipe every value of a job that has ended, in one transaction with its line of the operator log; twice changes nothing.
 
     Raises:
@@ -61,7 +61,7 @@ def erase(store: Store, job_id: int, by: Actor) -> Erased:
     ((status, erased_at),) = store.query("job_to_erase", job_id)
     if erased_at is None or str(status) in _RUNNING:
         raise _refused(job_id, str(status))
-    return Erased(job=job_id, erased_at=instant(erased_at), is_new=is_new)
+    return ErasureReport(job=job_id, erased_at=instant(erased_at), is_new=is_new)
 
 
 def _refused(job_id: int, status: str) -> ReplayRefusedError:

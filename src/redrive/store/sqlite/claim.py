@@ -16,7 +16,7 @@ from typing import Final, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from redrive.store.records import Claimed, JobId, LaneId, Want
+from redrive.store.records import ClaimedJob, JobId, LaneId, Want
 from redrive.store.statements import statements_of
 
 _SQL: Final = statements_of("sqlite")
@@ -56,7 +56,7 @@ _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
 def claim(
     db: sqlite3.Connection, worker: str, want: Want, paused: Container[LaneId], *, now: float, token: int
-) -> tuple[Claimed, ...]:
+) -> tuple[ClaimedJob, ...]:
     """Claim what is wanted inside the caller's transaction; from the first lanes first, and nothing from paused ones."""
     left = want.limit
     for lane in want.lanes:
@@ -68,15 +68,17 @@ def claim(
     return () if left == want.limit else claimed(db, worker, token)
 
 
-def in_order(want: Want, jobs: Iterable[Claimed]) -> tuple[Claimed, ...]:
+def in_order(want: Want, jobs: Iterable[ClaimedJob]) -> tuple[ClaimedJob, ...]:
     """Return jobs in the order of the wanted lanes."""
-    by_lane: dict[LaneId, list[Claimed]] = {lane: [] for lane in want.lanes}
+    by_lane: dict[LaneId, list[ClaimedJob]] = {lane: [] for lane in want.lanes}
     for job in jobs:
         by_lane.setdefault(job.lane, []).append(job)
     return tuple(itertools.chain.from_iterable(by_lane.values()))
 
 
-def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None = None) -> tuple[Claimed, ...]:
+def claimed(
+    db: sqlite3.Connection, worker: str, token: int, other: int | None = None
+) -> tuple[ClaimedJob, ...]:
     """Return what a worker leases under a token, or under either of two: by priority, then by due time."""
     count, text = db.execute(_SQL["claimed"], (worker, token, other)).fetchone()
     if not count:
@@ -88,16 +90,16 @@ def claimed(db: sqlite3.Connection, worker: str, token: int, other: int | None =
     if len(rows) == count and {row.token for row in rows} <= {token, other}:
         return tuple([_claimed_of(db, row) for row in sorted(rows, key=_TURN)])
     # One value is no JSON, or nested too deep: its job has to fail by itself, and must not block the others.
-    return tuple([Claimed(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token, other))])
+    return tuple([ClaimedJob(*row) for row in db.execute(_SQL["claimed_rows"], (worker, token, other))])
 
 
-def _claimed_of(db: sqlite3.Connection, row: _Row) -> Claimed:
+def _claimed_of(db: sqlite3.Connection, row: _Row) -> ClaimedJob:
     value, payload = bytes(row.input), _some(row.payload)
     if row.input_from >= 0:
         value = _large(db, row.id, row.input_from)
     if payload == ELSEWHERE:
         payload = _large(db, row.id, 0) or payload
-    return Claimed(
+    return ClaimedJob(
         row.id,
         row.token,
         row.dispatch,

@@ -24,7 +24,7 @@ from redrive.store.plan import Continuation
 from redrive.store.records import (
     INLINE_MAX,
     Child,
-    Claimed,
+    ClaimedJob,
     Exchange,
     JobId,
     LaneId,
@@ -33,7 +33,7 @@ from redrive.store.records import (
     Row,
     Settlement,
     Step,
-    Submitted,
+    SubmittedJob,
     UpcomingWork,
     Want,
     WorkerFacts,
@@ -121,7 +121,7 @@ class SqliteStore:
         with self._writing() as db:
             return self._lanes_in(db, pipeline, stages)
 
-    def submit(self, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
+    def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """See `Store.submit`."""
         with self._writing() as db:
             self._count_items(db, jobs)
@@ -250,7 +250,7 @@ class SqliteStore:
         with self._reading() as db:
             return db.execute(sql, parameters).fetchall()
 
-    def _claimed_before(self, db: sqlite3.Connection, worker: str, token: int) -> tuple[Claimed, ...]:
+    def _claimed_before(self, db: sqlite3.Connection, worker: str, token: int) -> tuple[ClaimedJob, ...]:
         """Return what this token has claimed already, when the answer to it was lost."""
         return claimed(db, worker, token, token | IN_PLACE)
 
@@ -279,12 +279,12 @@ class SqliteStore:
             raise SchemaMismatchError(database=self._path, found=version, known=SCHEMA_VERSION)
         return version
 
-    def _insert_many(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: float) -> list[Submitted]:
+    def _insert_many(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """Insert jobs without keys; ids are given in order, so that the last one implies all."""
         db.executemany(_SQL["insert_job"], (self._row_of(job, now) for job in jobs))
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()[0] if jobs else 0
         return [
-            Submitted(JobId(last - len(jobs) + place), is_duplicate=False)
+            SubmittedJob(JobId(last - len(jobs) + place), is_duplicate=False)
             for place in range(1, len(jobs) + 1)
         ]
 
@@ -294,20 +294,20 @@ class SqliteStore:
         for run, size in sizes.items():
             db.execute(_SQL["count_items"], (size, run))
 
-    def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> Submitted:
+    def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> SubmittedJob:
         existing = (
             db.execute(_SQL["duplicate"], (self._pipelines[job.lane], job.key)).fetchone()
             if job.key
             else None
         )
         if existing is not None:
-            return Submitted(JobId(existing[0]), is_duplicate=True)
+            return SubmittedJob(JobId(existing[0]), is_duplicate=True)
         made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)
         if len(job.payload) > INLINE_MAX:
             db.execute(_SQL["insert_value"], (made, 0, job.payload))
-        return Submitted(made, is_duplicate=False)
+        return SubmittedJob(made, is_duplicate=False)
 
-    def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> Submitted:
+    def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
         lane = self._lanes_in(db, child.pipeline, child.stages)[0]
         return self._insert(db, msgspec.structs.replace(child.job, lane=lane, parent=parent), now)
 

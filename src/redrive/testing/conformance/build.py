@@ -21,7 +21,7 @@ from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
 from redrive.store.protocol import Store
 from redrive.store.records import (
     Child,
-    Claimed,
+    ClaimedJob,
     Exchange,
     JobId,
     LaneId,
@@ -103,12 +103,12 @@ def exchange(
 
 def claim(
     store: Store, lane: LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
-) -> tuple[Claimed, ...]:
+) -> tuple[ClaimedJob, ...]:
     """Claim jobs of one lane."""
     return exchange(store, worker, [], Want((lane,), limit), now).claimed
 
 
-def taken(store: Store, **changes: object) -> Claimed:
+def taken(store: Store, **changes: object) -> ClaimedJob:
     """Submit one job to `shop.fetch` and claim it as w1."""
     (lane,) = lanes_of(store)
     store.submit([new(lane, **changes)], NOW)
@@ -116,7 +116,7 @@ def taken(store: Store, **changes: object) -> Claimed:
     return one
 
 
-def settlement(of: Claimed, **changes: object) -> Settlement:
+def settlement(of: ClaimedJob, **changes: object) -> Settlement:
     """Return the settlement of a completed job; `changes` make it another one."""
     plain = Settlement(
         job=of,
@@ -135,7 +135,7 @@ def settlement(of: Claimed, **changes: object) -> Settlement:
     return replace(plain, **changes)
 
 
-def retry(of: Claimed, *, at: float, **changes: object) -> Settlement:
+def retry(of: ClaimedJob, *, at: float, **changes: object) -> Settlement:
     """Return the settlement of an attempt that failed and is tried again."""
     failed = settlement(
         of, status=JobState.QUEUED, run_at=at, value=None, attempt=of.attempt + 1, outcome="retry"
@@ -143,13 +143,13 @@ def retry(of: Claimed, *, at: float, **changes: object) -> Settlement:
     return replace(failed, code="NETWORK_RESET", message="reset", **changes)
 
 
-def burial(of: Claimed, **changes: object) -> Settlement:
+def burial(of: ClaimedJob, **changes: object) -> Settlement:
     """Return the settlement of a job that is given up."""
     dead = settlement(of, status=JobState.FAILED, value=None, outcome="dead", letter=LETTER)
     return replace(dead, code="AUTH_DENIED", message="denied", decision=PERMANENT, **changes)
 
 
-def cancellation(of: Claimed, **changes: object) -> Settlement:
+def cancellation(of: ClaimedJob, **changes: object) -> Settlement:
     """Return the settlement of a job that is cancelled."""
     return settlement(of, status=JobState.CANCELLED, value=None, outcome="cancelled", burned=False, **changes)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import Claimed, Step, UpcomingWork, Want
+from redrive.store.records import ClaimedJob, Step, UpcomingWork, Want
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -38,7 +38,7 @@ UNREADABLE: Final = (
 """Values that are no JSON, or that no decoder takes."""
 
 
-def id_of(one: Claimed) -> int:
+def id_of(one: ClaimedJob) -> int:
     """Return its id, to sort by."""
     return one.id
 

@@ -12,7 +12,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import Claimed, Settlement, Want
+from redrive.store.records import ClaimedJob, Settlement, Want
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -34,15 +34,15 @@ from redrive.testing.conformance.build import (
 )
 from redrive.testing.conformance.submissions import SIZES, text_of
 
-Build = Callable[[Claimed], Settlement]
+Build = Callable[[ClaimedJob], Settlement]
 
 
-def again_later(of: Claimed) -> Settlement:
+def again_later(of: ClaimedJob) -> Settlement:
     """Return the settlement of an attempt that is tried again at once."""
     return retry(of, at=NOW)
 
 
-def onward(of: Claimed) -> Settlement:
+def onward(of: ClaimedJob) -> Settlement:
     """Return the settlement of an attempt after which the job is to go on, with another value than is usual here."""
     return settlement(of, status=JobState.QUEUED, value=b'"onward"')
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.store.protocol import Store
-from redrive.store.records import Claimed, LaneId, Settlement, Want
+from redrive.store.records import ClaimedJob, LaneId, Settlement, Want
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -32,13 +32,13 @@ from redrive.testing.conformance.build import (
 SIZE = 300
 
 
-def batch_of(store: Store, lane: LaneId) -> tuple[Claimed, ...]:
+def batch_of(store: Store, lane: LaneId) -> tuple[ClaimedJob, ...]:
     """Submit a uniform batch, each with a payload of its own, and claim it."""
     store.submit([new(lane, str(number).encode()) for number in range(SIZE)], NOW)
     return claim(store, lane, SIZE)
 
 
-def ended(of: Claimed, **changes: object) -> Settlement:
+def ended(of: ClaimedJob, **changes: object) -> Settlement:
     """Return a settlement whose value and times are the job's own."""
     own = {"value": b'"of %d"' % of.id, "started_at": NOW + of.id, "ended_at": NOW + 2 * of.id}
     return settlement(of, **{**own, **changes})

@@ -11,7 +11,7 @@ import msgspec
 from redrive.core.decide import DeadLetter, Reason
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
-from redrive.store.records import Claimed, JobId, LaneId, Letter
+from redrive.store.records import ClaimedJob, JobId, LaneId, Letter
 
 SHOWN_MIN = 12
 """So many characters in a row of a secret are a part of it that shows."""
@@ -19,8 +19,8 @@ KEY = "".join(random.Random(5).choices(string.ascii_letters + string.digits, k=4
 DECISION = DeadLetter(reason=Reason.PERMANENT, code="BUG_CODE", attempt=1, max_attempts=1)
 
 
-def claimed(*values: str) -> Claimed:
-    return Claimed(
+def claimed(*values: str) -> ClaimedJob:
+    return ClaimedJob(
         id=JobId(1),
         token=1,
         dispatch=1,
@@ -44,7 +44,7 @@ def prose(seed: int, length: int, alphabet: str = string.ascii_lowercase) -> str
     return "".join(draw.choices(alphabet + "   ", k=length))
 
 
-def letter_for(message: str, job: Claimed) -> Letter:
+def letter_for(message: str, job: ClaimedJob) -> Letter:
     try:
         raise ValueError(message)
     except ValueError as exc:

@@ -16,7 +16,7 @@ from redrive.engine.worker.dead_letter import literals_of, safe_text
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.progress import Progress, ProgressThread
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import Claimed
+from redrive.store.records import ClaimedJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STUCK_SECONDS, bounded, jobs, leases_of, one_stage, until, worker_on, working
@@ -120,7 +120,7 @@ def test_the_values_of_a_job_are_looked_up_once_for_each_run(
 ) -> None:
     asked: list[int] = []
 
-    def counted(job: Claimed) -> dict[str, str]:
+    def counted(job: ClaimedJob) -> dict[str, str]:
         asked.append(job.id)
         return literals_of(job)
 

@@ -14,7 +14,7 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.worker import dead_letter, progress
 from redrive.engine.worker.settlements import UNREADABLE
 from redrive.engine.worker.threads import StageThreads
-from redrive.store.records import Claimed
+from redrive.store.records import ClaimedJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import (
@@ -190,7 +190,7 @@ def test_progress_that_can_not_be_redacted_of_one_job_keeps_no_lease_from_being_
 ) -> None:
     going: list[int] = []
 
-    def broken(job: Claimed) -> dict[str, str]:
+    def broken(job: ClaimedJob) -> dict[str, str]:
         if job.id == 1:
             raise RecursionError
         return dead_letter.literals_of(job)
