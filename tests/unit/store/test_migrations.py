@@ -16,10 +16,10 @@ from redrive.core.decide import NoDecision, Reason
 from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.checkup.doctor import examine
+from redrive.ops.checkup.doctor import examine, unopened
 from redrive.ops.jobs.explain import explain
 from redrive.ops.upkeep.backup import backup
-from redrive.ops.upkeep.migrations import migrate
+from redrive.ops.upkeep.migrations import migrate, schema_state
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SCHEMA_VERSION
 from redrive.store.statements import text_of
@@ -76,7 +76,7 @@ def test_a_database_that_is_not_there_or_empty_is_made_at_once(path: Path, is_th
     assert facts(path) == (SCHEMA_VERSION, False)
 
 
-def test_an_older_database_is_refused_and_left_open_any_version(older: Path) -> None:
+def test_an_older_database_is_refused_and_left_as_it_is(older: Path) -> None:
     with pytest.raises(SchemaMismatchError) as refused:
         connect(older)
 
@@ -169,6 +169,20 @@ def test_the_schema_is_version_1_with_all_migrations(first: Path, tmp_path: Path
     with closing(sqlite3.connect(first)) as old, closing(sqlite3.connect(tmp_path / "new.db")) as new:
         assert schema_of(old) == schema_of(new)
         assert old.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_database_of_version_1_is_refused_examined_and_copied_as_it_is(first: Path, tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatchError, match="has schema version 1"):
+        connect(first)
+    with open_any_version(str(first)) as rd:
+        report = backup(rd.store, tmp_path / "copy.db", ANN)
+
+    found = unopened(first)
+    assert found is not None
+    assert found.about == "schema"
+    assert report.jobs == 17
+    assert facts(tmp_path / "copy.db") == facts(first) == (1, False)
+    assert "CREATE TABLE replays" in schema_state(first).sql
 
 
 WORDS = {
