@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
-from redrive.store.records import Want
+from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
 from redrive.store.statements import statements_of
 from redrive.testing.conformance.build import NOW, exchange, lanes_of, new, settlement, statuses
@@ -122,7 +122,7 @@ def test_threads_and_a_second_connection_share_the_file_without_losing_a_job(
     taken: dict[str, list[int]] = {"w1": [], "w2": []}
 
     def drain(worker: str, mine: SqliteStore) -> None:
-        while got := exchange(mine, worker, [], Want((lane,), 7), NOW).claimed:
+        while got := exchange(mine, worker, [], ClaimRequest((lane,), 7), NOW).claimed:
             taken[worker] += [each.id for each in got]
             exchange(mine, worker, [settlement(each) for each in got])
 

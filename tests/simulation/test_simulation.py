@@ -14,7 +14,7 @@ from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import Settlement, Want
+from redrive.store.records import ClaimRequest, Settlement
 from redrive.store.sqlite import claim, rows, settle
 from redrive.store.sqlite import store as sqlite
 from redrive.store.sqlite.settle import settle_at_once
@@ -88,7 +88,7 @@ def claims_of_a_lost_answer_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     plain = Journal.commit
 
     def anew(
-        self: Journal, worker: str, done: list[Settlement], want: Want, *, now: float, token: int
+        self: Journal, worker: str, done: list[Settlement], want: ClaimRequest, *, now: float, token: int
     ) -> object:
         return plain(self, worker, done, want, now=now, token=token and next(self._tokens))
 

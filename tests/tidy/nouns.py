@@ -11,7 +11,7 @@ PLAIN = {
     "kinds of values in any program": """
         error result report status state kind reason options setup parts set counts line page summary history details facts
         filter scope view change side limits plan step progress response operation origin actor writer formatter pair hint
-        index tracker builder choice face entry action
+        index tracker builder choice face entry cache meaning action
     """,
     "time, chance and concurrency": """
         clock chance loop thread pool processes slots shell supervisor health heartbeat wait prefetch journal driver runner
@@ -19,10 +19,10 @@ PLAIN = {
     """,
     "retries and breakers, as other libraries call them": """
         retry snooze fail cancel signal backoff jitter growth guard call severity retryable classifier phase sample crash
-        context thresholds
+        context thresholds cell
     """,
-    "decisions and answers, named by what happens": "retry at, ended, admitted, refused, budget exceeded, release, stop, finish",
-    "databases": "store migration exchange renewal batch child rule continuation work",
+    "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
+    "databases": "store migration exchange request renewal batch child rule continuation work",
     "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
     "files and networks": "files webhook upstream outage console",
@@ -33,14 +33,6 @@ PLAIN = {
     "tests and the demo": "faults scene script article",
     "the name of the package": "redrive",
 }
-
-# Classes whose names are still being replaced.
-PENDING = frozenset(
-    """
-    BreakerCell AskUntilAnswered How Edited Newest Imported FailedAgain
-    Remark NameMeaning Judged Repeats Want
-    """.split()
-)
 
 
 def plain_nouns() -> set[str]:

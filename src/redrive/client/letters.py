@@ -21,7 +21,7 @@ from redrive.ops.letters.details import LetterDetails, letter_details
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.letters.groups import LetterGroup, list_groups, resolve_group
-from redrive.ops.letters.imports import Imported, import_letters
+from redrive.ops.letters.imports import ImportResult, import_letters
 from redrive.ops.letters.pages import Page, list_letters
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.suggest import unknown
@@ -123,7 +123,7 @@ class DeadLetters:
         """Return letters as redacted JSON lines, one after the other; an export with values is logged."""
         return export(self._store, self._filter(which), Actor(actor, reason), with_values=with_values)
 
-    def take_in(self, lines: Iterable[bytes], **by: Unpack[ActorOptions]) -> Imported:
+    def take_in(self, lines: Iterable[bytes], **by: Unpack[ActorOptions]) -> ImportResult:
         """Import the lines of another installation's export; each letter once."""
         return import_letters(self._store, lines, actor_of(by))
 

@@ -19,7 +19,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import edit
-from redrive.ops.letters.edit import Change, Edited
+from redrive.ops.letters.edit import Change, EditResult
 from redrive.ops.letters.edit_history import EditHistory, edit_history
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
@@ -99,7 +99,7 @@ class Replays:
 
     def edit(
         self, letter: int, *, actor: str = "api", reason: str | None = None, **change: Unpack[Change]
-    ) -> Edited:
+    ) -> EditResult:
         """Change what a replay of a letter starts with: the whole JSON, a JSON Patch, or back to the original, which is kept."""
         return edit.edit(self._store, letter, Actor(actor, reason), **change)
 

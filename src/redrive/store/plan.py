@@ -11,13 +11,13 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
-from redrive.store.records import ClaimedJob, JobId, LaneId, Row, Settlement, Want
+from redrive.store.records import ClaimedJob, JobId, LaneId, Row, Settlement, ClaimRequest
 
 
 class Continuation:
     """The jobs of one commit that continue in place."""
 
-    def __init__(self, want: Want, paused: Container[LaneId], *, token: int, now: float) -> None:
+    def __init__(self, want: ClaimRequest, paused: Container[LaneId], *, token: int, now: float) -> None:
         self._want = want
         self._token = token
         self.terms: Row = (token, now)
@@ -51,8 +51,8 @@ class Continuation:
         if (claimed := self.taken.pop(job, None)) is not None:
             self._room[claimed.lane] += 1
 
-    def rest(self) -> Want:
+    def rest(self) -> ClaimRequest:
         """Return what is still wanted."""
         want = self._want
         limits = {lane: self._room.get(lane, limit) for lane, limit in want.limits.items()}
-        return Want(want.lanes, want.limit - len(self.taken), limits)
+        return ClaimRequest(want.lanes, want.limit - len(self.taken), limits)

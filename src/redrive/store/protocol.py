@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from redrive.store.records import (
+    ClaimRequest,
     Exchange,
     LaneId,
     NewJob,
@@ -21,7 +22,6 @@ from redrive.store.records import (
     Step,
     SubmittedJob,
     UpcomingWork,
-    Want,
     WorkerFacts,
 )
 
@@ -50,7 +50,7 @@ class Store(Protocol):
         ...
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int
+        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
     ) -> Exchange:
         """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
 

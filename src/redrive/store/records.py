@@ -56,7 +56,7 @@ class SubmittedJob(Struct, frozen=True):
     is_duplicate: bool
 
 
-class Want(Struct, frozen=True):
+class ClaimRequest(Struct, frozen=True):
     """What a worker can claim: jobs of these lanes, the first lane first, at most `limit` in all."""
 
     lanes: tuple[LaneId, ...]

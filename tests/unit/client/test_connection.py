@@ -15,7 +15,7 @@ from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
 from redrive.client import connection
 from redrive.engine.pipeline import submission
 from redrive.errors import JobNotFoundError, SerializationError
-from redrive.store.records import Want
+from redrive.store.records import ClaimRequest
 from redrive.testing import VirtualClock, virtual_time
 
 
@@ -203,7 +203,7 @@ def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, tmp_path: 
     with virtual_time(clock=clock), connect(tmp_path / "jobs.db") as other:
         other.store.start_worker("gone", clock.wall(), 5)
         lanes = other.store.lanes("shop", ["double", "show"])
-        other.store.exchange("gone", [], Want(tuple(lanes), 1), now=clock.wall() + 1e9, token=1)
+        other.store.exchange("gone", [], ClaimRequest(tuple(lanes), 1), now=clock.wall() + 1e9, token=1)
         other.store.reap(clock.wall() + 1e10)
     rd.work([SHOP], until_idle=True)
 

@@ -17,7 +17,7 @@ from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import Limits, file_system_of
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
-from redrive.store.records import Step, Want, WorkerFacts
+from redrive.store.records import ClaimRequest, Step, WorkerFacts
 from redrive.testing import VirtualClock, virtual_time
 
 ANN = Actor("ann", "a test")
@@ -40,7 +40,7 @@ def claim(rd: Redrive, clock: VirtualClock, worker: str = "w1", lease: float = 3
     who = WorkerFacts(host="here", process=7, pipelines=("shop",), concurrency=4)
     rd.store.start_worker(worker, clock.wall(), lease, who)
     lane = rd.store.lanes("shop", ["fetch"])[0]
-    rd.store.exchange(worker, [], Want((lane,), 10), now=clock.wall(), token=1)
+    rd.store.exchange(worker, [], ClaimRequest((lane,), 10), now=clock.wall(), token=1)
 
 
 def test_an_empty_store_is_well(rd: Redrive) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
-from redrive.store.records import Child, ClaimedJob, Step, Want
+from redrive.store.records import Child, ClaimedJob, Step, ClaimRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance.build import (
     NOW,
@@ -141,9 +141,9 @@ def test_an_exchange_for_which_nothing_is_due_writes_nothing(store: SqliteStore)
     store.submit([job(lane, run_at=NOW + 10)], NOW)
     before = store.change_counter()
 
-    assert exchange(store, "w1", [], Want((lane,), 10)).claimed == ()
-    assert exchange(store, "w1", [], Want((), 10)).claimed == ()
-    assert exchange(store, "w1", [], Want((lane,), 0), now=NOW + 20).claimed == ()
+    assert exchange(store, "w1", [], ClaimRequest((lane,), 10)).claimed == ()
+    assert exchange(store, "w1", [], ClaimRequest((), 10)).claimed == ()
+    assert exchange(store, "w1", [], ClaimRequest((lane,), 0), now=NOW + 20).claimed == ()
     assert store.change_counter() == before
 
 
@@ -158,7 +158,7 @@ def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(
         store.apply(Step("pause_pipeline", (NOW, "shop")))
     before = store.change_counter()
 
-    answer = exchange(store, "w1", [], Want((lane,), 10, {lane: 0} if why == "full" else {}))
+    answer = exchange(store, "w1", [], ClaimRequest((lane,), 10, {lane: 0} if why == "full" else {}))
 
     assert answer.claimed == ()
     assert store.change_counter() == before
@@ -169,10 +169,10 @@ def test_what_is_held_under_a_token_is_told_to_a_worker_that_wants_nothing_more(
     (lane,) = lanes_of(store)
     store.submit([job(lane)] * 2, NOW)
     store.start_worker("w2", NOW, 60)
-    first = store.exchange("w1", [], Want((lane,), 1), now=NOW, token=79)
+    first = store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=79)
 
-    again = store.exchange("w1", [], Want((), 0), now=NOW, token=79)
-    others = store.exchange("w2", [], Want((), 0), now=NOW, token=79)
+    again = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=79)
+    others = store.exchange("w2", [], ClaimRequest((), 0), now=NOW, token=79)
 
     assert (len(first.claimed), again.claimed, others.claimed) == (1, first.claimed, ())
     assert statuses(store) == {"queued": 1, "processing": 1}
@@ -182,7 +182,7 @@ def test_a_lane_with_a_limit_gives_no_more_and_the_next_lane_the_rest(store: Sql
     one, two = lanes_of(store, "one", "two")
     store.submit([job(one)] * 5 + [job(two)] * 5, NOW)
 
-    taken = exchange(store, "w1", [], Want((two, one), 6, {two: 2})).claimed
+    taken = exchange(store, "w1", [], ClaimRequest((two, one), 6, {two: 2})).claimed
 
     assert [each.lane for each in taken] == [two] * 2 + [one] * 4
 
@@ -193,7 +193,7 @@ def test_a_paused_pipeline_gives_nothing_until_it_is_resumed(store: SqliteStore)
     store.submit([job(one), job(other)], NOW)
     store.apply(Step("pause_pipeline", (NOW, "shop")))
 
-    assert [each.lane for each in exchange(store, "w1", [], Want((one, two, other), 9)).claimed] == [other]
+    assert [each.lane for each in exchange(store, "w1", [], ClaimRequest((one, two, other), 9)).claimed] == [other]
     assert store.upcoming([one, two]).paused == {one, two}
     store.apply(Step("pause_pipeline", (None, "shop")))
     assert len(claim(store, one)) == 1

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.store.protocol import Store
-from redrive.store.records import NewJob, Renewal, Settlement, Step, UpcomingWork, Want
+from redrive.store.records import ClaimRequest, NewJob, Renewal, Settlement, Step, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance import StoreConformance
 from redrive.testing.conformance.build import LEASE, NOW
@@ -50,19 +50,19 @@ def forgets_keys(right: Right, jobs: Sequence[NewJob], now: float) -> object:
 
 
 def forgets_children(
-    right: Right, worker: str, done: Sequence[Settlement], want: Want, **rest: object
+    right: Right, worker: str, done: Sequence[Settlement], want: ClaimRequest, **rest: object
 ) -> object:
     return right(worker, [replace(one, children=()) for one in done], want, **rest)
 
 
 def trusts_any_token(
-    right: Right, worker: str, done: Sequence[Settlement], want: Want, **rest: object
+    right: Right, worker: str, done: Sequence[Settlement], want: ClaimRequest, **rest: object
 ) -> object:
     return replace(right(worker, done, want, **rest), lost=())
 
 
 def ignores_limits(
-    right: Right, worker: str, done: Sequence[Settlement], want: Want, **rest: object
+    right: Right, worker: str, done: Sequence[Settlement], want: ClaimRequest, **rest: object
 ) -> object:
     return right(worker, done, replace(want, limits={}), **rest)
 
@@ -101,7 +101,7 @@ FLAWS = [
     (
         "upcoming",
         lambda *_: UpcomingWork(due={}, leased=0, paused=frozenset()),
-        "test_the_outlook_is_about_the_lanes_that_are_asked_for",
+        "test_upcoming_work_is_of_the_lanes_that_are_asked_for",
     ),
 ]
 

@@ -31,7 +31,7 @@ PAUSED_FROM: Final = 1e12
 """Jobs of a paused run are due this late; they wait for a person, not for a time."""
 
 
-class AskUntilAnswered(Protocol):
+class StoreCall(Protocol):
     """Asks the store until it answers; returns None when the worker was declared dead or stopped twice meanwhile."""
 
     def __call__(self, question: Callable[[], T]) -> Awaitable[T | None]:
@@ -51,7 +51,7 @@ class IdleWait:
         *,
         pipelines: Sequence[str],
         wake: asyncio.Event,
-        ask_until_answered: AskUntilAnswered,
+        ask_until_answered: StoreCall,
         parts: WorkerParts,
     ) -> None:
         self._store = store

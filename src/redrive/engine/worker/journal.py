@@ -23,7 +23,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Exchange, JobId, LaneId, Settlement, Step, Want
+from redrive.store.records import ClaimedJob, Exchange, JobId, LaneId, Settlement, Step, ClaimRequest
 
 logger = logging.getLogger("redrive.worker")
 
@@ -96,21 +96,21 @@ class Journal:
         """Return the lanes that are not claimed because their breaker holds them."""
         return {lane.id for lane in self._lanes.values() if not self._may_claim(lane.stage.breaker)}
 
-    def want(self, room: int, limits: dict[LaneId, int], now: float) -> Want:
+    def want(self, room: int, limits: dict[LaneId, int], now: float) -> ClaimRequest:
         """Return what to claim: at most `room` jobs, none of held lanes, and of some lanes only so many. Changes `limits`."""
         for breaker, lanes in self._by_breaker.items():
             left = self._breakers.starts_left(breaker, now)
             if left < room:
                 self._share(lanes, max(0, int(left)), limits)
         open_lanes = tuple(lane for lane in self.order if self._may_claim(self._lanes[lane].stage.breaker))
-        return Want(open_lanes, room, limits)
+        return ClaimRequest(open_lanes, room, limits)
 
     def flush_breakers(self, now: float) -> None:
         """Write what runs have found about their dependencies, and free the probes of jobs that did not run."""
         self._probes.release_dropped(now)
         self._breakers.flush(now)
 
-    def commit(self, worker: str, batch: list[Settlement], want: Want, *, now: float, token: int) -> Exchange:
+    def commit(self, worker: str, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
         self._release_unsettled(now)
         if not self._by_breaker:
@@ -189,7 +189,7 @@ class Journal:
             limits[lane] = min(share, limits.get(lane, share))
 
 
-def _reduced_by(jobs: list[ClaimedJob], want: Want) -> Want:
+def _reduced_by(jobs: list[ClaimedJob], want: ClaimRequest) -> ClaimRequest:
     """Return what can be claimed besides jobs that are leased already."""
     if not jobs:
         return want
@@ -197,4 +197,4 @@ def _reduced_by(jobs: list[ClaimedJob], want: Want) -> Want:
     for job in jobs:
         if job.lane in limits:
             limits[job.lane] = max(0, limits[job.lane] - 1)
-    return Want(want.lanes, max(0, want.limit - len(jobs)), limits)
+    return ClaimRequest(want.lanes, max(0, want.limit - len(jobs)), limits)

@@ -23,11 +23,11 @@ from redrive.core.breaker_state import Admitted, BreakerState
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, JobId, LaneId, Want
+from redrive.store.records import ClaimedJob, JobId, LaneId, ClaimRequest
 
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""
-NOTHING: Final = Want((), 0)
+NOTHING: Final = ClaimRequest((), 0)
 """A claim for nothing returns what was claimed under its token before, and claims nothing more."""
 
 
@@ -133,7 +133,7 @@ class Probes:
         return found
 
     def claim(
-        self, claimed: Sequence[ClaimedJob], want: Want, worker: str, *, now: float, token: int
+        self, claimed: Sequence[ClaimedJob], want: ClaimRequest, worker: str, *, now: float, token: int
     ) -> list[ClaimedJob]:
         """Send probes where it is time for one; return the jobs that were claimed for this besides the claimed ones."""
         self._assign_claimed(claimed, worker, now=now, token=token)
@@ -170,7 +170,7 @@ class Probes:
         self._asked.add(lane)
         if not self.take(breaker, now, probe):
             return ()
-        want = Want((lane,), 1)
+        want = ClaimRequest((lane,), 1)
         claimed = self._store.exchange(worker, [], want, now=now, token=_claim_token(token, lane)).claimed
         if not claimed:
             self.end(breaker, now, probe, Evidence.NOTHING)

@@ -32,7 +32,7 @@ from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Exchange, JobId, Settlement, Want, WorkerFacts
+from redrive.store.records import ClaimedJob, Exchange, JobId, Settlement, ClaimRequest, WorkerFacts
 
 logger = logging.getLogger("redrive.worker")
 
@@ -225,7 +225,7 @@ class Worker:
             while not self._journal.is_empty:
                 batch, token = self._journal.take()
                 exchange = functools.partial(self._store.exchange, now=now, token=token)
-                await self._ask(functools.partial(exchange, self._name, batch, Want((), 0)))
+                await self._ask(functools.partial(exchange, self._name, batch, ClaimRequest((), 0)))
             self._known_as = None
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:

@@ -82,7 +82,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class EditResult:
     """A stored edit."""
 
     id: int
@@ -175,7 +175,7 @@ def draft(
     )
 
 
-def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edited:
+def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> EditResult:
     """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
 
     `original` goes back to the value before all edits. With the code of its pipeline, the new value must fit the type of its stage.
@@ -190,7 +190,7 @@ def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edit
     return commit(store, made, by)
 
 
-def commit(store: Store, made: Draft, by: Actor) -> Edited:
+def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     """Store an edit; refused if the value has changed since the draft was made."""
     values = _editable(store, made.letter, made.part)
     if values.present != made.before:
@@ -210,7 +210,7 @@ def commit(store: Store, made: Draft, by: Actor) -> Edited:
     answer = store.apply(Step("add_edit", row, rows=1), *supply, log)
     if answer is None:
         raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
-    return Edited(id=cast("int", answer[0][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
+    return EditResult(id=cast("int", answer[0][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
 
 
 def _supply(values: _Values, made: Draft) -> list[Step]:

@@ -96,7 +96,7 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestLetters:
     """Of the letters that match, by group: the position of the newest one, and how many a replay has taken."""
 
     heads: dict[int, Position] = field(default_factory=dict[int, Position])
@@ -109,18 +109,18 @@ class LetterCounts:
     def __init__(self, store: Store, which: LetterFilter) -> None:
         self._store = store
         self._which = which
-        self._newest: Newest | None = None
+        self._newest: NewestLetters | None = None
         is_by_counters = which.owner is None and which.key is None and which.ids is None
         self.states: dict[int, dict[str, int]] = {}
         """For each group, how many of its matching letters are in each state."""
         for pair in self._by_pairs() if is_by_counters else self._by_letters():
             self.states.setdefault(pair.group, {})[pair.state] = pair.letters
 
-    def newest(self, groups: Sequence[int]) -> Newest:
+    def newest(self, groups: Sequence[int]) -> NewestLetters:
         """Return the newest letter and the taken ones of some groups; it reads letters, so only for those shown."""
         if self._newest is not None:
             return self._newest
-        found = Newest()
+        found = NewestLetters()
         pairs = [(group, state) for group in groups for state in self.states[group]]
         for group, at, letter in self._store.query("letter_heads", json_list(pairs), *self._span()):
             # It was pruned since it was counted.
@@ -154,7 +154,7 @@ class LetterCounts:
         return [pair for pair in counted if pair.letters]
 
     def _by_letters(self) -> list[Pair]:
-        self._newest = found = Newest()
+        self._newest = found = NewestLetters()
         counts: Counter[tuple[int, str]] = Counter()
         for page in positions_of(self._store, self._which):
             rows = self._store.query("count_named_by_group", json_list([letter for _, letter in page]))

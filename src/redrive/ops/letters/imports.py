@@ -72,7 +72,7 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """The result of an import."""
 
     made: int = 0
@@ -96,13 +96,13 @@ class _WrongLineError(ValueError):
         super().__init__(why)
 
 
-def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> Imported:
+def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> ImportResult:
     """Make a failed job and an open letter for every line of an export that is not here yet.
 
     A few hundred lines are one transaction, with its line of the operator log; stopping in the middle leaves whole ones behind, and
     the same lines again import the rest. Letters whose replay has ended where they come from are skipped, and counted by state.
     """
-    imported = Imported()
+    imported = ImportResult()
     waiting: dict[tuple[str, int], tuple[int, ExportedLine]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -127,7 +127,9 @@ def import_letters(store: Store, lines: Iterable[bytes], by: Actor) -> Imported:
     return imported
 
 
-def _import(store: Store, read: Sequence[tuple[int, ExportedLine]], by: Actor, *, imported: Imported) -> None:
+def _import(
+    store: Store, read: Sequence[tuple[int, ExportedLine]], by: Actor, *, imported: ImportResult
+) -> None:
     """Import what is not here yet, all at once; if the store refuses, one by one."""
     fresh = [(number, line) for number, line in read if not _is_known(store, line)]
     imported.known += len(read) - len(fresh)

@@ -34,7 +34,7 @@ _OF_ONE: Final = " (job "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedAgain:
+class RepeatedFailure:
     """Replays that failed with one failure."""
 
     code: str
@@ -69,7 +69,7 @@ class ReplayReport:
     """Recovered letters whose job is complete; counted once the replay has ended."""
     stages_done: int
     """How many stages the replayed jobs have completed since."""
-    failures: Sequence[FailedAgain]
+    failures: Sequence[RepeatedFailure]
     skips: Sequence[tuple[str, int]]
     """Why letters were skipped, and how many for each reason; the most frequent one first."""
     first_skipped: Mapping[str, Sequence[tuple[int, str]]]
@@ -116,7 +116,7 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
         verified=cast("int", complete or 0),
         stages_done=cast("int", stages or 0),
         failures=[
-            FailedAgain(
+            RepeatedFailure(
                 code=str(code),
                 group=str(group),
                 letters=cast("int", letters),

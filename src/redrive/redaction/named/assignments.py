@@ -15,7 +15,7 @@ from redrive.redaction.named.fast_path import NOTHING_PLAIN, PLAIN, decide_fast
 from redrive.redaction.named.judgement import secret_of
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
 from redrive.redaction.named.occurrence import NamedValue
-from redrive.redaction.named.repeats import REPEATS_FROM, NameDecision, Repeats
+from redrive.redaction.named.repeats import REPEATS_FROM, NameCache, NameDecision
 from redrive.redaction.named.spans import Span, unquoted_span, whole_span
 from redrive.redaction.named.syntax import AFTER_NAME, Syntax, syntax_of
 from redrive.redaction.named.values import is_guarded
@@ -70,7 +70,7 @@ def redact_assignments(text: str, sentinels: Sentinels) -> str:
     if not hits:
         return text
     hidden = None if text.isascii() else _HIDDEN_NEXT.match
-    repeats = Repeats(text, _decide) if len(hits) >= REPEATS_FROM else None
+    repeats = NameCache(text, _decide) if len(hits) >= REPEATS_FROM else None
     decide = partial(_decide, text) if repeats is None else repeats.decide
     pieces: list[str] = []
     done = 0

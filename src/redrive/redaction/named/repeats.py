@@ -61,7 +61,7 @@ class _Window:
         self.followed_by: _Window | None = None
 
 
-class Repeats:
+class NameCache:
     """Decides about names with a cache, for one text."""
 
     __slots__ = ("_decide", "_last", "_pause", "_seen", "_skips", "_text", "_unseen", "decided")

@@ -35,7 +35,7 @@ from redrive.store.records import (
     Step,
     SubmittedJob,
     UpcomingWork,
-    Want,
+    ClaimRequest,
     WorkerFacts,
 )
 from redrive.store.sqlite.claim import claim, claimed, in_order
@@ -47,7 +47,7 @@ SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
 IN_PLACE: Final = 1 << 39
 """A bit in the tokens of jobs that continue in place; the tokens of commits stay below it."""
-NOTHING: Final = Want((), 0)
+NOTHING: Final = ClaimRequest((), 0)
 NEVER: Final = -1e18
 """Stands for no time where None would be slow; no calendar reaches back that far."""
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
@@ -152,7 +152,7 @@ class SqliteStore:
             db.execute(_SQL["delete_worker"], (worker,))
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int
+        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
     ) -> Exchange:
         """See `Store.exchange`."""
         if not done and not self._is_worth_a_commit(worker, want, now, token):
@@ -163,7 +163,7 @@ class SqliteStore:
             return self._exchange(worker, done, want, now=now, token=token, is_at_once=False)
 
     def _exchange(
-        self, worker: str, done: Sequence[Settlement], want: Want, *, now: float, token: int, is_at_once: bool
+        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int, is_at_once: bool
     ) -> Exchange:
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()
@@ -254,7 +254,7 @@ class SqliteStore:
         """Return what this token has claimed already, when the answer to it was lost."""
         return claimed(db, worker, token, token | IN_PLACE)
 
-    def _is_worth_a_commit(self, worker: str, want: Want, now: float, token: int) -> bool:
+    def _is_worth_a_commit(self, worker: str, want: ClaimRequest, now: float, token: int) -> bool:
         """Return whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
         with self._reading() as db:
             if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:

@@ -85,7 +85,7 @@ WHERE id IN (
 
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
--- A value may be anything. The number of rows, and the token at the end of each, which no value can know, tell whether one reads as more
+-- A value may be anything. The number of rows, and the token at the end of each, which no value can know, show whether one reads as more
 -- than itself; as bytes, because it need not be text.
 SELECT count(*), CAST(group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s,%d]', priority, run_at * 1000000, id, dispatch,
     lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked,

@@ -30,12 +30,12 @@ from redrive.store.records import (
     RunId,
     Settlement,
     Step,
-    Want,
+    ClaimRequest,
 )
 
 NOW: Final = 1_000.0
 LEASE: Final = 60.0
-NOTHING: Final = Want((), 0)
+NOTHING: Final = ClaimRequest((), 0)
 LETTER: Final = Letter(
     code="AUTH_DENIED",
     category="auth",
@@ -95,7 +95,7 @@ def child(payload: bytes = b"{}", *, pipeline: str = "shop", **changes: object) 
 
 
 def exchange(
-    store: Store, worker: str, done: Sequence[Settlement], want: Want = NOTHING, now: float = NOW
+    store: Store, worker: str, done: Sequence[Settlement], want: ClaimRequest = NOTHING, now: float = NOW
 ) -> Exchange:
     """Exchange under a token of its own."""
     return store.exchange(worker, done, want, now=now, token=next(_TOKENS))
@@ -105,7 +105,7 @@ def claim(
     store: Store, lane: LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
 ) -> tuple[ClaimedJob, ...]:
     """Claim jobs of one lane."""
-    return exchange(store, worker, [], Want((lane,), limit), now).claimed
+    return exchange(store, worker, [], ClaimRequest((lane,), limit), now).claimed
 
 
 def taken(store: Store, **changes: object) -> ClaimedJob:

@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Step, UpcomingWork, Want
+from redrive.store.records import ClaimedJob, Step, UpcomingWork, ClaimRequest
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -103,17 +103,17 @@ class ClaimTests(Scene):
         one, two, three = lanes_of(store, "one", "two", "three")
         store.submit([new(one)] * 5 + [new(two)] * 5 + [new(three)] * 5, NOW)
 
-        got = exchange(store, "w1", [], Want((two, one), 6)).claimed
+        got = exchange(store, "w1", [], ClaimRequest((two, one), 6)).claimed
 
         agree([each.lane for each in got], [two] * 5 + [one])
-        agree(exchange(store, "w1", [], Want((two, one), 0)).claimed, ())
+        agree(exchange(store, "w1", [], ClaimRequest((two, one), 0)).claimed, ())
 
     def test_of_some_lanes_fewer_are_handed_out(self, store: Store) -> None:
         """A lane's own limit leaves the rest to the others; 0 is none."""
         one, two, three = lanes_of(store, "one", "two", "three")
         store.submit([new(one)] * 5 + [new(two)] * 5 + [new(three)] * 5, NOW)
 
-        got = exchange(store, "w1", [], Want((one, two, three), 6, {one: 2, two: 0})).claimed
+        got = exchange(store, "w1", [], ClaimRequest((one, two, three), 6, {one: 2, two: 0})).claimed
 
         agree([each.lane for each in got], [one] * 2 + [three] * 4)
 
@@ -125,7 +125,7 @@ class ClaimTests(Scene):
         store.submit([new(shop), new(other)], NOW)
         store.apply(Step("pause_lanes", (NOW, "shop")))
 
-        got = exchange(store, "w1", [settlement(held)], Want((shop, other), 10))
+        got = exchange(store, "w1", [settlement(held)], ClaimRequest((shop, other), 10))
 
         agree((got.lost, [each.lane for each in got.claimed]), ((), [other]))
         agree(store.upcoming([shop, other]).paused, frozenset({shop}))
@@ -137,7 +137,7 @@ class ClaimTests(Scene):
         """So that nothing is lost when the answer was, and nothing more is claimed."""
         fetch, review = lanes_of(store, "fetch", "review")
         store.submit([new(fetch), new(fetch), new(fetch), new(review, priority=9)], NOW)
-        want = Want((review, fetch), 3)
+        want = ClaimRequest((review, fetch), 3)
 
         first = store.exchange("w1", [], want, now=NOW, token=77)
         again = store.exchange("w1", [], want, now=NOW + 1, token=77)
@@ -149,7 +149,7 @@ class ClaimTests(Scene):
         """Outcomes and claims of one lost answer are both found again."""
         done = taken(store)
         store.submit([new(done.lane)], NOW)
-        want = Want((done.lane,), 1)
+        want = ClaimRequest((done.lane,), 1)
 
         first = store.exchange("w1", [settlement(done)], want, now=NOW, token=78)
         again = store.exchange("w1", [settlement(done)], want, now=NOW, token=78)

@@ -10,7 +10,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import Renewal, Step, Want, WorkerFacts
+from redrive.store.records import ClaimRequest, Renewal, Step, WorkerFacts
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -79,13 +79,13 @@ class LeaseTests(Scene):
         (one,) = claim(store, review, worker="w2")
         agree((one.suspects, one.crashes), (0, 0))
 
-    def test_a_worker_that_was_declared_dead_is_told_so_and_claims_nothing(self, store: Store) -> None:
+    def test_a_worker_that_was_declared_dead_learns_so_and_claims_nothing(self, store: Store) -> None:
         """Whatever it asks for."""
         (lane,) = lanes_of(store)
         store.submit([new(lane)], NOW)
         store.reap(NOW + LEASE + 1)
 
-        answer = exchange(store, "w1", [], Want((lane,), 1))
+        answer = exchange(store, "w1", [], ClaimRequest((lane,), 1))
 
         agree((answer.is_known, answer.claimed), (False, ()))
 
@@ -111,7 +111,7 @@ class LeaseTests(Scene):
         agree(store.reap(NOW + LEASE + 1), 0)
         agree(exchange(store, "w1", [settlement(one)]).lost, ())
 
-    def test_a_worker_is_known_by_what_it_tells_about_itself(self, store: Store) -> None:
+    def test_a_worker_is_listed_with_its_own_facts(self, store: Store) -> None:
         """With how many jobs it holds."""
         about = WorkerFacts(host="h", process=7, pipelines=("a", "b"), concurrency=9)
         store.start_worker("w3", NOW, LEASE, about)
@@ -123,7 +123,7 @@ class LeaseTests(Scene):
 
         agree(row, ("w3", "h", 7, '["a","b"]', 9, NOW, NOW + LEASE, 2))
 
-    def test_progress_is_shown_while_the_stage_runs(self, store: Store) -> None:
+    def test_progress_is_visible_while_the_stage_runs(self, store: Store) -> None:
         """Which is gone when the stage has completed."""
         _, review = lanes_of(store, "fetch", "review")
         one = taken(store)

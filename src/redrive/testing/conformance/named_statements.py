@@ -12,7 +12,7 @@ import pytest
 
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import Step, Want
+from redrive.store.records import ClaimRequest, Step
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -119,7 +119,7 @@ class StatementTests(Scene):
         agree((facts(store, one.id).status, facts(store, one.id).is_cancel_asked), ("processing", True))
         agree(facts(store, two.id).status, "cancelled")
 
-    def test_the_jobs_of_a_paused_run_wait_and_go_on_as_they_were(self, store: Store) -> None:
+    def test_the_jobs_of_a_paused_run_wait_and_continue_as_they_were(self, store: Store) -> None:
         """Other jobs are not touched; pausing twice is pausing once."""
         (lane,) = lanes_of(store)
         run = new_run(store)
@@ -154,7 +154,7 @@ class StatementTests(Scene):
         store.query("counts")
         store.upcoming([lane])
         store.breaker("api")
-        store.exchange("w1", [], Want((lane,), 1), now=NOW, token=1)
+        store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=1)
 
         agree(store.change_counter(), before)
 

@@ -43,7 +43,7 @@ def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
 
 
 def released(store: Store, letter: int, *, replay: int | None = None, first: LaneId | None = None) -> bool:
-    """Release a letter; say whether that could be done."""
+    """Release a letter; return whether that was possible."""
     rows = store.query("replay_candidates", f"[{letter}]", int(first is not None))
     steps = release_steps(store, batch_of(rows), replay=replay, first_lane=first, now=NOW + 10)
     return store.apply(*steps) is not None
@@ -101,7 +101,7 @@ class ReplayTests(Scene):
 
         agree(letters(store, job), [("returned", "same", 0, None), ("open", None, 1, 1)])
 
-    def test_another_failure_is_told_apart(self, store: Store) -> None:
+    def test_another_failure_is_distinguished(self, store: Store) -> None:
         """And is no reason to escalate."""
         job, lane = failed(store)
         released(store, 1)

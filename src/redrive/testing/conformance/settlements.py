@@ -12,7 +12,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Settlement, Want
+from redrive.store.records import ClaimedJob, Settlement, ClaimRequest
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -62,7 +62,7 @@ class FenceTests(Scene):
         (one,) = claim(store, fetch, worker="w2")
         advance = settlement(one, status=JobState.QUEUED, lane=review)
 
-        answer = exchange(store, "w2", [advance, build(stale)], Want((review, fetch), 5))
+        answer = exchange(store, "w2", [advance, build(stale)], ClaimRequest((review, fetch), 5))
 
         holds(answer.lost in {(), (stale.id,)})
         agree(answer.broken, ())
@@ -89,7 +89,7 @@ class OriginTests(FenceTests):
             for one in claim(store, fetch)
         ]
 
-        straight = exchange(store, "w1", done, Want((review,), 1)).claimed
+        straight = exchange(store, "w1", done, ClaimRequest((review,), 1)).claimed
         queued = claim(store, review, worker="w2")
 
         agree([len(straight), len(queued)], [1, 1])
@@ -111,7 +111,7 @@ class SettlementTests(OriginTests):
         (one,) = claim(store, fetch)
 
         advance = settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
-        (following,) = exchange(store, "w1", [advance], Want((review,), 1)).claimed
+        (following,) = exchange(store, "w1", [advance], ClaimRequest((review,), 1)).claimed
 
         agree((following.lane, following.input, following.dispatch), (review, text_of(size), 3))
         agree((following.attempt, following.snoozes, following.codes), (1, 0, None))
@@ -144,7 +144,7 @@ class SettlementTests(OriginTests):
         one = taken(store)
         hold = settlement(one, status=JobState.QUEUED, value=None, outcome="hold", burned=False, snoozes=1)
 
-        (again,) = exchange(store, "w1", [hold], Want((one.lane,), 1)).claimed
+        (again,) = exchange(store, "w1", [hold], ClaimRequest((one.lane,), 1)).claimed
 
         agree((again.attempt, again.dispatch, again.snoozes), (1, 2, 1))
         agree(attempts(store, one.id, "outcome", "burned"), [("hold", False)])
@@ -251,7 +251,7 @@ class SettlementTests(OriginTests):
         fetch, review = lanes_of(store, "fetch", "review")
         store.submit([new(fetch)] * 50, NOW)
         for turn in range(40):
-            held = exchange(store, "w1", [], Want((review, fetch), 6), NOW + turn).claimed
+            held = exchange(store, "w1", [], ClaimRequest((review, fetch), 6), NOW + turn).claimed
             done = [
                 (settlement(each), burial(each), retry(each, at=NOW + turn + 1), cancellation(each))[
                     (turn + place) % 4

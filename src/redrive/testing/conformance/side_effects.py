@@ -100,14 +100,14 @@ class SideEffectTests(Scene):
         """For hooks that want to hear of it, once, however often the batch is sent."""
         (lane,) = lanes_of(store)
         store.submit([new(lane), new(lane)], NOW)
-        told, quiet = claim(store, lane)
-        batch = [burial(told, recipients=("hook",)), burial(quiet)]
+        noticed, quiet = claim(store, lane)
+        batch = [burial(noticed, recipients=("hook",)), burial(quiet)]
 
         exchange(store, "w1", batch)
         exchange(store, "w1", batch)
 
         ((_, job, dispatch, attempt, outcome, code, message, decision, *_, tries),) = notices(store, lane)
-        agree((job, dispatch, attempt, outcome), (told.id, 1, 1, "dead"))
+        agree((job, dispatch, attempt, outcome), (noticed.id, 1, 1, "dead"))
         agree((code, message, decision, tries), ("AUTH_DENIED", "denied", PERMANENT, 0))
         agree(notices(store, lane, NOW), [])
 

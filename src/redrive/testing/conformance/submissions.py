@@ -148,7 +148,7 @@ class SubmissionTests(Scene):
 
     @pytest.mark.parametrize("size", SIZES)
     def test_the_items_of_a_run_can_be_read_back_by_their_ordinals(self, store: Store, size: int) -> None:
-        """So that a resumed run can tell whether its source still yields the same."""
+        """So that a resumed run can check whether its source still yields the same."""
         (lane,) = lanes_of(store)
         run = new_run(store)
         payloads = [b"0", text_of(size), b"2"]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, LaneId, Settlement, Want
+from redrive.store.records import ClaimedJob, LaneId, Settlement, ClaimRequest
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -71,7 +71,7 @@ class UniformBatchTests(Scene):
         batch = batch_of(store, fetch)
         done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch]
 
-        answer = exchange(store, "w1", done, Want((review, fetch), 100))
+        answer = exchange(store, "w1", done, ClaimRequest((review, fetch), 100))
 
         agree(len(answer.claimed), 100)
         agree(statuses(store), {"processing": 100, "queued": SIZE - 100})
@@ -91,7 +91,7 @@ class UniformBatchTests(Scene):
         done = [ended(one, status=status, lane=lane) for one in batch]
         done[7] = replace(done[7], job=replace(batch[7], dispatch=batch[7].dispatch + 1))
 
-        answer = exchange(store, "w1", done, Want((review,), SIZE))
+        answer = exchange(store, "w1", done, ClaimRequest((review,), SIZE))
 
         agree((answer.lost, answer.broken), ((batch[7].id,), ()))
         agree(facts(store, batch[7].id).status, "processing")
@@ -103,7 +103,7 @@ class UniformBatchTests(Scene):
         """As when the answer to its commit was lost."""
         fetch, review = lanes_of(store, "fetch", "review")
         done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch_of(store, fetch)]
-        want = Want((review, fetch), SIZE)
+        want = ClaimRequest((review, fetch), SIZE)
 
         first = store.exchange("w1", done, want, now=NOW, token=7_000)
         again = store.exchange("w1", done, want, now=NOW, token=7_000)

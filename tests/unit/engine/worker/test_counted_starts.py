@@ -18,7 +18,7 @@ from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import Exchange, Want
+from redrive.store.records import ClaimRequest, Exchange
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
@@ -52,7 +52,9 @@ class Scene:
         self.probes.end(self.closed, clock.wall(), "probe", Evidence.ALIVE)
         clock.advance(60)
         self.clock = clock
-        self.want = Want(tuple(lane.id for lane in lanes.values() if lane.stage.breaker is self.closed), 10)
+        self.want = ClaimRequest(
+            tuple(lane.id for lane in lanes.values() if lane.stage.breaker is self.closed), 10
+        )
         store.start_worker("w1", clock.wall(), 30.0)
 
     def commit(self, token: int) -> Exchange:
@@ -105,7 +107,7 @@ def test_a_probe_that_became_an_ordinary_job_counts_once(
     scene: Scene, store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to its claim was lost, and before it was found again somebody closed its breaker."""
-    scene.want = Want((), 10)
+    scene.want = ClaimRequest((), 10)
     with monkeypatch.context() as losses:
         # The first exchange asks for nothing, the second one for the probe.
         losses.setattr(store, "exchange", _losing(store, 2, is_done=True))
@@ -132,12 +134,12 @@ def test_a_probe_that_is_found_again_takes_the_place_of_another_claim(
     scene: Scene, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed_lanes = scene.want.lanes
-    scene.want = Want((), 10)
+    scene.want = ClaimRequest((), 10)
     with monkeypatch.context() as losses:
         losses.setattr(store, "exchange", _losing(store, 2, is_done=True))
         with pytest.raises(StoreUnavailableError):
             scene.commit(1)
-    scene.want = Want(closed_lanes, 2)
+    scene.want = ClaimRequest(closed_lanes, 2)
     answer = scene.commit(1)
 
     assert len(answer.claimed) == 2
