@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 
 import msgspec
 
-from redrive.store.records import ClaimedJob, JobId, LaneId, Row, Settlement, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row, Settlement
 
 
 class Continuation:

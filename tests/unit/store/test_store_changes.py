@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
-from redrive.store.records import Child, ClaimedJob, Step, ClaimRequest
+from redrive.store.records import Child, ClaimedJob, ClaimRequest, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance.build import (
     NOW,
@@ -193,7 +193,9 @@ def test_a_paused_pipeline_gives_nothing_until_it_is_resumed(store: SqliteStore)
     store.submit([job(one), job(other)], NOW)
     store.apply(Step("pause_pipeline", (NOW, "shop")))
 
-    assert [each.lane for each in exchange(store, "w1", [], ClaimRequest((one, two, other), 9)).claimed] == [other]
+    assert [each.lane for each in exchange(store, "w1", [], ClaimRequest((one, two, other), 9)).claimed] == [
+        other
+    ]
     assert store.upcoming([one, two]).paused == {one, two}
     store.apply(Step("pause_pipeline", (None, "shop")))
     assert len(claim(store, one)) == 1

@@ -23,7 +23,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Exchange, JobId, LaneId, Settlement, Step, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement, Step
 
 logger = logging.getLogger("redrive.worker")
 
@@ -110,7 +110,9 @@ class Journal:
         self._probes.release_dropped(now)
         self._breakers.flush(now)
 
-    def commit(self, worker: str, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
+    def commit(
+        self, worker: str, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int
+    ) -> Exchange:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
         self._release_unsettled(now)
         if not self._by_breaker:

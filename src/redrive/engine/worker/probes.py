@@ -23,7 +23,7 @@ from redrive.core.breaker_state import Admitted, BreakerState
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, JobId, LaneId, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
 
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""

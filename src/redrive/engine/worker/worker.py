@@ -32,7 +32,7 @@ from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Exchange, JobId, Settlement, ClaimRequest, WorkerFacts
+from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, Settlement, WorkerFacts
 
 logger = logging.getLogger("redrive.worker")
 

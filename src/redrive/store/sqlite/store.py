@@ -25,6 +25,7 @@ from redrive.store.records import (
     INLINE_MAX,
     Child,
     ClaimedJob,
+    ClaimRequest,
     Exchange,
     JobId,
     LaneId,
@@ -35,7 +36,6 @@ from redrive.store.records import (
     Step,
     SubmittedJob,
     UpcomingWork,
-    ClaimRequest,
     WorkerFacts,
 )
 from redrive.store.sqlite.claim import claim, claimed, in_order
@@ -163,7 +163,14 @@ class SqliteStore:
             return self._exchange(worker, done, want, now=now, token=token, is_at_once=False)
 
     def _exchange(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int, is_at_once: bool
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        is_at_once: bool,
     ) -> Exchange:
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()

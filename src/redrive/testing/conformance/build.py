@@ -22,6 +22,7 @@ from redrive.store.protocol import Store
 from redrive.store.records import (
     Child,
     ClaimedJob,
+    ClaimRequest,
     Exchange,
     JobId,
     LaneId,
@@ -30,7 +31,6 @@ from redrive.store.records import (
     RunId,
     Settlement,
     Step,
-    ClaimRequest,
 )
 
 NOW: Final = 1_000.0

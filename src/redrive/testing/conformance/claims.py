@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Step, UpcomingWork, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, Step, UpcomingWork
 from redrive.testing.conformance.build import (
     NOW,
     Scene,

@@ -12,7 +12,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, Settlement, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,

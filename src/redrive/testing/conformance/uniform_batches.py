@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, LaneId, Settlement, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
