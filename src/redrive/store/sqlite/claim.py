@@ -16,7 +16,7 @@ from typing import Final, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from redrive.store.records import ClaimedJob, JobId, LaneId, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
 from redrive.store.statements import statements_of
 
 _SQL: Final = statements_of("sqlite")
@@ -55,7 +55,13 @@ _DECODE: Final = msgspec.json.Decoder(list[_Row]).decode
 
 
 def claim(
-    db: sqlite3.Connection, worker: str, want: ClaimRequest, paused: Container[LaneId], *, now: float, token: int
+    db: sqlite3.Connection,
+    worker: str,
+    want: ClaimRequest,
+    paused: Container[LaneId],
+    *,
+    now: float,
+    token: int,
 ) -> tuple[ClaimedJob, ...]:
     """Claim what is wanted inside the caller's transaction; from the first lanes first, and nothing from paused ones."""
     left = want.limit

@@ -85,7 +85,7 @@ class ClaimTests(Scene):
         agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
         agree(store.upcoming([lane]), UpcomingWork(due={}, leased=2, paused=frozenset()))
 
-    def test_the_outlook_is_about_the_lanes_that_are_asked_for(self, store: Store) -> None:
+    def test_upcoming_work_is_of_the_lanes_that_are_asked_for(self, store: Store) -> None:
         """The next job of each lane, whatever its priority."""
         one, two, three = lanes_of(store, "one", "two", "three")
         store.submit(
@@ -175,8 +175,8 @@ class ClaimTests(Scene):
         got = claim(store, fetch)
 
         agree([one.input for one in got], [b"1", *UNREADABLE, b'"last"'])
-        onward = zip(got, reversed(UNREADABLE), strict=False)
-        done = [settlement(one, status=JobState.QUEUED, lane=review, value=value) for one, value in onward]
+        continued = zip(got, reversed(UNREADABLE), strict=False)
+        done = [settlement(one, status=JobState.QUEUED, lane=review, value=value) for one, value in continued]
         exchange(store, "w1", done)
         moved = claim(store, review, worker="w2")
         agree([one.input for one in moved], list(reversed(UNREADABLE)))

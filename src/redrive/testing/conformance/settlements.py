@@ -42,19 +42,19 @@ def again_later(of: ClaimedJob) -> Settlement:
     return retry(of, at=NOW)
 
 
-def onward(of: ClaimedJob) -> Settlement:
-    """Return the settlement of an attempt after which the job is to go on, with another value than is usual here."""
-    return settlement(of, status=JobState.QUEUED, value=b'"onward"')
+def continued(of: ClaimedJob) -> Settlement:
+    """Return the settlement of an attempt after which the job continues, with a different value than usual."""
+    return settlement(of, status=JobState.QUEUED, value=b'"continued"')
 
 
 class FenceTests(Scene):
     """What becomes of a job whose earlier run speaks up beside its present one."""
 
-    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later, onward])
+    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later, continued])
     def test_a_stale_settlement_behind_a_good_one_of_the_same_job_changes_nothing(
         self, store: Store, build: Build
     ) -> None:
-        """It counts as done or as lost. The job goes on, and its holder is told: nobody else would ever end it."""
+        """It counts as done or as lost. The job continues, and its worker is informed: no other would ever end it."""
         fetch, review = lanes_of(store, "fetch", "review")
         store.submit([new(fetch)], NOW)
         (stale,) = claim(store, fetch)
@@ -100,7 +100,7 @@ class SettlementTests(OriginTests):
     """What becomes of jobs."""
 
     @pytest.mark.parametrize("size", SIZES)
-    def test_a_finished_stage_hands_its_output_to_the_next_lane_with_a_fresh_budget(
+    def test_a_finished_stage_passes_its_output_to_the_next_lane_with_a_fresh_budget(
         self, store: Store, size: int
     ) -> None:
         """Whatever its size; attempts, snoozes and codes start anew."""
@@ -175,8 +175,8 @@ class SettlementTests(OriginTests):
     def test_every_attempt_is_on_record(self, store: Store) -> None:
         """With all that was said about it."""
         one = taken(store)
-        told = {"http_status": 503, "config": "c0ffee"}
-        exchange(store, "w1", [retry(one, at=NOW, notes='{"request":"r1"}', decision=OVERRAN, **told)])
+        facts = {"http_status": 503, "config": "c0ffee"}
+        exchange(store, "w1", [retry(one, at=NOW, notes='{"request":"r1"}', decision=OVERRAN, **facts)])
         (one,) = claim(store, one.lane, worker="w2")
         exchange(store, "w2", [settlement(one)])
 
@@ -184,8 +184,8 @@ class SettlementTests(OriginTests):
             attempts(store, one.id, "dispatch", "stage", "attempt", "outcome", "code", "worker"),
             [(1, "fetch", 1, "retry", "NETWORK_RESET", "w1"), (2, "fetch", 2, "ok", None, "w2")],
         )
-        (first, _) = attempts(store, one.id, *told, "reason", "notes", "duration")
-        agree(first, (*told.values(), "overran", {"request": "r1"}, 1.0))
+        (first, _) = attempts(store, one.id, *facts, "reason", "notes", "duration")
+        agree(first, (*facts.values(), "overran", {"request": "r1"}, 1.0))
 
     @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
     def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(

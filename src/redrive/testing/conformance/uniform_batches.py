@@ -60,10 +60,12 @@ class UniformBatchTests(Scene):
             began, over = instant(NOW + one.id), instant(NOW + 2 * one.id)
             agree(store.query("result", one.id), [("complete", b'"of %d"' % one.id)])
             agree(facts(store, one.id).finished_at, over)
-            told = attempts(store, one.id, "outcome", "attempt", "config", "started_at", "ended_at", "worker")
-            agree(told, [("ok", 1, "abc", began, over, "w1")])
+            recorded = attempts(
+                store, one.id, "outcome", "attempt", "config", "started_at", "ended_at", "worker"
+            )
+            agree(recorded, [("ok", 1, "abc", began, over, "w1")])
 
-    def test_of_a_uniform_batch_as_many_go_on_as_there_is_room_for_and_the_others_queue(
+    def test_of_a_uniform_batch_as_many_continue_as_there_is_room_for_and_the_others_queue(
         self, store: Store
     ) -> None:
         """And all of them have their own output as their next input."""
@@ -77,14 +79,14 @@ class UniformBatchTests(Scene):
         agree(statuses(store), {"processing": 100, "queued": SIZE - 100})
         agree({(one.lane, one.attempt, one.dispatch) for one in answer.claimed}, {(review, 1, 2)})
         rest = claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
-        told = {one.id: (one.lane, one.input) for one in (*answer.claimed, *rest)}
-        agree(told, {one.id: (review, b'"of %d"' % one.id) for one in batch})
+        inputs = {one.id: (one.lane, one.input) for one in (*answer.claimed, *rest)}
+        agree(inputs, {one.id: (review, b'"of %d"' % one.id) for one in batch})
 
     @pytest.mark.parametrize("status", [JobState.COMPLETE, JobState.QUEUED])
     def test_one_of_a_uniform_batch_that_lost_its_lease_is_left_out_and_the_others_are_settled(
         self, store: Store, status: JobState
     ) -> None:
-        """However they would have gone on."""
+        """However they would have continued."""
         fetch, review = lanes_of(store, "fetch", "review")
         batch = batch_of(store, fetch)
         lane = fetch if status is JobState.COMPLETE else review
