@@ -104,7 +104,7 @@ def prune(
     ] = None,
     with_undelivered: Annotated[
         bool,
-        typer.Option("--with-undelivered", help="Also jobs with undelivered messages to a hook or a sink."),
+        typer.Option("--with-undelivered", help="Also jobs with undelivered notices to a hook or a sink."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
     action: Action,
@@ -118,7 +118,7 @@ def prune(
         found = pruning.prunable(rd.store, retention, with_undelivered=with_undelivered)
         if found.undelivered:
             print_message(
-                f"{plural(found.undelivered, 'more job')} kept: messages to a hook or a sink are undelivered;"
+                f"{plural(found.undelivered, 'more job')} kept: notices to a hook or a sink are undelivered;"
                 " redrive doctor reports which"
             )
         total = sum(found.jobs.values())
