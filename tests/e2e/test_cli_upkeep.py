@@ -239,7 +239,7 @@ def test_jobs_that_somebody_still_has_to_be_told_of_stay_unless_named(shell: She
         gone = shell.json("prune", "--failed", "1d", "--with-undelivered", "--yes")
 
     assert kept.json == {"failed": 0, "total": 0, "undelivered": 1, "is_dry_run": False}
-    assert "1 more job kept: messages to a hook or a sink are undelivered" in kept.err
+    assert "1 more job kept: notices to a hook or a sink are undelivered" in kept.err
     assert gone == {"failed": 1, "total": 1, "undelivered": 0, "is_dry_run": False}
     assert shell.json("stats") == {"total": 0}
 

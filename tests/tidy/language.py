@@ -77,6 +77,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("campaign", "src/redrive/engine/replay/campaign.py"): "the driver of a replay",
     ("campaign", "CHANGELOG.md"): "it lists what was renamed",
     ("twin", "CHANGELOG.md"): "it lists what was renamed",
+    ("tell", "CHANGELOG.md"): "it lists what was renamed",
     ("campaign", "src/redrive/store/sqlite/migration_2.sql"): "it renames the table of that name",
     ("stamp", "src/redrive/store/sqlite/migration_2.sql"): "it renames the status of that name",
     ("tell", "src/redrive/store/sqlite/migration_2.sql"): "it renames the reason told_delay",
