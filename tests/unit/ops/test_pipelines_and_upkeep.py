@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from redrive import ConfigurationError, Event, Pipeline, Redrive, connect, stage
+from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import JobNotFoundError, StoreUnavailableError
 from redrive.ops import audit, breakers
 from redrive.ops.audit import Actor, present_user
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import JobFilter
-from redrive.ops.pipelines import pause, pipelines, resume, stale_lanes
+from redrive.ops.letters.freeze import check_filter
+from redrive.ops.pipelines import known_pipeline, pause, pipelines, resume, stale_lanes
 from redrive.ops.suggest import unknown
 from redrive.ops.upkeep import backup as backups
 from redrive.ops.upkeep import location
@@ -67,6 +69,25 @@ def test_a_stage_that_the_code_no_longer_has_is_found_by_its_waiting_jobs(rd: Re
     assert [(lane.stage, lane.queued) for lane in stale_lanes(rd.store, [renamed])] == [("fetch", 1)]
     assert stale_lanes(rd.store, [SHOP]) == []
     assert stale_lanes(rd.store, []) == []
+
+
+def test_checking_a_name_counts_no_jobs(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    rd.submit(SHOP, 1)
+    asked: list[str] = []
+    query = rd.store.query
+
+    def noted(name: str, *values: object) -> object:
+        asked.append(name)
+        return query(name, *values)
+
+    monkeypatch.setattr(rd.store, "query", noted)
+
+    known_pipeline(rd.store, "shop")
+    check_filter(rd.store, LetterFilter(pipeline="shop", stage="fetch"))
+    with pytest.raises(ConfigurationError, match="Did you mean shop"):
+        known_pipeline(rd.store, "shpo")
+
+    assert set(asked) == {"lane_names"}
 
 
 def test_a_breaker_that_others_change_all_the_time_is_left_alone(

@@ -26,7 +26,7 @@ from redrive.ops.letters.freeze import FrozenSet, check_filter, freeze
 from redrive.ops.letters.groups import fingerprints, known_codes, resolve_group
 from redrive.ops.letters.preview import Preview
 from redrive.ops.letters.triage import ActResult
-from redrive.ops.pipelines import lanes
+from redrive.ops.pipelines import lane_names
 from redrive.store.protocol import Store
 
 NO_MATCH: Final = "no dead letters match"
@@ -44,7 +44,7 @@ def complete_codes(ctx: typer.Context) -> list[str]:
 
 def complete_stages(ctx: typer.Context) -> list[str]:
     """Complete a stage's name."""
-    return completed_names(ctx, lambda store: sorted({lane.stage for lane in lanes(store)}))
+    return completed_names(ctx, lambda store: sorted({stage for _, stage in lane_names(store)}))
 
 
 LetterId = Annotated[int, typer.Argument(metavar="LETTER", help="The dead letter's id.")]

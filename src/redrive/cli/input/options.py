@@ -15,7 +15,7 @@ import typer
 from redrive.client.connection import Redrive, connect
 from redrive.errors import RedriveError
 from redrive.ops.breakers import breakers
-from redrive.ops.pipelines import lanes
+from redrive.ops.pipelines import lane_names
 from redrive.ops.upkeep import location
 from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
@@ -83,7 +83,7 @@ def completed_names(ctx: typer.Context, names: Callable[[Store], list[str]]) -> 
 
 
 def _pipelines(ctx: typer.Context) -> list[str]:
-    return completed_names(ctx, lambda store: sorted({lane.pipeline for lane in lanes(store)}))
+    return completed_names(ctx, lambda store: sorted({pipeline for pipeline, _ in lane_names(store)}))
 
 
 def _breakers(ctx: typer.Context) -> list[str]:

@@ -21,7 +21,7 @@ from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.groups import known_codes
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.pipelines import known_pipeline, lanes
+from redrive.ops.pipelines import known_pipeline, lane_names
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.records import json_list
@@ -152,7 +152,7 @@ def check_filter(store: Store, which: LetterFilter) -> None:
     if which.pipeline is not None:
         known_pipeline(store, which.pipeline)
     if which.stage is not None:
-        stages = {lane.stage for lane in lanes(store) if which.pipeline in {None, lane.pipeline}}
+        stages = {stage for pipeline, stage in lane_names(store) if which.pipeline in {None, pipeline}}
         if which.stage not in stages:
             raise unknown(which.stage, stages, kind="stage", otherwise="There are no jobs in this database.")
     if which.code is not None and which.code not in CODES:

@@ -52,6 +52,10 @@ SELECT lanes.id, pipeline, stage, position, paused_at,
     (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing')
 FROM lanes ORDER BY pipeline, position;
 
+-- name: lane_names
+-- Without their jobs: counting those takes as long as there are many.
+SELECT pipeline, stage FROM lanes ORDER BY pipeline, position;
+
 -- name: paused
 SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 

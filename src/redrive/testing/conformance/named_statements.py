@@ -36,6 +36,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "due_schedules": (NOW,),
     "events": (0, None, None, 10),
     "job": (1,),
+    "lane_names": (),
     "lanes": (),
     "letters_of_job": (1,),
     "list_jobs": (10, None, None, None, None, None, 10),
