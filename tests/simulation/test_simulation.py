@@ -182,7 +182,7 @@ def a_cancel_does_not_reach_the_stage(patch: pytest.MonkeyPatch) -> None:
 
 
 def payloads_are_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dead_letter, "literals_in", lambda _encoded: {})
+    patch.setattr(dead_letter, "_literals", lambda _encoded, _value: {})
 
 
 BUGS = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from redrive.core.normalise import QUOTED, normalise, short_values, without_values
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.worker.dead_letter import LITERAL_MIN, FailedAttempt, letter_of
+from redrive.engine.worker.dead_letter import LITERAL_MIN, FailedAttempt, JobRedactor, letter_of
 from redrive.store.records import Letter
 from tests.unit.engine.worker.letters_made import DECISION, claimed
 
@@ -30,7 +30,7 @@ def letter_for(
     try:
         raise PermissionError(message)
     except PermissionError as exc:
-        return letter_of(FailedAttempt(DEFAULT.classify(exc), exc), job, "price", DECISION, None)
+        return letter_of(FailedAttempt(DEFAULT.classify(exc), exc), JobRedactor(job), "price", DECISION, None)
 
 
 def groups(template: str, *values: object) -> int:

@@ -40,6 +40,7 @@ _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be recognised in it."""
 _RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
+_NOT_JSON: Final = object()
 _UNKNOWN_PATH: Final = "<payload:*>"
 """Stands for a string of a value whose paths are not known."""
 
@@ -83,13 +84,40 @@ def as_failure(exc: BaseException) -> Exception:
         return StageEndingError("the stage raised something that cannot be read", exc)
 
 
-def safe_message(failure: Failure, job: ClaimedJob) -> str:
-    """Return the message of a failure, redacted and cut."""
-    return _message(failure, literals_of(job))[:MESSAGE_MAX]
+class JobRedactor:
+    """Redacts what is written about one run of a job; its values are decoded, and its message is redacted, only once."""
 
+    __slots__ = ("_decoded", "_literals", "_message", "job")
 
-def _message(failure: Failure, literals: dict[str, str]) -> str:
-    return redact_start(failure.message, literals, read=MESSAGE_READ, prepare=_prepared)
+    def __init__(self, job: ClaimedJob) -> None:
+        self.job = job
+        self._decoded: list[tuple[bytes, object]] | None = None
+        self._literals: LiteralIndex | None = None
+        self._message: str | None = None
+
+    @property
+    def values(self) -> list[tuple[bytes, object]]:
+        """Payload and stage input, each as it is stored and decoded."""
+        if self._decoded is None:
+            stored = (self.job.payload, self.job.input)
+            self._decoded = [(each, _decoded(each)) for each in stored if each is not None]
+        return self._decoded
+
+    @property
+    def literals(self) -> LiteralIndex:
+        """Every longer string of the values, with a placeholder that has its path."""
+        if self._literals is None:
+            found: dict[str, str] = {}
+            for encoded, value in self.values:
+                found |= _literals(encoded, value)
+            self._literals = LiteralIndex(found)
+        return self._literals
+
+    def message(self, failure: Failure) -> str:
+        """Return the message of the run's failure, redacted but not cut."""
+        if self._message is None:
+            self._message = redact_start(failure.message, self.literals, read=MESSAGE_READ, prepare=_prepared)
+        return self._message
 
 
 def _prepared(text: str) -> str:
@@ -107,11 +135,11 @@ def _redacted(text: str, literals: dict[str, str]) -> str:
     return redact_start(text, literals, read=TEXT_MAX - 1, prepare=storable)
 
 
-def safe_notes(notes: Mapping[str, str], job: ClaimedJob) -> str | None:
+def safe_notes(notes: Mapping[str, str], redactor: JobRedactor) -> str | None:
     """Return a stage's notes as JSON, redacted; None without any."""
     if not notes:
         return None
-    literals = literals_of(job)
+    literals = redactor.literals
     redacted: dict[str, str] = {}
     # A copy, because an abandoned stage may still add notes on its thread.
     for name, text in dict(notes).items():
@@ -129,13 +157,13 @@ def _unused(name: str, taken: Mapping[str, str]) -> str:
 
 
 def letter_of(
-    failed: FailedAttempt, job: ClaimedJob, stage: str, decision: Decision, notes: str | None
+    failed: FailedAttempt, redactor: JobRedactor, stage: str, decision: Decision, notes: str | None
 ) -> Letter:
     """Return the dead letter for the last failure of a job."""
-    literals = literals_of(job)
+    literals = redactor.literals
     failure = failed.failure
     stack, frames = failed.traceback()
-    message = _message(failure, literals)
+    message = redactor.message(failure)
     redacted = redact_end(_prepared(stack), literals, read=STACK_READ)
     return Letter(
         code=failure.code,
@@ -144,27 +172,19 @@ def letter_of(
         message=message[:MESSAGE_MAX],
         error_class=failure.error_class,
         stack=redacted[-STACK_MAX:],
-        fingerprint=fingerprint(_without_values(failure, message, job), stage, frames),
-        context=msgspec.json.encode(_context_of(failure, job, stage, notes, literals)),
+        fingerprint=fingerprint(_without_values(failure, message, redactor), stage, frames),
+        context=msgspec.json.encode(_context_of(failure, redactor.job, stage, notes, literals)),
         reason=decision.reason,
     )
 
 
-def _without_values(failure: Failure, message: str, job: ClaimedJob) -> Failure:
-    """Return a failure without the job's values in its message: they do not distinguish causes."""
-    values = _short_in(job.input)
-    if job.payload is not None:
-        values |= _short_in(job.payload)
-    return msgspec.structs.replace(failure, message=without_values(message, values))
+def _without_values(failure: Failure, message: str, redactor: JobRedactor) -> Failure:
+    """Return a failure without the job's values in its message: they do not distinguish causes.
 
-
-def _short_in(encoded: bytes) -> set[str]:
-    """Return the strings of a value that are too short to be redacted in messages; none if it is not JSON."""
-    try:
-        value: object = msgspec.json.decode(encoded)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return set()
-    return short_values(value, shorter_than=LITERAL_MIN)
+    Only those that are too short to be redacted: the others are no longer there.
+    """
+    short = (short_values(value, shorter_than=LITERAL_MIN) for _, value in redactor.values)
+    return msgspec.structs.replace(failure, message=without_values(message, set().union(*short)))
 
 
 def _context_of(
@@ -195,15 +215,24 @@ def _context_of(
 
 def literals_of(job: ClaimedJob) -> LiteralIndex:
     """Map every longer string of a job's payload and of its stage's input to a placeholder with its path."""
-    found = literals_in(job.input)
-    return LiteralIndex(found if job.payload is None else {**literals_in(job.payload), **found})
+    return JobRedactor(job).literals
 
 
 def literals_in(encoded: bytes) -> dict[str, str]:
     """Map every longer string of a value to a placeholder with its path."""
+    return _literals(encoded, _decoded(encoded))
+
+
+def _decoded(encoded: bytes) -> object:
+    """Return a decoded value; `_NOT_JSON` for one that cannot be decoded."""
     try:
-        value: object = msgspec.json.decode(encoded)
+        return msgspec.json.decode(encoded)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _NOT_JSON
+
+
+def _literals(encoded: bytes, value: object) -> dict[str, str]:
+    if value is _NOT_JSON:
         return _texts_in(encoded.decode("utf-8", "replace"))
     literals: dict[str, str] = {}
     waiting: list[tuple[str, object]] = [("$", value)]

@@ -30,7 +30,7 @@ from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
 from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.worker.dead_letter import FailedAttempt, letter_of, safe_message, safe_notes
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, FailedAttempt, JobRedactor, letter_of, safe_notes
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.store.records import HOOK, Letter, Settlement
 
@@ -65,7 +65,7 @@ def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
         ended_at=dispatch.ended_at,
         decision=_OVERRAN if dispatch.overran else None,
         config=lane.stage.config,
-        notes=safe_notes(context.notes, job) if context.notes else None,
+        notes=safe_notes(context.notes, JobRedactor(job)) if context.notes else None,
         children=tuple(context.children),
     )
 
@@ -183,7 +183,8 @@ def _settlement_of_decision(
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
     # A copy: an abandoned thread may still add to them.
-    notes = safe_notes(dispatch.context.notes.copy(), job)
+    redactor = JobRedactor(job)
+    notes = safe_notes(dispatch.context.notes.copy(), redactor)
     status, outcome = _OUTCOMES[type(decision)]
     is_snooze = isinstance(decision, Hold) and failure.signal is SignalKind.SNOOZE
     # Built in one go: it has many fields, and every copy of it would copy them all.
@@ -202,10 +203,10 @@ def _settlement_of_decision(
         ended_at=dispatch.ended_at,
         code=failure.code,
         error_class=failure.error_class,
-        message=safe_message(failure, job),
+        message=redactor.message(failure)[:MESSAGE_MAX],
         http_status=failure.http_status,
         decision=encode_decision(decision),
-        letter=letter_of(failed, job, lane.stage.name, decision, notes) if outcome == "dead" else None,
+        letter=letter_of(failed, redactor, lane.stage.name, decision, notes) if outcome == "dead" else None,
         config=lane.stage.config,
         notes=notes,
         suspects=job.suspects,

@@ -10,7 +10,7 @@ import msgspec
 
 from redrive.core.decide import DeadLetter, Reason
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
+from redrive.engine.worker.dead_letter import FailedAttempt, JobRedactor, letter_of
 from redrive.store.records import ClaimedJob, JobId, LaneId, Letter
 
 SHOWN_MIN = 12
@@ -48,7 +48,7 @@ def letter_for(message: str, job: ClaimedJob) -> Letter:
     try:
         raise ValueError(message)
     except ValueError as exc:
-        return letter_of(FailedAttempt(DEFAULT.classify(exc), exc), job, "fetch", DECISION, None)
+        return letter_of(FailedAttempt(DEFAULT.classify(exc), exc), JobRedactor(job), "fetch", DECISION, None)
 
 
 def shown_of(secret: str, text: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from redrive import Context, stage
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.error_text import DEPTH_MAX, MEMBERS_MAX, traceback_text
-from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
+from redrive.engine.worker.dead_letter import FailedAttempt, JobRedactor, letter_of
 from redrive.engine.worker.processes import StageCall, StageReport, run_stage
 from redrive.redaction import process
 from tests.unit.engine.worker.letters_made import DECISION, KEY, claimed, shown_of
@@ -40,7 +40,7 @@ def group(message: str, depth: int = 1) -> BaseException:
 
 def stack_for(exc: BaseException, *values: str) -> str:
     return letter_of(
-        FailedAttempt(DEFAULT.classify(exc), exc), claimed(*values), "fetch", DECISION, None
+        FailedAttempt(DEFAULT.classify(exc), exc), JobRedactor(claimed(*values)), "fetch", DECISION, None
     ).stack
 
 
@@ -64,7 +64,7 @@ def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another
     report = msgspec.msgpack.decode(run_in_process(call), type=StageReport)
     assert report.failure is not None
     failed = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)
-    stack = letter_of(failed, job, "gather", DECISION, None).stack
+    stack = letter_of(failed, JobRedactor(job), "gather", DECISION, None).stack
 
     assert shown_of(VALUE, stack) == []
     assert "ValueError: cannot take <payload:$[0]>\n" in stack

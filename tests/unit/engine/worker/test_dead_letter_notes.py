@@ -8,14 +8,14 @@ import base64
 import msgspec
 
 from redrive.engine.pipeline.context import NOTE_MAX, TEXT_MAX
-from redrive.engine.worker.dead_letter import safe_notes
+from redrive.engine.worker.dead_letter import JobRedactor, safe_notes
 from tests.unit.engine.worker.letters_made import KEY, claimed, prose, shown_of
 
 VALUE = "Jane Roe lives in ward seven"
 
 
 def kept(notes: dict[str, str], *values: str) -> dict[str, str]:
-    return msgspec.json.decode(safe_notes(notes, claimed(*values)) or "{}", type=dict[str, str])
+    return msgspec.json.decode(safe_notes(notes, JobRedactor(claimed(*values))) or "{}", type=dict[str, str])
 
 
 def test_names_that_are_redacted_alike_are_numbered() -> None:

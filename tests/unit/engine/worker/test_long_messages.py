@@ -22,9 +22,9 @@ from redrive.engine.worker.dead_letter import (
     MESSAGE_MAX,
     STACK_MAX,
     FailedAttempt,
+    JobRedactor,
     letter_of,
     literals_of,
-    safe_message,
     safe_notes,
     safe_text,
 )
@@ -78,7 +78,7 @@ def test_a_secret_around_a_place_where_a_message_is_cut_never_shows(
     start = max(0, cut + place - len(value))
     message = f"{value}{'. ' * (start // 2)}\n{secret}\n{'y ' * behind}"
     letter = letter_for(message, claimed(value))
-    short = safe_message(DEFAULT.classify(ValueError(message)), claimed(value))
+    short = JobRedactor(claimed(value)).message(DEFAULT.classify(ValueError(message)))[:MESSAGE_MAX]
 
     assert shown_of(KEY, letter.message) == []
     assert shown_of(KEY, short) == []
@@ -144,7 +144,7 @@ def test_notes_and_progress_hide_a_value_that_is_longer_than_what_is_looked_at()
     job = claimed(value)
 
     assert shown_of(value, safe_text(value[:TEXT_MAX], literals_of(job))) == []
-    assert shown_of(value, safe_notes({"seen": value[:TEXT_MAX]}, job) or "") == []
+    assert shown_of(value, safe_notes({"seen": value[:TEXT_MAX]}, JobRedactor(job)) or "") == []
 
 
 def test_what_is_kept_of_a_long_message_is_its_beginning_and_of_a_long_stack_its_end() -> None:
@@ -152,7 +152,11 @@ def test_what_is_kept_of_a_long_message_is_its_beginning_and_of_a_long_stack_its
     letter = letter_for(message, claimed("plain enough"))
     failure = DEFAULT.classify(ValueError(message))
 
-    assert letter.message == message[:MESSAGE_MAX] == safe_message(failure, claimed("plain enough"))
+    assert (
+        letter.message
+        == message[:MESSAGE_MAX]
+        == JobRedactor(claimed("plain enough")).message(failure)[:MESSAGE_MAX]
+    )
     assert letter.stack == f"{message}\n"[-STACK_MAX:]
     assert safe_text(message[:TEXT_MAX], literals_of(claimed("plain enough"))) == message[:NOTE_MAX]
 
@@ -200,7 +204,7 @@ def test_a_long_message_falls_into_the_group_of_its_beginning() -> None:
     message = "cannot read the row. " * 100_000
     failure = DEFAULT.classify(ValueError(message))
     short = msgspec.structs.replace(failure, message=message[:MESSAGE_MAX])
-    letter = letter_of(FailedAttempt(failure), claimed("plain enough"), "fetch", DECISION, None)
+    letter = letter_of(FailedAttempt(failure), JobRedactor(claimed("plain enough")), "fetch", DECISION, None)
 
     assert letter.fingerprint == fingerprint(short, "fetch")
 

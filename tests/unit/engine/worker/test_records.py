@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, stage
+from redrive.engine.worker import dead_letter
 from redrive.engine.worker.dead_letter import literals_in
+from redrive.redaction.process import redact_start
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, jobs, letters, one_stage, work
@@ -236,3 +238,34 @@ def test_an_attempt_records_why_it_was_decided_so(store: SqliteStore, rd: Redriv
     assert first["sentence"] == "attempt 1 of 2 failed with NETWORK_RESET: again in 10 s (backoff)"
     assert second["sentence"] == "attempt 2 of 2 failed with NETWORK_RESET: none is left"
     assert (first["worker"], first["round"], first["http_status"]) == ("w1", 1, None)
+
+
+def test_a_dead_letter_decodes_its_payload_and_redacts_its_message_once(
+    store: SqliteStore, rd: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message, payload = "the order of a customer is wrong", {"order": "A-100 for a customer"}
+    decoded: list[object] = []
+    redacted: list[str] = []
+    decode = msgspec.json.decode
+
+    def counted(encoded: bytes, **options: Any) -> object:
+        decoded.append(encoded)
+        return decode(encoded, **options)
+
+    def counted_text(text: str, *args: Any, **options: Any) -> str:
+        redacted.append(text)
+        return redact_start(text, *args, **options)
+
+    def call(_order: dict[str, str], ctx: Context) -> None:
+        ctx.note("seen", "yes")
+        raise ValueError(message)
+
+    monkeypatch.setattr(msgspec.json, "decode", counted)
+    monkeypatch.setattr(dead_letter, "redact_start", counted_text)
+    pipeline = one_stage(call)
+    rd.submit(pipeline, payload)
+    work(store, pipeline)
+
+    assert letters(store, "message") == [(message,)]
+    assert decoded.count(msgspec.json.encode(payload)) == 1
+    assert redacted.count(message) == 1
