@@ -6,7 +6,9 @@ Zero never means "unlimited"; leaving an argument out does.
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +16,12 @@ from redrive.errors import ConfigurationError
 
 SECONDS_MAX: Final = 100 * 365 * 86_400.0
 """A hundred years; a longer time is a mistake, and `datetime` could not represent its end."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
+    """Return a question with the known names that are most similar to a wrong one; empty if none is similar enough."""
+    similar = difflib.get_close_matches(name, sorted({*known}), n=3, cutoff=at_least)
+    return f"Did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def number(value: object) -> float | None:

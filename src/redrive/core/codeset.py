@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import KW_ONLY, dataclass
+from typing import Final
 
 from msgspec.structs import replace
 
-from redrive.core.arguments import instance, whole
+from redrive.core.arguments import did_you_mean, instance, whole
 from redrive.core.classify import class_name
 from redrive.core.failure import Category, Failure, Retryable, Severity, SignalKind
 from redrive.core.taxonomy import CODES, code_named
 from redrive.errors import ConfigurationError
 
+SHOWN_MAX: Final = 10
 Source = str | Category | int | range | type[BaseException]
 """What an own code takes: a canonical code or category by name, an HTTP status or a range of them, or an exception class."""
 
@@ -127,7 +129,7 @@ class CodeSet:
             field=f"code of {self.name}",
             value=name,
             rule="must be one of its codes",
-            fix=f"Known: {', '.join(self.names)}.",
+            fix=did_you_mean(str(name), self.names) or f"Known: {', '.join(self.names[:SHOWN_MAX])}.",
         )
 
     @property

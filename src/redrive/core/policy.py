@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Literal, TypeGuard, cast
+from typing import Final, Literal, TypeGuard, cast
 
-from redrive.core.arguments import flag, instance, seconds, whole
+from redrive.core.arguments import did_you_mean, flag, instance, seconds, whole
 from redrive.core.backoff import Backoff
 from redrive.core.classify import class_name
-from redrive.core.failure import Failure
+from redrive.core.failure import Category, Failure
+from redrive.core.taxonomy import CODES
 from redrive.errors import ConfigurationError
 
 Trigger = int | str | type[BaseException]
 """An entry of a policy's list: an HTTP status; a code, category or provider code; or an exception class."""
+
+SURELY: Final = 0.92
+"""So similar to a canonical code, a name is a mistyped one, and not the own code of an application."""
+PERHAPS: Final = 0.8
+"""So similar to a known code, a name is a mistyped one once the own codes of the application are known."""
 
 RetryOn = Literal["classified", "all", "none"] | Collection[Trigger]
 
@@ -67,6 +73,22 @@ class RetryPolicy:
             self, "retry_after_cap", seconds("RetryPolicy.retry_after_cap", self.retry_after_cap)
         )
         whole("RetryPolicy.snooze_max", self.snooze_max, minimum=0, fix="0 forbids snoozing.")
+        _refuse_mistyped("RetryPolicy", self, (), similar=SURELY)
+
+    def check_codes(self, where: str, own: Collection[str]) -> None:
+        """Refuse mistyped codes, when the own codes of the application are known.
+
+        A name in a list may be a provider's, so it is refused only if it resembles a known code; a limit is for a code alone.
+        """
+        _refuse_mistyped(where, self, own, similar=PERHAPS)
+        for code in self.per_code_max_attempts:
+            if code not in CODES and code not in own:
+                raise ConfigurationError(
+                    field=f"{where}.per_code_max_attempts",
+                    value=code,
+                    rule="must name canonical codes or codes of the pipeline's CodeSet",
+                    fix=did_you_mean(str(code), (*CODES, *own)) or "docs/failures.md lists the codes.",
+                )
 
     def allows(self, failure: Failure) -> bool:
         """Return whether `retry_on` retries this failure; `give_up_on` and the limits are checked elsewhere."""
@@ -106,6 +128,22 @@ def _triggers(field_name: str, given: object) -> tuple[Trigger, ...]:
             raise ConfigurationError(field=field_name, value=trigger, rule=rule, fix=fix)
         triggers.append(trigger)
     return tuple(triggers)
+
+
+def _refuse_mistyped(where: str, policy: RetryPolicy, own: Collection[str], *, similar: float) -> None:
+    known = (*CODES, *Category, *own)
+    lists = {
+        "retry_on": () if isinstance(policy.retry_on, str) else policy.retry_on,
+        "give_up_on": policy.give_up_on,
+        "per_code_max_attempts": policy.per_code_max_attempts,
+    }
+    for option, names in lists.items():
+        for name in names:
+            fix = did_you_mean(name, known, at_least=similar) if isinstance(name, str) else ""
+            if fix and name not in known:
+                raise ConfigurationError(
+                    field=f"{where}.{option}", value=name, rule="must hold known codes", fix=fix
+                )
 
 
 def _is_trigger(value: object) -> TypeGuard[Trigger]:

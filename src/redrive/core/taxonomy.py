@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from redrive.core.arguments import did_you_mean
 from redrive.core.failure import Category, Code, Retryable, Severity
 from redrive.errors import ConfigurationError
 
@@ -272,12 +273,9 @@ def code_named(name: str) -> Code:
     try:
         return CODES[name]
     except KeyError:
-        similar = ", ".join(
-            known for known in CODES if known.split("_")[0] == name.split("_", maxsplit=1)[0]
-        ) or ", ".join(CODES)
         raise ConfigurationError(
             field="code",
             value=name,
             rule="must be one of the canonical codes",
-            fix=f"Known codes: {similar}.",
+            fix=did_you_mean(str(name), CODES) or "docs/failures.md lists them.",
         ) from None

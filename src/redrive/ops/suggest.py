@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final, Literal, cast
 
+from redrive.core.arguments import did_you_mean
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import Row
@@ -20,15 +20,11 @@ LAST_ID: Final = 2**62
 def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> ConfigurationError:
     """Return the error about an unknown name, with similar ones, or else with all there are."""
     names = sorted(known)
-    similar = difflib.get_close_matches(name, names, n=3)
-    if similar:
-        fix = f"Did you mean {' or '.join(similar)}?"
-    elif names:
+    fix = did_you_mean(name, names)
+    if not fix and names:
         rest = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
         fix = f"Known here: {', '.join(names[:SHOWN_MAX])}{rest}."
-    else:
-        fix = otherwise
-    return ConfigurationError(field=kind, value=name, rule="is not known here", fix=fix)
+    return ConfigurationError(field=kind, value=name, rule="is not known here", fix=fix or otherwise)
 
 
 def id_hint(store: Store, noun: Literal["job", "letter"], wanted: int) -> str:

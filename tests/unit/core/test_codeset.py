@@ -109,7 +109,7 @@ def test_retryable_may_depend_on_the_stage_being_idempotent() -> None:
 def test_codes_are_found_by_name() -> None:
     assert GATEWAY["GW_4XX"].hint == "Look at the mapping."
     assert GATEWAY.names == ("GW_TIMEOUT", "IO_ERROR", "GW_5XX", "GW_4XX", "NOT_PDF", "UNKNOWN")
-    with pytest.raises(ConfigurationError, match="Known: GW_TIMEOUT"):
+    with pytest.raises(ConfigurationError, match="Did you mean GW_5XX"):
         GATEWAY["GW_3XX"]
 
 
@@ -168,6 +168,15 @@ def test_wrong_codes_are_refused_with_a_fix(build: Callable[[], object]) -> None
 def test_near_codes_are_named() -> None:
     with pytest.raises(ConfigurationError, match="NETWORK_TIMEOUT"):
         taxonomy.code_named("NETWORK_TIMEOOT")
+
+
+@pytest.mark.parametrize("name", ["zzz", "XYZZY_FROBNICATED"])
+def test_a_code_that_resembles_none_does_not_list_them_all(name: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        taxonomy.code_named(name)
+
+    assert len(str(refused.value)) < 200
+    assert "docs/failures.md" in refused.value.fix
 
 
 def test_every_canonical_code_is_complete() -> None:

@@ -371,6 +371,50 @@ def test_a_wrong_policy_is_refused_by_name(options: dict[str, object], field: st
     assert refused.value.fix
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry_on": ["NETWORK_TIMOUT"]},
+        {"give_up_on": [429, "NETWORK_TIMOUT"]},
+        {"per_code_max_attempts": {"NETWORK_TIMOUT": 2}},
+    ],
+)
+def test_a_mistyped_code_is_refused_with_the_nearest(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean NETWORK_TIMEOUT") as refused:
+        RetryPolicy(**options)  # type: ignore[arg-type]
+
+    assert next(iter(options)) in refused.value.field
+
+
+def test_names_of_providers_categories_and_own_codes_are_no_mistakes() -> None:
+    names = ["ThrottlingException", "rate_limit_exceeded", "40001", "network", "GW_5XX", "UNAVAILABLE"]
+
+    policy = RetryPolicy(retry_on=names, give_up_on=names, per_code_max_attempts={"GW_5XX": 2})
+    policy.check_codes("stage(fetch).retry", ["GW_5XX"])
+
+    assert policy.retry_on == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("options", "near"),
+    [
+        ({"retry_on": ["GW_5X"]}, "GW_5XX"),
+        ({"give_up_on": ["RATE_LIMIT"]}, "RATE_LIMITED"),
+        ({"per_code_max_attempts": {"GW_5X": 2}}, "GW_5XX"),
+        ({"per_code_max_attempts": {"ThrottlingException": 2}}, "docs/failures.md"),
+    ],
+)
+def test_a_mistyped_own_code_is_refused_where_the_own_codes_are_known(
+    options: dict[str, object], near: str
+) -> None:
+    policy = RetryPolicy(**options)  # type: ignore[arg-type]
+
+    with pytest.raises(ConfigurationError, match=near) as refused:
+        policy.check_codes("stage(fetch).retry", ["GW_5XX", "GW_DOWN"])
+
+    assert refused.value.field.startswith("stage(fetch).retry.")
+
+
 def test_policies_are_values() -> None:
     assert RetryPolicy(3) == RetryPolicy()
     assert RetryPolicy(3) != RetryPolicy(4)

@@ -81,6 +81,8 @@ class Guard:
     def __init__(self, **options: Unpack[GuardOptions]) -> None:
         _check_options(cast("dict[str, object]", options))
         self.retry: Final = options.get("retry") or RetryPolicy()
+        codes = options.get("codes")
+        self.retry.check_codes("guard(retry)", () if codes is None else codes.names)
         self.breaker: Final = options.get("breaker")
         self.timeout: Final = _limit(options.get("timeout"), "timeout")
         self.deadline: Final = _limit(options.get("deadline"), "deadline")

@@ -110,6 +110,8 @@ class Pipeline:
         _check_stages(name, self.stages)
         if codes is not None:
             instance(f"Pipeline({name}).codes", codes, CodeSet, fix='CodeSet("app", [...], otherwise=...).')
+        for one in self.stages:
+            one.retry.check_codes(f"stage({one.name}).retry", () if codes is None else codes.names)
         _check_sinks(name, self.sinks)
         for option, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),

@@ -266,3 +266,8 @@ def test_an_option_that_is_none_counts_as_left_out() -> None:
 
 def test_a_guard_shows_its_options() -> None:
     assert repr(guard(deadline=3)) == "guard(deadline=3)"
+
+
+def test_a_limit_for_an_unknown_code_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="per_code_max_attempts"):
+        guard(retry=RetryPolicy(per_code_max_attempts={"GATEWAY_GONE": 2}))

@@ -57,3 +57,14 @@ def test_failures_of_a_pipeline_carry_its_own_codes_and_limits(
 def test_codes_that_are_no_set_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"Pipeline\(pdf\).codes"):
         Pipeline("pdf", failing(KeyError()).stages, codes=["GW_5XX"])  # type: ignore[arg-type]
+
+
+def test_a_policy_with_a_mistyped_own_code_is_refused_with_its_stage_and_the_nearest_code() -> None:
+    @stage(retry=RetryPolicy(retry_on=["BAD_PAGES"]))
+    def fetch(page: int) -> int:
+        return page
+
+    with pytest.raises(ConfigurationError, match="Did you mean BAD_PAGE") as refused:
+        Pipeline("shop", [fetch], codes=CODES)
+
+    assert refused.value.field == "stage(fetch).retry.retry_on"
