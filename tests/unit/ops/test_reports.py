@@ -178,7 +178,7 @@ def test_what_is_not_known_is_refused_with_what_is(rd: Redrive) -> None:
     with pytest.raises(RunError, match="belongs to pipeline 'shop'"):
         rd.submit(flow("mall"), 0)
         account(rd.store, Scope(run=1, pipeline="mall"))
-    with pytest.raises(ConfigurationError, match="is about a run or a pipeline"):
+    with pytest.raises(ConfigurationError, match="needs a run or a pipeline"):
         account(rd.store, Scope())
     assert "There is no run" in none.value.hint
     assert "The last ones are: 1" in unknown.value.hint
