@@ -91,6 +91,39 @@ def test_groups_show_causes_instead_of_letters(failed: Shell) -> None:
     assert "no dead letters match" in failed("dlq", "groups", "--code", "NOT_FOUND").err
 
 
+def test_groups_that_are_not_printed_are_counted(failed: Shell) -> None:
+    shown = failed("dlq", "groups", "-n", "2")
+
+    assert "2 of 3 groups; --limit 3 shows all of them" in shown.err
+    assert "groups" not in failed("dlq", "groups").err
+
+
+def test_a_group_with_nothing_pending_is_settled_and_does_not_rise(failed: Shell) -> None:
+    failed("dlq", "discard", "--code", "NETWORK_RESET", "--reason", "known", "--yes")
+
+    words = {each["code"]: each["trend"]["word"] for each in failed.json("dlq", "groups", "-p", "orders")}
+    of_state = failed.json("dlq", "groups", "--stage", "halve", "--state", "resolved")
+
+    assert words == {"BUG_CODE": "rising", "NETWORK_RESET": "settled"}
+    assert of_state == []
+
+
+def test_a_message_that_begins_with_a_newline_is_listed_by_its_first_line(shell: Shell) -> None:
+    (shell.folder / "blank.py").write_text(
+        "from redrive import Pipeline, stage\n"
+        "@stage\n"
+        "def parse(number: int) -> int:\n"
+        "    raise ValueError('\\n\\n  no such thing\\nsecond line')\n"
+        "blank = Pipeline('blank', [parse])\n",
+        encoding="utf-8",
+    )
+    shell("submit", "blank:blank", "0")
+    shell("worker", "blank:blank", "--until-idle")
+
+    assert "no such thing" in shell("dlq", "list").out
+    assert "no such thing" in shell("dlq", "groups").out
+
+
 @pytest.mark.parametrize(
     ("width", "named"),
     [
@@ -213,19 +246,19 @@ def test_wrong_letters_groups_cursors_and_times_are_refused(failed: Shell) -> No
     wrong = {
         ("show", "9"): (1, "Close to it are: 4, 5"),
         ("show", "900"): (1, "The last dead letter is 5"),
-        ("list", "--group", "zz"): (2, "Close to it are: v1:"),
+        ("list", "--group", "zz"): (1, "Close to it are: v1:"),
         ("list", "--before", "yesterday"): (2, "must be the cursor of a page"),
         ("list", "--since", "soon"): (2, "A time ago (30m, 2h, 7d)"),
         ("list", "--state", "dead"): (2, "discarded"),
         ("list", "--category", "odd"): (2, "rate_limit"),
-        ("list", "--pipeline", "order"): (2, "pipeline is not known here, got 'order'. Did you mean orders?"),
-        ("groups", "--pipeline", "nope"): (2, "Known here: orders, sleepers."),
-        ("list", "--stage", "half"): (2, "Did you mean halve?"),
-        ("list", "--stage", "later", "--pipeline", "orders"): (2, "Known here: fetch, halve."),
-        ("groups", "--code", "BUG_COD"): (2, "Did you mean BUG_CODE?"),
-        ("list", "--code", "SHOP_KY"): (2, "Known here: BUG_CODE, NETWORK_RESET."),
-        ("list", "--code", "NOT_FOUDN"): (2, "Did you mean NOT_FOUND"),
-        ("discard", "--pipeline", "order", "--yes"): (2, "Did you mean orders?"),
+        ("list", "--pipeline", "order"): (1, "pipeline is not known here, got 'order'. Did you mean orders?"),
+        ("groups", "--pipeline", "nope"): (1, "Known here: orders, sleepers."),
+        ("list", "--stage", "half"): (1, "Did you mean halve?"),
+        ("list", "--stage", "later", "--pipeline", "orders"): (1, "Known here: fetch, halve."),
+        ("groups", "--code", "BUG_COD"): (1, "Did you mean BUG_CODE?"),
+        ("list", "--code", "SHOP_KY"): (1, "Known here: BUG_CODE, NETWORK_RESET."),
+        ("list", "--code", "NOT_FOUDN"): (1, "Did you mean NOT_FOUND"),
+        ("discard", "--pipeline", "order", "--yes"): (1, "Did you mean orders?"),
         ("list", "--since", "1h", "--until", "2h"): (2, "since must be before until"),
     }
 

@@ -219,20 +219,28 @@ def test_an_edit_that_does_not_fit_names_the_field(shop: Shell) -> None:
     assert "Close to it are: 1, 2" in unknown.err
 
 
-@pytest.mark.parametrize(("flags", "stdin", "code"), [((), "", 2), (("--show-values",), "y\n", 0)])
+@pytest.mark.parametrize(
+    ("flags", "stdin", "code"),
+    [
+        (("--yes",), "", 2),
+        (("--show-values", "--yes"), "", 0),
+        (("--show-values",), "y\ny\n", 0),
+        (("--show-values",), "n\n", 1),
+    ],
+)
 def test_an_editor_gets_the_redacted_view_unless_the_value_is_asked_for(
     shop: Shell, flags: tuple[str, ...], stdin: str, code: int
 ) -> None:
-    """What still holds a mark is not saved."""
+    """What still holds a mark is not saved. With --yes nobody is asked, not even about the raw value."""
     done = shop(
-        *("dlq", "edit", "1", "--editor", "sed -i s/0,/7,/", "--target", "orders:shop", "--yes"),
+        *("dlq", "edit", "1", "--editor", "sed -i s/0,/7,/", "--target", "orders:shop"),
         *flags,
         stdin=stdin,
     )
 
     assert done.code == code
     assert ("still has a placeholder" in done.err) == (code == 2)
-    assert ("with its secrets?" in done.err) == (code == 0)
+    assert ("with its secrets?" in done.err) == ("--yes" not in flags)
     assert "ann@example.com" not in done.out + done.err
 
 

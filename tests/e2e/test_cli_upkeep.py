@@ -42,7 +42,7 @@ def test_doctor_finds_nothing_wrong_with_a_healthy_database(shell: Shell) -> Non
         found
     )
     assert shown.code == 0
-    assert "no problems" in shown.out
+    assert shown.out.endswith("no problems\n")
 
 
 def test_doctor_says_which_worker_is_missing(shell: Shell) -> None:
@@ -55,6 +55,16 @@ def test_doctor_says_which_worker_is_missing(shell: Shell) -> None:
     assert "no live worker serves orders: 1 job due" in ended.out
     assert "-> Start one: redrive worker" in ended.out
     assert "no live worker serves asking: its jobs are due later" in ended.out
+
+
+def test_doctor_counts_its_warnings(shell: Shell) -> None:
+    shell("submit", "flows:orders", "5")
+    shell("pipeline", "pause", "orders")
+
+    ended = shell("doctor")
+
+    assert ended.code == 0
+    assert ended.out.endswith("no problems, 1 warning\n")
 
 
 def test_doctor_compares_with_the_code_it_is_given(shell: Shell) -> None:

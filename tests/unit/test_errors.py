@@ -16,6 +16,9 @@ from redrive.errors import RedriveError
 
 ERRORS: list[RedriveError] = [
     errors.ConfigurationError(field="x", value=-1, rule="must be positive", fix="Use 1."),
+    errors.UnknownNameError(
+        field="pipeline", value="ordres", rule="is not known here", fix="Did you mean orders?"
+    ),
     errors.BreakerOpenError(breaker="api", retry_at=datetime(2026, 1, 1, tzinfo=UTC), reason="it is open"),
     errors.BreakerOpenError(breaker="api", retry_at=None, reason="it is isolated"),
     errors.AttemptTimeoutError(timeout=3),

@@ -66,7 +66,7 @@ class DeadLetters:
 
     def groups(self, **which: Unpack[FilterOptions]) -> Sequence[LetterGroup]:
         """Return groups of letters with one fingerprint, the most urgent first."""
-        return list_groups(self._store, self._filter(which))
+        return list_groups(self._store, self._filter(which)).groups
 
     def show(self, letter: int) -> LetterDetails:
         """Return one letter in full."""

@@ -8,6 +8,7 @@ acts.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,11 +169,13 @@ def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, n
 def seconds_left(plan: Plan, counts: Counts, ended_at: Sequence[float], *, now: float) -> float | None:
     """Estimate how long a running replay still takes: by its rate, or else by the pace of what has ended lately (`ended_at`).
 
-    None while there is no estimate. Under a rate it is what the rate alone takes, however long it was paused before.
+    None while there is no estimate. Under a rate it is what the rate alone takes, however long it was paused before. The canaries
+    run few at a time, so their pace is not that of the rest.
     """
     if plan.rate is not None:
         return counts.waiting / plan.rate if counts.waiting else None
-    recent = [at for at in ended_at if now - RECENT_SECONDS < at <= now]
+    after_canaries = max(counts.ended - sum(plan.canary), 0)
+    recent = [at for at in heapq.nlargest(after_canaries, ended_at) if now - RECENT_SECONDS < at <= now]
     if len(recent) < 2:
         return None
     # Up to now, not to the last one that ended: if nothing ends any more, the estimate grows.

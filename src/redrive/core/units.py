@@ -14,16 +14,13 @@ SECONDS: Final = {
     "w": 604_800.0,
 }
 """Seconds per unit of time, by the names that may be typed."""
-_DURATION: Final = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,9})?)\s*(?P<unit>[a-z]+)?")
+_DURATION: Final = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,9})?)\s*(?P<unit>[a-z]+)")
 
 
-def parse_duration(text: str, *, default_unit: str = "") -> float | None:
-    """Return `90s`, `15m`, `1.5h`, `30d` or `2w` in seconds; None for anything else.
-
-    A number without a unit has the default one, or is no duration.
-    """
+def parse_duration(text: str) -> float | None:
+    """Return `90s`, `15m`, `1.5h`, `30d` or `2w` in seconds; None for anything else, also for a number without a unit."""
     found = _DURATION.fullmatch(text.strip().lower())
-    unit = None if found is None else SECONDS.get(found["unit"] or default_unit)
+    unit = None if found is None else SECONDS.get(found["unit"])
     return None if found is None or unit is None else float(found["count"]) * unit
 
 

@@ -3,6 +3,7 @@
 
     RedriveError                                    root
     |-- ConfigurationError (also ValueError)            a constructor, decorator or rule got an invalid argument
+    |   `-- UnknownNameError (also LookupError)         the database has no pipeline, stage, breaker, ... of this name
     |-- SerializationError (also ValueError)            a value cannot become JSON, or JSON does not fit its type
     |-- IllegalTransitionError                          the lifecycle of a job or dead letter does not allow the move
     |                                               calls
@@ -70,6 +71,7 @@ from redrive.errors.root import (
     IllegalTransitionError,
     RedriveError,
     SerializationError,
+    UnknownNameError,
     short_repr,
 )
 from redrive.errors.store import (
@@ -107,6 +109,7 @@ __all__ = [
     "StoreError",
     "StoreRefusedError",
     "StoreUnavailableError",
+    "UnknownNameError",
     "WaitTimeoutError",
     "WorkerCrashError",
     "short_repr",

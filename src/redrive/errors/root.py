@@ -65,6 +65,12 @@ class ConfigurationError(RedriveError, ValueError):
         super().__init__(f"{field} {rule}, got {self.got}. {fix}", hint=fix)
 
 
+class UnknownNameError(ConfigurationError, LookupError):
+    """There is no pipeline, stage, breaker, schedule, code or group with this name in the database."""
+
+    code = "unknown-name"
+
+
 class SerializationError(RedriveError, ValueError):
     """A value cannot become JSON, or JSON does not fit its type.
 

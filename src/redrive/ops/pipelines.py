@@ -16,7 +16,7 @@ import msgspec
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
-from redrive.errors import ConfigurationError
+from redrive.errors import UnknownNameError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
@@ -143,7 +143,7 @@ def known_pipeline(store: Store, name: str) -> None:
         raise error
 
 
-def unknown_pipeline(store: Store, name: str) -> ConfigurationError | None:
+def unknown_pipeline(store: Store, name: str) -> UnknownNameError | None:
     """Return the error about an unknown pipeline, with similar names; None if it is known."""
     known = {pipeline for pipeline, _ in lane_names(store)}
     if name in known:

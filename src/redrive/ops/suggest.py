@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, cast
 
 from redrive.core.arguments import did_you_mean
-from redrive.errors import ConfigurationError
+from redrive.errors import UnknownNameError
 from redrive.store.protocol import Store
 from redrive.store.records import Row
 
@@ -17,14 +17,14 @@ NEAR: Final = 5
 LAST_ID: Final = 2**62
 
 
-def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> ConfigurationError:
+def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> UnknownNameError:
     """Return the error about an unknown name, with similar ones, or else with all there are."""
     names = sorted(known)
     fix = did_you_mean(name, names)
     if not fix and names:
         rest = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
         fix = f"Known here: {', '.join(names[:SHOWN_MAX])}{rest}."
-    return ConfigurationError(field=kind, value=name, rule="is not known here", fix=fix or otherwise)
+    return UnknownNameError(field=kind, value=name, rule="is not known here", fix=fix or otherwise)
 
 
 def id_hint(store: Store, noun: Literal["job", "letter"], wanted: int) -> str:

@@ -39,6 +39,7 @@ RULES: Final[RuleTable] = {
     "StoreRefusedError": taxonomy.BUG_CODE,
     "StoreError": taxonomy.BUG_CODE,
     "ConfigurationError": taxonomy.CONFIG_INVALID,
+    "UnknownNameError": taxonomy.NOT_FOUND,
     "IllegalTransitionError": taxonomy.BUG_CODE,
     "JobNotFoundError": taxonomy.NOT_FOUND,
     "LetterNotFoundError": taxonomy.NOT_FOUND,

@@ -12,8 +12,8 @@ from redrive.errors import ConfigurationError
 from redrive.testing import VirtualClock
 
 
-def test_a_duration_without_a_unit_is_in_seconds() -> None:
-    assert [duration("--complete", text) for text in ("90", "15m", "2w")] == [90.0, 900.0, 1_209_600.0]
+def test_a_duration_has_its_unit() -> None:
+    assert [duration("--complete", text) for text in ("90s", "15m", "2w")] == [90.0, 900.0, 1_209_600.0]
 
 
 def test_a_past_instant_is_a_time_ago_a_date_or_an_instant(clock: VirtualClock) -> None:
@@ -38,7 +38,7 @@ def test_a_rate_is_per_second() -> None:
     assert [rate("--rate", text) for text in ("10/s", "600/min", "7200 / H", None)] == [10.0, 10.0, 2.0, None]
 
 
-@pytest.mark.parametrize("text", ["", "2x", "-2h", "h", "tomorrow", "2026-13-01", "9999999999h"])
+@pytest.mark.parametrize("text", ["", "30", "1.5", "2x", "-2h", "h", "tomorrow", "2026-13-01", "9999999999h"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a time"):
         past_instant("--since", text)

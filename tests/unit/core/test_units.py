@@ -31,11 +31,6 @@ def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float | None) -> 
     assert parse_duration(text) == seconds
 
 
-def test_a_number_without_a_unit_has_the_default_one() -> None:
-    assert parse_duration("7", default_unit="s") == 7.0
-    assert parse_duration("7m", default_unit="s") == 420.0
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

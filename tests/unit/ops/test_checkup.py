@@ -63,6 +63,17 @@ def test_a_worker_that_died_with_jobs_in_its_hands(rd: Redrive, clock: VirtualCl
     assert about(ill, "leases") == [("problem", "w1 on here (pid 7): its lease on 1 job expired 1 min ago")]
 
 
+def test_a_worker_that_died_without_jobs_is_no_problem(rd: Redrive, clock: VirtualClock) -> None:
+    claim(rd, clock)
+    clock.advance(90)
+
+    found = examine(rd.store)
+
+    assert not has_problems(found)
+    assert about(found, "leases") == [("ok", "no lease has expired; 0 workers with 0 jobs")]
+    assert ("warn", "w1 on here (pid 7) was not stopped in order; it had no jobs") in about(found, "workers")
+
+
 def test_a_job_that_runs_for_hours(rd: Redrive, clock: VirtualClock) -> None:
     rd.submit(SHOP, 1)
     claim(rd, clock, lease=100_000)

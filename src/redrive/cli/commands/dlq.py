@@ -111,7 +111,8 @@ def groups(
 ) -> None:
     """Group dead letters by cause, the group with most pending letters first. Counts are of the letters that match."""
     with open_database(database_url) as rd:
-        found = list_groups(rd.store, choice.filter(rd.store, may_be_all=True), limit=limit)
+        page = list_groups(rd.store, choice.filter(rd.store, may_be_all=True), limit=limit)
+    found = page.groups
     if output == "json":
         print_json([{**asdict(each), "letters": each.letters} for each in found])
     elif output == "svg":
@@ -128,6 +129,10 @@ def groups(
         width = console().width
         columns = next(columns for least, columns in GROUP_COLUMNS.items() if width >= least)
         print_rows([_group_row(each, width) for each in found], columns, output, empty=NO_MATCH)
+    if len(found) < page.total:
+        print_message(
+            f"{len(found):,} of {plural(page.total, 'group')}; --limit {page.total} shows all of them"
+        )
 
 
 @app.command()

@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 import typer
 
 from redrive.cli.commands.dlq import app
-from redrive.cli.input.action import Action, confirm, confirmed_action
+from redrive.cli.input.action import Action, confirmed_action
 from redrive.cli.input.files import edit_text, read_source
 from redrive.cli.input.letters import LetterId
 from redrive.cli.input.options import Database, Output, open_database
 from redrive.cli.input.targets import import_pipeline
 from redrive.cli.output.tables import console, print_json, print_message
 from redrive.ops.letters import edit as editing
-from redrive.ops.letters.edit import Change, View
+from redrive.ops.letters.edit import Change
 from redrive.ops.letters.edit_history import edit_history
 
 
@@ -61,7 +61,9 @@ def edit(
         patched = None if patch is None else read_source(patch, "--patch")
         if given is None and patched is None and not original:
             view = editing.value_for_edit(rd.store, letter_id, part)
-            given = _edit(view, f"{part} of letter {letter_id}", editor, show_values=show_values)
+            if show_values:
+                action.confirm(f"Show the {part} of letter {letter_id} with its secrets?")
+            given = edit_text(view.raw.decode() if show_values else view.redacted, editor).encode()
         change: Change = {"part": part, "value": given, "patch": patched, "original": original}
         change["pipeline"] = pipeline
         draft = editing.draft(rd.store, letter_id, **change)
@@ -91,13 +93,6 @@ def edits(letter_id: LetterId, *, database_url: Database = None, output: Output 
         where = f"edit {number:,} of {len(history.edits):,}: {each.part}"
         console().print(f"{where}, by {each.actor} at {each.at:%Y-%m-%d %H:%M:%S} UTC", soft_wrap=True)
         _print_diff(each.diff or "(its values were erased)", is_table=True)
-
-
-def _edit(view: View, what: str, editor: str, *, show_values: bool) -> bytes:
-    """Let the user edit a value: the redacted view, or the raw value after a confirmation that --yes does not skip."""
-    if show_values:
-        confirm(f"Show the {what} with its secrets?")
-    return edit_text(view.raw.decode() if show_values else view.redacted, editor).encode()
 
 
 def _print_diff(diff: str, *, is_table: bool) -> None:

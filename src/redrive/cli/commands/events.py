@@ -15,7 +15,6 @@ from typing import Annotated, Final, Literal, cast
 import typer
 
 from redrive.cli.input.options import Database, Format, Limit, OfPipeline, Output, open_database
-from redrive.cli.input.targets import warn_if_unknown
 from redrive.cli.output.tables import (
     cell,
     console,
@@ -34,6 +33,7 @@ from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import Event
 from redrive.ops.letters.details import letter_details
+from redrive.ops.pipelines import unknown_pipeline
 from redrive.store.protocol import Store
 
 POLL_SECONDS: Final = 0.2
@@ -82,8 +82,8 @@ def events(
         # The position is read first: an event between the two reads is then printed twice rather than never.
         last = inspect.last_event(rd.store)
         latest = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
-        if not latest:
-            warn_if_unknown(rd.store, pipeline)
+        if not latest and pipeline is not None:
+            _check_pipeline(rd.store, pipeline, may_come=follow)
         if not follow:
             print_rows(latest, COLUMNS, output, empty="no events")
             return
@@ -121,6 +121,15 @@ def stats(
         for lane, found in sorted(totals.items())
     ]
     print_rows(rows, (*names, *STATES, "total"), output, empty="no jobs")
+
+
+def _check_pipeline(store: Store, pipeline: str, *, may_come: bool) -> None:
+    """Refuse an unknown pipeline; one that may come, because somebody waits for its events, is only reported."""
+    error = unknown_pipeline(store, pipeline)
+    if error is not None and not may_come:
+        raise error
+    if error is not None:
+        print_message(str(error))
 
 
 def _check_options(given: Mapping[str, object], *, rule: str, fix: str) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from redrive.cli.input.action import Action, confirmed_action
 from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, Targets, open_database
-from redrive.cli.input.targets import import_pipelines, warn_if_unknown
+from redrive.cli.input.targets import import_pipelines
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import (
     console,
@@ -31,6 +31,7 @@ from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
+from redrive.ops.pipelines import known_pipeline
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
 
@@ -57,8 +58,8 @@ def list_(
     which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
     with open_database(database_url) as rd:
         found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
-        if not found:
-            warn_if_unknown(rd.store, pipeline)
+        if not found and pipeline is not None:
+            known_pipeline(rd.store, pipeline)
     columns = ("id", "pipeline", "stage", "status", "attempt", "waiting", "error_code", "run_at")
     print_rows(found, columns, output, empty="no jobs match")
     if output == "table" and len(found) == limit:

@@ -173,4 +173,6 @@ def _print_findings(findings: list[Finding]) -> None:
         if finding.advice:
             console().print(f"        -> {finding.advice}", soft_wrap=True, style="dim")
     problems = sum(finding.level == "problem" for finding in findings)
-    console().print(plural(problems, "problem") if problems else "no problems", style="bold")
+    warnings = sum(finding.level == "warn" for finding in findings)
+    total = plural(problems, "problem") if problems else "no problems"
+    console().print(f"{total}, {plural(warnings, 'warning')}" if warnings else total, style="bold")

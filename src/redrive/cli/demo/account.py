@@ -181,7 +181,7 @@ def _add_letter(account: Account, job: int, letters: Sequence[LetterLine]) -> No
     account.check(len(pending) == 1, f"job {job} has {len(pending)} pending dead letters instead of 1")
     for letter in pending:
         account.codes[letter.code] += 1
-        account.messages.setdefault(letter.code, letter.message.partition("\n")[0])
+        account.messages.setdefault(letter.code, letter.message.strip().partition("\n")[0])
 
 
 def _add_notifications(

@@ -14,12 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from redrive.cli.output.tables import print_message
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import ConfigurationError
-from redrive.ops.pipelines import unknown_pipeline
 from redrive.redaction.process import redact
-from redrive.store.protocol import Store
 
 _FIELD: Final = "MODULE:PIPELINE"
 _PACKAGE: Final = str(Path(__file__).parents[2])
@@ -60,13 +57,6 @@ def import_pipelines(targets: list[str] | None) -> list[Pipeline]:
                 field=_FIELD, value=name, rule="is given twice", fix="Name each pipeline once."
             )
     return found
-
-
-def warn_if_unknown(store: Store, pipeline: str | None) -> None:
-    """Print a message when the database has no pipeline of this name."""
-    error = None if pipeline is None else unknown_pipeline(store, pipeline)
-    if error is not None:
-        print_message(str(error))
 
 
 def _imported(name: str) -> ModuleType:

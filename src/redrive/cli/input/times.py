@@ -15,11 +15,11 @@ INFINITE: Final = float("inf")
 
 
 def duration(option: str, text: str) -> float:
-    """Return `90s`, `15m`, `12h`, `30d` or `2w` in seconds; a number alone is seconds."""
-    seconds = parse_duration(text, default_unit="s")
+    """Return `90s`, `15m`, `12h`, `30d` or `2w` in seconds. A number without a unit is refused as ambiguous."""
+    seconds = parse_duration(text)
     if seconds is None:
         raise ConfigurationError(
-            field=option, value=text, rule="must be a duration", fix="90s, 15m, 12h, 30d or 2w."
+            field=option, value=text, rule="must be a duration with a unit", fix="90s, 15m, 12h, 30d or 2w."
         )
     return seconds
 

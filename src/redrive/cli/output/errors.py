@@ -25,4 +25,6 @@ def print_error(error: RedriveError) -> int:
     print_message(f"error: {redact(message)}")
     if error.hint and error.hint not in message:
         print_message(f"  {redact(error.hint)}")
+    if isinstance(error, LookupError):
+        return FAILED
     return WRONG if isinstance(error, ConfigurationError | SerializationError) else FAILED

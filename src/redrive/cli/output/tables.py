@@ -142,8 +142,8 @@ def cell(value: object) -> Text:
 
 
 def shortened(text: str, length_max: int) -> str:
-    """Return the first line of a text, cut to a length."""
-    line = text.partition("\n")[0]
+    """Return the first line of a text that is not blank, cut to a length."""
+    line = text.strip().partition("\n")[0].rstrip()
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 

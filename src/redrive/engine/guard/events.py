@@ -131,6 +131,6 @@ class CallHistory:
 
 def _line(failure: Failure, decision: Decision) -> str:
     # Redact before cutting: half a secret would not be recognised.
-    message = redact_start(failure.message, read=MESSAGE_MAX).partition("\n")[0]
+    message = redact_start(failure.message, read=MESSAGE_MAX).strip().partition("\n")[0]
     text = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
     return f"  {failure.error_class}: {text} -> {sentence_of(decision)}"

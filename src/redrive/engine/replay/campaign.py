@@ -207,9 +207,7 @@ class ReplayDriver:
             case Finish():
                 self._store.apply(Step("finish_replay", (now, *fence), rows=1))
                 self._is_news = True
-            case Wait(why, until):
-                if why != replay.why:
-                    self._store.apply(Step("set_next_release", (replay.next_at, why, *fence), rows=1))
+            case Wait(until=until):
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
                 return self._patience if until is None else min(max(until - now, 0.0), LOOK_SECONDS)
             case Release():

@@ -74,7 +74,15 @@ def check_work(store: Store, known: Collection[Pipeline] = ()) -> Iterator[Findi
 
 def _leases(state: _State) -> Iterator[Finding]:
     live = [worker for worker in state.workers if worker.is_live]
-    dead = [worker for worker in state.workers if not worker.is_live]
+    gone = [worker for worker in state.workers if not worker.is_live]
+    dead = [worker for worker in gone if worker.held]
+    for worker in gone:
+        if not worker.held:
+            yield warning(
+                "workers",
+                f"{worker.id} on {worker.host} (pid {worker.process}) was not stopped in order; it had no jobs",
+                "Nothing is lost; the next worker that starts removes its record.",
+            )
     for worker in dead:
         silent = format_duration(state.now - worker.expires_at.timestamp())
         yield problem(

@@ -19,7 +19,7 @@ from redrive.core.fingerprint import VERSION
 from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.jobs.next_steps import Hints
 from redrive.ops.letters.letter import lines_of
 from redrive.ops.letters.pages import EARLIEST, LATEST, Pair, Position, pairs_of, positions_of
@@ -35,7 +35,8 @@ CLOCKS_SECONDS: Final = 86_400.0
 PENDING: Final = frozenset({"open", "triaged", "ready"})
 """States of letters that still need an operator."""
 
-Direction = Literal["rising", "falling", "steady", "quiet"]
+Direction = Literal["rising", "falling", "steady", "quiet", "settled"]
+"""Quiet: none of late. Settled: none of the group is pending any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,14 @@ class LetterGroup:
     def letters(self) -> int:
         """How many letters there are in all."""
         return sum(self.states.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPage:
+    """The first groups, and how many there are in all."""
+
+    groups: Sequence[LetterGroup]
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +187,8 @@ class LetterCounts:
         return EARLIEST if since is None else since, LATEST if until is None else until
 
 
-def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) -> list[LetterGroup]:
-    """Return groups, those with the most pending letters first.
+def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) -> GroupPage:
+    """Return groups, at most `limit`, those with the most pending letters first.
 
     Counts, the sample and the order are of the letters that match; when a group was first and last seen, and its trend, are of the
     whole group. By owner, key or ids, the cost grows with the number of their letters.
@@ -193,7 +202,8 @@ def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) 
         by_cause,
         key=lambda cause: (-_pending(counted[cause]), -max(lane.last_at for lane in by_cause[cause]), cause),
     )[:limit]
-    return _described(store, {cause: by_cause[cause] for cause in order}, counted, counts)
+    found = _described(store, {cause: by_cause[cause] for cause in order}, counted, counts)
+    return GroupPage(groups=found, total=len(by_cause))
 
 
 def resolve_group(store: Store, prefix: str) -> str:
@@ -213,7 +223,7 @@ def resolve_group(store: Store, prefix: str) -> str:
             fix=f"Give more of it: {', '.join(several)}.",
         )
     near = _nearest(store, start)
-    raise ConfigurationError(
+    raise UnknownNameError(
         field="group",
         value=prefix,
         rule="is not known here",
@@ -254,6 +264,7 @@ def _described(
     ids = [lane.id for lanes in causes.values() for lane in lanes]
     newest = counts.newest(ids)
     trends = _trends(store, ids)
+    settled = _settled(store, ids) if any(not _pending(counted[cause]) for cause in causes) else set[int]()
     samples = {
         cause: max(newest.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
         for cause, lanes in causes.items()
@@ -268,7 +279,9 @@ def _described(
             taken=sum(newest.taken[lane.id] for lane in lanes),
             first_at=instant(min(lane.first_at for lane in lanes)),
             last_at=instant(max(lane.last_at for lane in lanes)),
-            trend=trend_of([sum(hour) for hour in zip(*(trends[lane.id] for lane in lanes), strict=True)]),
+            trend=_trend(
+                [trends[lane.id] for lane in lanes], is_settled=all(lane.id in settled for lane in lanes)
+            ),
             pipelines=sorted({lane.pipeline for lane in lanes}),
             stages=sorted({lane.stage for lane in lanes}),
             code=lanes[0].code,
@@ -281,6 +294,16 @@ def _described(
         )
         for cause, lanes in causes.items()
     ]
+
+
+def _trend(by_lane: Sequence[Sequence[int]], *, is_settled: bool) -> Trend:
+    trend = trend_of([sum(hour) for hour in zip(*by_lane, strict=True)])
+    return Trend(trend.hours, "settled") if is_settled else trend
+
+
+def _settled(store: Store, ids: Sequence[int]) -> set[int]:
+    """Return those of some groups that have no pending letter, whatever the filter."""
+    return set(ids) - {pair.group for pair in pairs_of(store, LetterFilter()) if pair.state in PENDING}
 
 
 def _lanes(store: Store, ids: Iterable[int]) -> list[_Lane]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
 
-from redrive.core.replay import Counts, seconds_left
+from redrive.core.replay import Counts, Wait, next_turn, seconds_left
 from redrive.engine.clock import instant
 from redrive.engine.replay.campaign import Replay, counts_of
 from redrive.engine.replay.filter import LetterFilter
@@ -173,7 +173,11 @@ def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
         return f"a worker that serves {replay.pipeline}"
     if replay.status != "running":
         return "its letters to be marked" if replay.status == "marking" else "its letters to be unmarked"
-    return (_blocked_by(store, replay.pipeline) if counts.replaying else None) or replay.why
+    blocked = _blocked_by(store, replay.pipeline) if counts.replaying else None
+    # Of these counts: what its driver last waited for may have ended since.
+    now = CURRENT.get().clock.wall()
+    turn = next_turn(replay.plan, counts, replay.pardoned, next_at=replay.next_at, now=now)
+    return blocked or (turn.why if isinstance(turn, Wait) else None)
 
 
 def _pause_reason(store: Store, replay: Replay) -> str:

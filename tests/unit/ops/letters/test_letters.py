@@ -200,7 +200,7 @@ def test_groups_put_letters_of_one_cause_together_over_pipelines(rd: Redrive, cl
     rd.submit(MALL, 0)
     rd.work([SHOP, MALL], until_idle=True)
 
-    zero, missing = list_groups(rd.store, LetterFilter())
+    zero, missing = list_groups(rd.store, LetterFilter()).groups
 
     assert (zero.code, zero.category, zero.error_class) == ("BUG_CODE", "bug", "ZeroDivisionError")
     assert (zero.pending, zero.letters, zero.states, zero.taken) == (3, 3, {"open": 3}, 0)
@@ -225,7 +225,7 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
 
     for which in [*FILTERS, LetterFilter(since=10.0), LetterFilter(until=1e9, state="open")]:
         meant = [get_letter(rd.store, letter) for letter in expected(rd, which)]
-        found = list_groups(rd.store, which)
+        found = list_groups(rd.store, which).groups
 
         assert {group.fingerprint: group.states for group in found} == {
             cause: dict(Counter(letter.state for letter in meant if letter.group == cause))
@@ -243,11 +243,11 @@ def test_groups_count_the_letters_that_a_filter_means_and_no_others(
 def test_the_most_pending_groups_come_first(rd: Redrive) -> None:
     fill(rd)
 
-    pending = [group.pending for group in list_groups(rd.store, LetterFilter())]
+    pending = [group.pending for group in list_groups(rd.store, LetterFilter()).groups]
 
     assert pending == sorted(pending, reverse=True)
-    assert [group.pending for group in list_groups(rd.store, LetterFilter(), limit=3)] == pending[:3]
-    assert list_groups(rd.store, LetterFilter(since=1000.0)) == []
+    assert [group.pending for group in list_groups(rd.store, LetterFilter(), limit=3).groups] == pending[:3]
+    assert list_groups(rd.store, LetterFilter(since=1000.0)).groups == []
     assert known_codes(rd.store) == ["AUTH_DENIED", "NETWORK_ERROR", "OWN_CODE"]
 
 
@@ -271,7 +271,7 @@ def test_letters_of_yesterday_leave_the_trend(rd: Redrive, clock: VirtualClock) 
     rd.work([MALL], until_idle=True)
     clock.advance(25 * 3600)
 
-    (group,) = list_groups(rd.store, LetterFilter())
+    (group,) = list_groups(rd.store, LetterFilter()).groups
 
     assert (group.trend.word, sum(group.trend.hours), group.pending) == ("quiet", 0, 1)
 
@@ -294,7 +294,7 @@ def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redr
 
 
 def test_without_any_letter_no_group_is_known(rd: Redrive) -> None:
-    assert list_groups(rd.store, LetterFilter()) == []
+    assert list_groups(rd.store, LetterFilter()).groups == []
     with pytest.raises(ConfigurationError, match="There are no dead letters in this database"):
         resolve_group(rd.store, "0a")
     with pytest.raises(LetterNotFoundError) as refused:

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import RECENT_SECONDS, Counts, Plan, seconds_left
-from redrive.ops.replay.progress import ReplayReport
+from redrive.ops.replay.progress import ReplayReport, waits_for
+from redrive.ops.replay.replays import get_replay
+from redrive.store.records import WorkerFacts
 from redrive.testing import VirtualClock
 
 SHOPS: list[Redrive] = []
@@ -89,7 +92,27 @@ def test_an_estimate_is_by_the_rate_or_by_the_last_minute(
 ) -> None:
     counts = Counts(waiting=10, replaying=5, completed=3)
 
-    assert seconds_left(Plan(rate=rate), counts, ended_at, now=100.0) == told
+    assert seconds_left(Plan(rate=rate, canary=()), counts, ended_at, now=100.0) == told
+
+
+def test_the_pace_of_the_canaries_is_not_that_of_the_rest() -> None:
+    plan = Plan(canary=(1, 2))
+    ended_at = [90.0, 94.0, 98.0, 99.0, 99.5]
+
+    during = seconds_left(plan, Counts(waiting=9_997, completed=3), ended_at[:3], now=98.0)
+    after = seconds_left(plan, Counts(waiting=95, replaying=5, completed=5), ended_at, now=100.0)
+
+    assert during is None
+    assert after == 100.0
+
+
+def test_a_replay_never_waits_for_what_has_ended(rd: Redrive, clock: VirtualClock) -> None:
+    started = rd.replays.start(pipeline="shop", canary=())
+    rd.store.start_worker("w1", clock.wall(), 30.0, WorkerFacts(pipelines=("shop",)))
+    running = replace(get_replay(rd.store, started.id), status="running", why="the last 430 to end")
+
+    assert waits_for(rd.store, running, Counts(replaying=12)) == "the last 12 to end"
+    assert waits_for(rd.store, running, Counts(completed=430)) is None
 
 
 def test_when_nothing_waits_the_rate_tells_nothing() -> None:
