@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
+from redrive.errors import SchemaMismatchError, StoreRefusedError, StoreUnavailableError
 from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
 from redrive.store.statements import statements_of
@@ -62,9 +62,10 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     path.write_bytes(b"this is no database, but a letter to my aunt" * 100)
     before = path.read_bytes()
 
-    with pytest.raises(StoreDamagedError, match="not a database"):
+    with pytest.raises(StoreRefusedError, match="not a redrive database"):
         SqliteStore(path)
     assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("place", ["missing/jobs.db", "."])

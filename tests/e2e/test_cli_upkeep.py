@@ -99,7 +99,8 @@ def test_doctor_on_no_database_a_strange_file_and_a_newer_one(shell: Shell) -> N
 
     assert (missing.code, strange.code, newer.code) == (1, 1, 1)
     assert "redrive.db does not exist" in missing.out
-    assert "file is not a database" in strange.out
+    assert "strange.db: not a redrive database" in strange.out
+    assert not list(Path().glob("strange.db?*"))
     assert "has schema version 99" in newer.out
     assert "a newer one" in newer.out
 

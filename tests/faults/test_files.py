@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
-from redrive.errors import StoreDamagedError
+from redrive.errors import StoreDamagedError, StoreRefusedError
 
 from .flows import Order
 from .fulldisk import JOBS, command, noticed
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_a_clear_error_and_is_not_written_to(scene: Scene, dam
     damage(scene.database)  # type: ignore[operator]
     before = contents(scene)
 
-    with pytest.raises(StoreDamagedError, match=r"malformed|not a database") as raised:
+    with pytest.raises((StoreDamagedError, StoreRefusedError), match=r"malformed|not a redrive") as raised:
         with connect(scene.database) as rd:
             rd.counts()
 
@@ -166,7 +166,7 @@ def test_a_worker_on_a_damaged_file_ends_with_a_clear_error(scene: Scene, damage
     with Herd(scene, "--until-idle", "--once") as herd:
         assert herd.wait(10) != 0
 
-    assert "malformed" in herd.log() or "not a database" in herd.log()
+    assert "malformed" in herd.log() or "not a redrive database" in herd.log()
     assert contents(scene) == before
 
 

@@ -114,7 +114,7 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_was_found(tmp_path:
     before = theirs.read_bytes()
 
     for _ in range(3):
-        with pytest.raises(StoreRefusedError, match="none of redrive's"):
+        with pytest.raises(StoreRefusedError, match="not a redrive database"):
             SqliteStore(theirs)
 
     assert opened(tmp_path) == []

@@ -14,7 +14,7 @@ PLAIN = {
         index tracker builder choice face entry cache meaning action
     """,
     "time, chance and concurrency": """
-        clock chance loop thread pool processes slots shell supervisor health heartbeat wait prefetch journal driver runner
+        clock chance loop thread lock pool processes slots shell supervisor health heartbeat wait prefetch journal driver runner
         runtime ticker
     """,
     "retries and breakers, as other libraries call them": """

@@ -30,7 +30,7 @@
     |                                               store
     `-- StoreError
         |-- StoreUnavailableError                       the database is unavailable; nothing of the batch was stored
-        |-- StoreRefusedError                           the database refused the statement, and would refuse it again
+        |-- StoreRefusedError                           another program's file, a closed connection, a broken constraint
         |-- StoreDamagedError                           the file is damaged, or is not a database
         `-- SchemaMismatchError                         the database has the schema of another version of redrive
 

@@ -17,17 +17,20 @@ class StoreUnavailableError(StoreError):
 
     code = "store-unavailable"
 
-    def __init__(self, *, database: str, cause: str) -> None:
+    def __init__(
+        self,
+        *,
+        database: str,
+        cause: str,
+        hint: str = "Check that its directory exists, is writable and has space.",
+    ) -> None:
         self.database = database
         self.cause = cause
-        super().__init__(
-            f"the database {database} failed: {cause}",
-            hint="Check that its directory exists, is writable and has space, and that the file is a redrive database.",
-        )
+        super().__init__(f"the database {database} failed: {cause}", hint=hint)
 
 
 class StoreRefusedError(StoreError):
-    """The database refused the statement, and would refuse it again: a constraint, a closed connection, a bug in redrive."""
+    """The database was refused or refuses, and would again: another program's file, a closed connection, a constraint."""
 
     code = "store-refused"
 
@@ -40,7 +43,7 @@ class StoreRefusedError(StoreError):
     ) -> None:
         self.database = database
         self.cause = cause
-        super().__init__(f"the database {database} refused the statement: {cause}", hint=hint)
+        super().__init__(f"{database}: {cause}", hint=hint)
 
 
 class StoreDamagedError(StoreError):
@@ -48,13 +51,16 @@ class StoreDamagedError(StoreError):
 
     code = "store-damaged"
 
-    def __init__(self, *, database: str, cause: str) -> None:
+    def __init__(
+        self,
+        *,
+        database: str,
+        cause: str,
+        hint: str = "Stop all workers, copy the file and its -wal, then restore a backup or recover the file with sqlite3.",
+    ) -> None:
         self.database = database
         self.cause = cause
-        super().__init__(
-            f"the database {database} is damaged: {cause}",
-            hint="Stop all workers, copy the file and its -wal, then restore a backup or recover the file with sqlite3.",
-        )
+        super().__init__(f"the database {database} is damaged: {cause}", hint=hint)
 
 
 class SchemaMismatchError(StoreError):

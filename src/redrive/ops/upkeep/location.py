@@ -6,12 +6,12 @@ Opens the file only through SQLite: closing it otherwise would drop the locks th
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from redrive.config import database_url
-from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.errors import ConfigurationError
+from redrive.store.sqlite.store import SqliteStore
 
 DEFAULT_PATH: Final = "redrive.db"
 
@@ -45,13 +45,10 @@ def require(url: str | None) -> None:
 
 def version_of(path: Path) -> int:
     """Return the schema version of a database file without migrating it; 0 for a missing or empty one."""
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:
         return 0
+    store = SqliteStore(path, older="keep")
     try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            return int(db.execute("PRAGMA user_version").fetchone()[0])
-        finally:
-            db.close()
-    except sqlite3.DatabaseError as error:
-        raise StoreUnavailableError(database=str(path), cause=str(error)) from error
+        return cast("int", store.query("schema_version")[0][0])
+    finally:
+        store.close()

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-from redrive.errors import SchemaMismatchError, StoreRefusedError
+from redrive.errors import SchemaMismatchError
 from redrive.store.statements import text_of
 
 Older = Literal["refuse", "migrate", "keep"]
 """What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""
-
-APPLICATION: Final = 0x72647276
-"""The application id in the header of a file of ours: "rdrv"."""
 
 MIGRATIONS: list[str] = ["migration_2"]
 """The files after version 1, in order."""
@@ -59,27 +56,17 @@ def pending(version: int) -> list[Migration]:
     ]
 
 
-def migrate(db: sqlite3.Connection, database: str, version: int, older: Older) -> None:
-    """Give an empty database its schema; treat an older one according to `older`. Runs inside the caller's transaction."""
+def needs_migration(version: int, database: str, older: Older) -> bool:
+    """Return whether a database must be changed before it can be used; raises SchemaMismatchError for one to be refused."""
     known = newest()
-    if 0 < version < known and older != "migrate":
-        if older == "refuse":
-            raise SchemaMismatchError(database=database, found=version, known=known)
-        return
+    if 0 < version < known and older == "refuse":
+        raise SchemaMismatchError(database=database, found=version, known=known)
+    return version == 0 or (version < known and older == "migrate")
+
+
+def migrate(db: sqlite3.Connection, version: int) -> None:
+    """Bring a database to the newest version. Runs inside the caller's transaction."""
     for step in pending(version):
         for statement in step.statements:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {step.version}")
-
-
-def refuse_foreign(db: sqlite3.Connection, database: str) -> None:
-    """Refuse a file with another program's tables, before anything in it is changed."""
-    # One statement sees one state: another process may just be creating this database.
-    facts = "SELECT application_id, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id"
-    application, has_tables = db.execute(facts).fetchone()
-    if has_tables and application != APPLICATION:
-        raise StoreRefusedError(
-            database=database,
-            cause="it holds tables, and none of redrive's",
-            hint="Name another file: redrive has one of its own.",
-        )

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The embedded store: one SQLite file, one writer connection per process, every method one transaction.
 
-WAL with synchronous=FULL: what a method has returned from survives a power cut. A file lock beside the database is held around
-every write, so that processes take turns fairly instead of racing for SQLite's own lock. The file is readable by its owner only.
+WAL with synchronous=FULL: what a method has returned from survives a power cut. Writers hold the lock beside the database
+(`file_lock`); opening, reading and closing an existing database take no lock, write nothing and wait for nobody. The file is
+readable by its owner only.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import sqlite3
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, cast
 
@@ -39,7 +38,9 @@ from redrive.store.records import (
     WorkerFacts,
 )
 from redrive.store.sqlite.claim import claim, claimed, in_order
-from redrive.store.sqlite.migrations import Older, migrate, newest, refuse_foreign
+from redrive.store.sqlite.file_lock import FileLock
+from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
+from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.statements import statements_of
 
@@ -64,14 +65,16 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, synchronous: str = "FULL", older: Older = "refuse") -> None:
         self._path = str(path)
         self._mutex = threading.Lock()
-        self._is_file = self._path != ":memory:"
-        self._lock_file: int | None = None
+        self._file_lock = None if self._path == ":memory:" else FileLock(self._path)
+        self._locked = nullcontext if self._file_lock is None else self._file_lock.held
         self._pipelines: dict[LaneId, str] = {}
         self._process = os.getpid()
-        has_lock = Path(f"{self._path}.lock").exists()
+        self._is_closed = False
+        self._files: tuple[int | None, ...] | None = None
+        """Which files a worker has begun on."""
         with self._mapped():
-            if self._is_file:
-                self._make_files()
+            if self._file_lock is not None:
+                find_or_create(self._path)
             self._db = sqlite3.connect(
                 self._path,
                 timeout=BUSY_SECONDS,
@@ -80,41 +83,37 @@ class SqliteStore:
                 cached_statements=256,
             )
         try:
-            # Under the lock: SQLite does not wait for its own when two make the same file at once.
-            with self._mapped(), self._file_locked():
-                self._refuse_foreign(has_lock=has_lock)
-                for pragma in (
-                    "journal_mode = WAL",
-                    f"synchronous = {synchronous}",
-                    "foreign_keys = ON",
-                    "cache_size = -65536",
-                    # Erased values must not remain in the file.
-                    "secure_delete = ON",
-                ):
-                    self._db.execute(f"PRAGMA {pragma}")
-            self._migrate(older)
+            with self._mapped():
+                self._open(synchronous, older)
         except BaseException:
             self.close()
             raise
 
-    def _refuse_foreign(self, *, has_lock: bool) -> None:
-        """Refuse a file that is not ours, and leave it as it was."""
-        try:
+    def _open(self, synchronous: str, older: Older) -> None:
+        for pragma in (
+            f"synchronous = {synchronous}",
+            "foreign_keys = ON",
+            "cache_size = -65536",
+            # Erased values must not remain in the file.
+            "secure_delete = ON",
+        ):
+            self._db.execute(f"PRAGMA {pragma}")
+        refuse_foreign(self._db, self._path)
+        version = self._version(self._db)
+        self._is_wal = self._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        if not needs_migration(version, self._path, older):
+            return
+        # Under the lock: SQLite does not wait for its own when two make the same file at once.
+        with self._locked():
             refuse_foreign(self._db, self._path)
-        except StoreRefusedError:
-            if not has_lock:
-                Path(f"{self._path}.lock").unlink(missing_ok=True)
-            raise
+            self._use_wal()
+        with self._writing() as db:
+            migrate(db, self._version(db))
 
-    def _make_files(self) -> None:
-        """Create the database, and the file that is locked while somebody writes, unless they exist."""
-        if Path(self._path).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        # The file must never be readable by others, not even between its creation and a later chmod. One that is there
-        # must not be opened here: closing it again would drop the locks of every connection this process has to it.
-        with suppress(FileExistsError):
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        self._lock_file = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    def _use_wal(self) -> None:
+        """Switch a new file, or a backup, to a write-ahead log; before the first write, under the lock."""
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._is_wal = True
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """See `Store.lanes`."""
@@ -135,11 +134,17 @@ class SqliteStore:
         facts = (about.host, about.process, pipelines, about.concurrency)
         with self._writing() as db:
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
+            self._files = identity(self._path)
 
     def renew(self, worker: str, now: float, lease: float) -> Renewal:
-        """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here."""
+        """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here.
+
+        One whose file was replaced gets StoreDamagedError: nobody else sees what it writes.
+        """
         with self._writing() as db:
             self._version(db)
+            if self._files not in {None, identity(self._path)}:
+                raise self._lost_files()
             if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
                 return Renewal(is_known=False)
             asked = db.execute(_SQL["cancel_asked"], (worker,)).fetchall()
@@ -227,13 +232,11 @@ class SqliteStore:
 
     def close(self) -> None:
         """See `Store.close`."""
-        # The last one to close writes the WAL back into the file, which must not happen while another process does the same.
-        with self._mutex, self._file_locked():
-            self._db.close()
         with self._mutex:
-            if self._lock_file is not None:
-                os.close(self._lock_file)
-                self._lock_file = None
+            self._is_closed = True
+            self._db.close()
+            if self._file_lock is not None:
+                self._file_lock.close()
 
     def query(self, name: str, *parameters: object) -> list[Row]:
         """See `Store.query`."""
@@ -274,10 +277,6 @@ class SqliteStore:
             lanes = [lane for lane in want.lanes if lane not in paused and want.limits.get(lane, 1) > 0]
             due = (db.execute(_SQL["next_due_at"], (lane,)).fetchone()[0] for lane in lanes)
             return any(at is not None and at <= now for at in due)
-
-    def _migrate(self, older: Older) -> None:
-        with self._writing() as db:
-            migrate(db, self._path, self._version(db), older)
 
     def _version(self, db: sqlite3.Connection) -> int:
         """Return the version of the schema; refuse a database that a newer redrive has made or changed."""
@@ -344,7 +343,9 @@ class SqliteStore:
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
-        with self._mutex, self._mapped(), self._file_locked():
+        with self._mutex, self._mapped(), self._locked():
+            if not self._is_wal:
+                self._use_wal()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -360,17 +361,6 @@ class SqliteStore:
             yield self._db
 
     @contextmanager
-    def _file_locked(self) -> Generator[None]:
-        if self._lock_file is None:
-            yield
-            return
-        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-
-    @contextmanager
     def _mapped(self) -> Generator[None]:
         """Turn the errors of the driver and of the file system into the store's."""
         if os.getpid() != self._process:
@@ -379,14 +369,32 @@ class SqliteStore:
                 cause="it was opened before this process was forked",
                 hint="Connect after the fork.",
             )
+        if self._is_closed:
+            raise StoreRefusedError(
+                database=self._path,
+                cause="the connection is closed",
+                hint="Use it inside its `with` block or before close(), or connect again.",
+            )
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:
             if isinstance(error, REFUSED):
-                raise StoreRefusedError(database=self._path, cause=str(error)) from error
+                raise StoreRefusedError(
+                    database=self._path, cause=f"the statement was refused: {error}"
+                ) from error
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHORT_READ:
+                raise self._lost_files() from error
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED:
                 raise StoreDamagedError(database=self._path, cause=str(error)) from error
             raise StoreUnavailableError(database=self._path, cause=str(error)) from error
+
+    def _lost_files(self) -> StoreDamagedError:
+        return StoreDamagedError(
+            database=self._path,
+            cause="the file or its -wal, which holds the latest commits, was deleted, cut off or replaced while in use",
+            hint="Start nothing new. End every program that has it open with SIGTERM: the last one writes what it still has back"
+            " into the file. Then: redrive doctor --deep.",
+        )
 
 
 class _DoesNotFitError(Exception):

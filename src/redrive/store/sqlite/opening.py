@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to a file before it is opened: another program's is refused and left as it was, a missing one created.
+
+A file is read only through SQLite: closing it otherwise would drop the locks of every connection this process has to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from redrive.errors import StoreRefusedError
+
+APPLICATION: Final = 0x72647276
+"""The application id in the header of a file of ours: "rdrv"."""
+_FACTS: Final = "SELECT application_id, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id"
+"""One statement sees one state: another process may just be creating this database."""
+
+
+def find_or_create(path: str) -> None:
+    """Create an empty file for a new database; refuse one that is another program's, or that may not be written.
+
+    Raises:
+        StoreRefusedError: the file is no database of redrive's.
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    # The file must never be readable by others, not even between its creation and a later chmod.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        return
+    _require(os.R_OK, file)
+    _look(file)
+    _require(os.W_OK, file)
+    if not Path(f"{path}-shm").exists():
+        _require(os.W_OK, file.parent)
+
+
+def refuse_foreign(db: sqlite3.Connection, database: str) -> None:
+    """Refuse a database with another program's tables, before anything in it is changed."""
+    application, has_tables = db.execute(_FACTS).fetchone()
+    if has_tables and application != APPLICATION:
+        raise not_ours(database)
+
+
+def not_ours(database: str) -> StoreRefusedError:
+    """Return the error for a file that redrive did not create."""
+    return StoreRefusedError(
+        database=database,
+        cause="not a redrive database",
+        hint="Name another file. If redrive created this one, its beginning was overwritten: restore a backup.",
+    )
+
+
+def identity(path: str) -> tuple[int | None, ...]:
+    """Return numbers that identify a database and its -wal, whatever gets their names later; None for a missing one."""
+    return tuple(_inode(f"{path}{rest}") for rest in ("", "-wal"))
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - on every heartbeat.
+    except FileNotFoundError:
+        return None
+
+
+def _look(file: Path) -> None:
+    """Refuse a file that is not ours without taking a lock, and without leaving a -wal or -shm beside it."""
+    # What stands in a -wal is not seen this way; the connection that is opened next does.
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as db:
+            refuse_foreign(db, str(file))
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB:
+            raise not_ours(str(file)) from error
+        # Whatever else it is shows when the file is opened; somebody may be writing back the -wal at this moment.
+
+
+def _require(right: int, path: Path) -> None:
+    if not os.access(path, right):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
