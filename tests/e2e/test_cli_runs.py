@@ -85,6 +85,20 @@ def test_a_run_that_spends_its_budget_may_pause_instead(shell: Shell) -> None:
     assert "redrive run resume 1" in paused.err
 
 
+def test_a_run_that_stopped_at_its_budget_is_resumed_with_a_larger_one(shell: Shell) -> None:
+    shell.write("items.jsonl", *[0, 1] * 20)
+    budget = ("--failure-budget", "0.2", "--check-every", "5", "--on-budget", "pause")
+    paused = shell("run", "start", "flows:orders", "--items", "items.jsonl", "-o", "json", *budget)
+    assert (paused.code, paused.json["status"]) == (3, "paused")
+
+    same = shell("run", "resume", "1", "-o", "json")
+    larger = shell("run", "resume", "1", "-o", "json", "--failure-budget", "0.9")
+
+    assert (same.code, same.json["status"]) == (3, "paused")
+    assert (larger.code, larger.json["status"], larger.json["open"]) == (1, "partial_success", 0)
+    assert shell("run", "show", "1", "-o", "json").json["failure_budget"] == 0.9
+
+
 def test_a_run_whose_rest_is_held_ends_with_3_and_goes_on_when_resumed(shell: Shell) -> None:
     shell.write("items.jsonl", 1, 2, 3)
     shell("migrate")

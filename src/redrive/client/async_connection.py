@@ -6,9 +6,12 @@ Questions to the store go to a thread, so that the loop never waits for a disk; 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+
+from msgspec import UNSET, UnsetType
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.connection import Redrive, check_run, run_options, work_options
@@ -64,14 +67,16 @@ class AsyncRedrive(AsyncFace[Redrive]):
         items: Iterable[object] | AsyncIterable[object] | None,
         *,
         concurrency: int = 64,
-        failure_budget: FailureBudget | float | None = 0.10,
+        failure_budget: FailureBudget | float | UnsetType | None = UNSET,
         thresholds: RunThresholds | Mapping[str, float] | None = None,
-        hold_max: timedelta | float = 3_600.0,
+        hold_max: timedelta | float | None = None,
         resume: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunReport:
         """Send every item through a pipeline; see `Redrive.run`."""
-        options = run_options(failure_budget, thresholds, hold_max)
+        options = await asyncio.to_thread(
+            run_options, self.face.store, resume, failure_budget, thresholds, hold_max
+        )
         check_run(pipeline, () if items is None and resume is not None else items)
         how = replace(
             work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None), takes_signals=False

@@ -15,6 +15,9 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from redrive.client.job import ENDED, Job
 from redrive.client.letters import DeadLetters
 from redrive.client.replays import Replays
@@ -232,25 +235,25 @@ class Redrive:
         items: Iterable[object] | AsyncIterable[object] | None,
         *,
         concurrency: int = 64,
-        failure_budget: FailureBudget | float | None = 0.10,
+        failure_budget: FailureBudget | float | UnsetType | None = UNSET,
         thresholds: RunThresholds | Mapping[str, float] | None = None,
-        hold_max: timedelta | float = 3_600.0,
+        hold_max: timedelta | float | None = None,
         resume: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunReport:
         """Send every item through a pipeline, in this process, and return the account of it.
 
-        A run that fails more than its budget stops itself. One that was interrupted continues with `resume=` and the
-        same source; or with None in its place, if that was read to its end. `hold_max` ends a run, resumable, whose rest has been
-        held for so long. `thresholds` are the success rates from which it counts as `completed` (0.95) and as `partial_success`
-        (0.50), by these names.
+        A run that fails more than its budget (0.10; None for no limit) stops itself. One that was interrupted or paused continues
+        with `resume=` and the same source; or with None in its place, if that was read to its end. It keeps its budget and limits,
+        unless others are given. `hold_max` ends a run, resumable, whose rest has been held for so long (an hour). `thresholds` are
+        the success rates from which it counts as `completed` (0.95) and as `partial_success` (0.50), by these names.
 
         Raises:
             FailureBudgetExceededError: too much failed; its `report` accounts for every item.
             RunError: the run cannot be resumed like this.
         """
         _refuse_on_a_loop("run", "await rd.run(...) inside `async with redrive.connect(...)`")
-        options = run_options(failure_budget, thresholds, hold_max)
+        options = run_options(self.store, resume, failure_budget, thresholds, hold_max)
         check_run(pipeline, () if items is None and resume is not None else items)
         how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
         driving = drive_run(
@@ -314,18 +317,23 @@ def work_options(
 
 
 def run_options(
-    budget: FailureBudget | float | None,
+    store: Store,
+    resume: int | None,
+    budget: FailureBudget | float | UnsetType | None,
     thresholds: RunThresholds | Mapping[str, float] | None,
-    hold_max: timedelta | float,
+    hold_max: timedelta | float | None,
 ) -> RunOptions:
-    """Return the options of a run; raises ConfigurationError."""
-    if budget is not None and not isinstance(budget, FailureBudget):
-        budget = FailureBudget(max_rate=budget)
-    return RunOptions(
-        budget=budget,
-        thresholds=RunThresholds.of("thresholds", thresholds),
-        hold_max=seconds("run(hold_max)", hold_max),
-    )
+    """Return the options of a run; what is not given is as before, or for a new run the default. Raises ConfigurationError."""
+    changes: dict[str, object] = {}
+    if not isinstance(budget, UnsetType):
+        is_rate = budget is not None and not isinstance(budget, FailureBudget)
+        changes["budget"] = FailureBudget(max_rate=budget) if is_rate else budget
+    if thresholds is not None:
+        changes["thresholds"] = RunThresholds.of("thresholds", thresholds)
+    if hold_max is not None:
+        changes["hold_max"] = seconds("run(hold_max)", hold_max)
+    before = RunOptions(budget=FailureBudget()) if resume is None else Runs(store).options(resume)
+    return msgspec.structs.replace(before, **changes)
 
 
 def check_run(pipeline: object, items: object) -> None:

@@ -8,9 +8,9 @@ success; 2 wrong arguments or input; 3 held, paused or interrupted: it can be re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
@@ -30,7 +30,8 @@ from redrive.cli.input.options import Database, Format, Limit, Output, Target, o
 from redrive.cli.input.targets import import_pipeline
 from redrive.cli.output.errors import DONE, FAILED, HELD, print_error
 from redrive.cli.output.tables import console, is_interactive, print_facts, print_message, print_rows
-from redrive.client.connection import Redrive, connect, run_options, work_options
+from redrive.client.connection import Redrive, connect, work_options
+from redrive.core.arguments import seconds
 from redrive.core.budget import FailureBudget
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size
@@ -57,6 +58,16 @@ _ENDS: Final = {
 }
 
 
+FailureShare = typer.Option("--failure-budget", help="Stop when more than this share of items has failed.")
+CheckEvery = typer.Option("--check-every", help="Check the budget each time this many items have ended.")
+MinFinished = typer.Option(
+    "--min-finished",
+    help="Do not check before this many have ended; default: --check-every.",
+    show_default=False,
+)
+OnBudget = typer.Option("--on-budget", help="What to do when the budget is exceeded.")
+
+
 @app.command()
 def start(
     target: Target,
@@ -65,23 +76,10 @@ def start(
         str, typer.Option("--items", metavar="FILE", help="One JSON value per line; - for standard input.")
     ],
     concurrency: Concurrency = 64,
-    failure_budget: Annotated[
-        float, typer.Option("--failure-budget", help="Stop when more than this share of items has failed.")
-    ] = 0.10,
-    check_every: Annotated[
-        int, typer.Option("--check-every", help="Check the budget each time this many items have ended.")
-    ] = 1_000,
-    min_finished: Annotated[
-        int | None,
-        typer.Option(
-            "--min-finished",
-            help="Do not check before this many have ended; default: --check-every.",
-            show_default=False,
-        ),
-    ] = None,
-    on_budget: Annotated[
-        Literal["abort", "pause"], typer.Option("--on-budget", help="What to do when the budget is exceeded.")
-    ] = "abort",
+    failure_budget: Annotated[float, FailureShare] = 0.10,
+    check_every: Annotated[int, CheckEvery] = 1_000,
+    min_finished: Annotated[int | None, MinFinished] = None,
+    on_budget: Annotated[Literal["abort", "pause"], OnBudget] = "abort",
     hold_max: Annotated[
         float, typer.Option("--hold-max", help="Stop when the rest has been held for this many seconds.")
     ] = 3_600.0,
@@ -93,8 +91,9 @@ def start(
     budget = FailureBudget(
         max_rate=failure_budget, check_every=check_every, min_finished=min_finished, on_exceeded=on_budget
     )
-    options = msgspec.structs.replace(
-        run_options(budget, None, hold_max),
+    options = RunOptions(
+        budget=budget,
+        hold_max=seconds("--hold-max", hold_max),
         target=target,
         source=None if items == STANDARD_INPUT else str(Path(items).absolute()),
     )
@@ -121,12 +120,22 @@ def resume(
         typer.Option("--target", metavar="MODULE:PIPELINE", help="Its pipeline, if it was moved."),
     ] = None,
     concurrency: Concurrency = 64,
+    failure_budget: Annotated[float | None, FailureShare] = None,
+    check_every: Annotated[int | None, CheckEvery] = None,
+    min_finished: Annotated[int | None, MinFinished] = None,
+    on_budget: Annotated[Literal["abort", "pause"] | None, OnBudget] = None,
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Resume a run that was interrupted, paused or held."""
+    """Resume a run that was interrupted, paused or held. It keeps its budget, unless another is given."""
+    budget = {
+        "max_rate": failure_budget,
+        "check_every": check_every,
+        "min_finished": min_finished,
+        "on_exceeded": on_budget,
+    }
     with open_database(database_url) as rd:
-        options = rd.runs.options(run)
+        options = _with_budget(rd.runs.options(run), budget)
         # A run that has read its file to the end does not need it; one that is given is compared all the same.
         is_fed = rd.runs.is_fed(run)
         where, source = target or options.target, items or (None if is_fed else options.source)
@@ -173,6 +182,15 @@ def show(run: RunId, *, database_url: Database = None, output: Output = "table")
     facts |= {"target": options.target, "source": options.source, "hold_max": options.hold_max}
     facts["failure_budget"] = None if options.budget is None else options.budget.max_rate
     print_facts(facts, output)
+
+
+def _with_budget(options: RunOptions, given: Mapping[str, object]) -> RunOptions:
+    """Return the options of a run with the settings of its budget that were given."""
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        return options
+    budget = replace(options.budget or FailureBudget(), **changes)  # type: ignore[arg-type] # By the name of each option.
+    return msgspec.structs.replace(options, budget=budget)
 
 
 def _drive(

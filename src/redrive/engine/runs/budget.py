@@ -41,6 +41,16 @@ class BudgetTracker:
         if self._budget is not None:
             self._mine.update(jobs)
 
+    def leased_max(self) -> int | None:
+        """Return how many jobs this process may have leased or not committed yet: so many may fail before the next check.
+
+        None without a limit; 0 while the run has to stop, or the store has to be asked first.
+        """
+        if self._budget is None:
+            return None
+        is_due = self.exceeded is not None or self._unknown >= self._budget.check_every
+        return 0 if is_due else self._budget.check_every
+
     def committed(self, done: list[Settlement]) -> None:
         """Count committed settlements."""
         if self._budget is None or self.exceeded is not None:

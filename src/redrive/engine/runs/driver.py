@@ -67,7 +67,8 @@ async def drive_run(
 ) -> RunReport:
     """Start or resume a run, work on it until it ends or is stopped, and return its report.
 
-    A run whose source was read to the end needs no items to resume; if items are given, they are compared.
+    A resumed run gets these options in place of its own. If its source was read to the end, it needs no items; if items are given,
+    they are compared.
     """
     book, clock = Runs(store), CURRENT.get().clock
     if resume is None:
@@ -75,7 +76,6 @@ async def drive_run(
     else:
         run = RunId(resume)
         book.resumable(run, pipeline.name)
-        options = book.options(run)
     driver = Driver(
         store, pipeline, run, options, clock=clock, concurrency=how.concurrency, on_progress=on_progress
     )
@@ -85,8 +85,10 @@ async def drive_run(
             [pipeline],
             how,
             on_commit=driver.budget.committed,
+            leased_max=driver.budget.leased_max,
             beside=lambda worker, ask: driver.drive(items, worker, ask),
         )
+        driver.end_if_over()
     except Exception as error:
         # If the store is unavailable, that is the error itself; the run stays `running`, as after a crash.
         with suppress(StoreError):
@@ -129,9 +131,12 @@ class Driver:
         self._items = JobBuilder(pipeline, lane, run)
         self._submitted = 0
         self._finished = 0
+        self._last: RunReport | None = None
+        """The last report that was given to the listener."""
         self._is_closed = False
         before = self._book.report(run)
-        self._is_paused = before.status == RunStatus.PAUSED
+        self._is_reopened = before.status == RunStatus.PAUSED or options != self._book.options(run)
+        """Whether the run has to be changed in the store before it continues."""
         # A run that is resumed after its budget was exceeded starts with a fresh budget.
         self.budget = BudgetTracker(options.budget, before.tally)
         self._reported = asyncio.Event()
@@ -148,11 +153,15 @@ class Driver:
                 is_fed = submitting.done()
                 if is_fed:
                     submitting.result()
+                was_due = self.budget.leased_max() == 0
                 stop = await self._reason_to_stop(report, worker, is_fed=is_fed)
                 if stop is not None:
                     await _cancelled(submitting)
                     await stop()
                     return
+                if was_due:
+                    # It claimed nothing while this check was due.
+                    worker.wake()
                 await self._wait()
         except asyncio.CancelledError:
             raise
@@ -194,6 +203,7 @@ class Driver:
         report = await self._ask(lambda: self._book.report(self._run))
         if self._on_progress is not None:
             self._on_progress(report)
+        self._last = report
         self._finished = report.tally.finished
         self._reported.set()
         return report
@@ -203,31 +213,47 @@ class Driver:
     ) -> Callable[[], Awaitable[None]] | None:
         """Return how to stop a run that is finished, has spent its budget or was held too long; None to continue."""
         is_over = is_fed and not report.open and report.total >= self._submitted
-        exceeded = self.budget.check(report.tally, is_last=is_over)
-        if exceeded is not None:
-            budget = self._options.budget
-            is_pause = budget is not None and budget.on_exceeded == "pause"
-            return functools.partial(self._pause if is_pause else self._abort, exceeded.sentence)
-        if is_over:
-            status = self._options.thresholds.status_of(report.tally)
-            return functools.partial(self._end, status, None)
+        ending = self._ending(report, is_over=is_over)
+        if ending is not None:
+            stops = {RunStatus.ABORTED: self._abort, RunStatus.PAUSED: self._pause}
+            return functools.partial(stops.get(ending[0], self._end), *ending)
         if not (is_fed or self._is_full) or await worker.held_for() < max(self._options.hold_max, 1e-9):
             return None
         sentence = f"all remaining items have been held for {self._options.hold_max:g} s"
         return functools.partial(self._end, RunStatus.PAUSED, sentence)
 
-    async def _abort(self, sentence: str) -> None:
+    def _ending(self, report: RunReport, *, is_over: bool) -> tuple[RunStatus, str | None] | None:
+        """Return the status with which the run has to stop, and why; None if it may continue."""
+        exceeded, budget = self.budget.check(report.tally, is_last=is_over), self._options.budget
+        if exceeded is not None and budget is not None:
+            is_pause = budget.on_exceeded == "pause"
+            return RunStatus.PAUSED if is_pause else RunStatus.ABORTED, exceeded.sentence
+        return (self._options.thresholds.status_of(report.tally), None) if is_over else None
+
+    def end_if_over(self) -> None:
+        """End a run whose last items ended while its worker was being stopped, and report it."""
+        report = self._book.report(self._run)
+        if report.status == RunStatus.RUNNING and not report.open and self._book.is_fed(self._run):
+            ending = self._ending(report, is_over=True)
+            if ending is not None:
+                self._book.end(self._run, *ending, self._clock.wall())
+                report = self._book.report(self._run)
+        self._is_closed = report.status != RunStatus.RUNNING
+        if self._is_closed and report != self._last and self._on_progress is not None:
+            self._on_progress(report)
+
+    async def _abort(self, status: RunStatus, sentence: str | None) -> None:
         """Cancel the items that have not started; running ones finish their stage first, finished ones stay."""
         cancel, first = self._book.cancel_items, 0
         while (report := await self._report()).open:
             first = await self._ask(functools.partial(cancel, self._run, self._clock.wall(), BATCH, first))
             if report.open == (await self._report()).open:
                 await self._wait()
-        await self._end(RunStatus.ABORTED, sentence)
+        await self._end(status, sentence)
 
-    async def _pause(self, sentence: str) -> None:
+    async def _pause(self, status: RunStatus, sentence: str | None) -> None:
         await self._ask(lambda: self._book.pause_items(self._run))
-        await self._end(RunStatus.PAUSED, sentence)
+        await self._end(status, sentence)
 
     async def _end(self, status: RunStatus, reason: str | None) -> None:
         await self._ask(lambda: self._book.end(self._run, status, reason, self._clock.wall()))
@@ -268,10 +294,11 @@ class Driver:
         await self._ask(lambda: self._book.end_source(self._run))
 
     async def _resume(self) -> None:
-        """Make the items of a paused run claimable again; only after its source was compared, so that a refusal changes nothing."""
-        if self._is_paused:
-            await self._ask(lambda: self._book.reopen(self._run, self._items.pipeline.name))
-            self._is_paused = False
+        """Continue a run that is resumed; only after its source was compared, so that a refusal changes nothing."""
+        if self._is_reopened:
+            pipeline = self._items.pipeline.name
+            await self._ask(lambda: self._book.reopen(self._run, pipeline, self._options))
+            self._is_reopened = False
 
     async def _wait_for_room(self) -> None:
         """Wait until enough earlier items have ended."""

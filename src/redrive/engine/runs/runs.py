@@ -47,7 +47,7 @@ class RunReport:
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The budget and limits of a run; stored with it, so that they are the same when it is resumed."""
+    """The budget and limits of a run; stored with it, and the same when it is resumed, unless others are given then."""
 
     budget: FailureBudget | None = None
     thresholds: RunThresholds = RunThresholds()
@@ -95,10 +95,14 @@ class Runs:
         """Return the latest runs, newest first."""
         return [self.report(cast("int", row[0])) for row in self._store.query("runs", limit)]
 
-    def reopen(self, run: RunId, pipeline: str) -> None:
-        """Continue a paused run; raises RunError when it has ended or belongs to another pipeline."""
+    def reopen(self, run: RunId, pipeline: str, options: RunOptions) -> None:
+        """Continue a run with these options, and make its paused items claimable again.
+
+        Raises RunError when it has ended or belongs to another pipeline.
+        """
         self.resumable(run, pipeline)
-        self._store.apply(Step("restart_run", (run,)), Step("unpause_run", (run,)))
+        restart = Step("restart_run", (msgspec.json.encode(options), run))
+        self._store.apply(restart, Step("unpause_run", (run,)))
 
     def next_ordinal(self, run: RunId, pipeline: str) -> int:
         """Return the ordinal of the next item that `submit_many` may add to a run.

@@ -72,6 +72,11 @@ class Journal:
         """Whether everything has been committed."""
         return not self._settlements
 
+    @property
+    def size(self) -> int:
+        """How many settlements have not been committed."""
+        return len(self._settlements)
+
     def add(self, settlement: Settlement) -> None:
         """Keep a settlement for the next commit."""
         self._settlements.append(settlement)

@@ -67,9 +67,13 @@ async def serve(
     options: Options,
     *,
     on_commit: Callable[[list[Settlement]], None] | None = None,
+    leased_max: Callable[[], int | None] | None = None,
     beside: Beside | None = None,
 ) -> Ending:
-    """Run a worker until it is stopped, or there is nothing left to do."""
+    """Run a worker until it is stopped, or there is nothing left to do.
+
+    `leased_max` is asked before each claim: at most so many jobs are leased or not committed yet; None for no such limit.
+    """
     clock = CURRENT.get().clock
     listeners: list[Callable[[list[Settlement]], None]] = [] if on_commit is None else [on_commit]
 
@@ -94,6 +98,7 @@ async def serve(
             resources=given,
             about=_about(pipelines, options),
             on_commit=committed,
+            leased_max=leased_max,
         )
         await _keep_alive(stack, store, worker, options)
         delivery = Delivery(

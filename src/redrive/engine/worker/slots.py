@@ -122,6 +122,11 @@ class Slots:
         """How many stages run now."""
         return len(self._running)
 
+    @property
+    def leased(self) -> int:
+        """How many jobs run or wait here."""
+        return len(self._running) + len(self._ready)
+
     def dispatches(self) -> list[Dispatch]:
         """Return what runs now; may be called from any thread."""
         return list(self._running.values())

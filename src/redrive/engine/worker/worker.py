@@ -60,6 +60,7 @@ class Worker:
         classifier: Classifier = DEFAULT,
         about: WorkerFacts | None = None,
         on_commit: Callable[[list[Settlement]], None] | None = None,
+        leased_max: Callable[[], int | None] | None = None,
     ) -> None:
         self._store = store
         self._names = names
@@ -69,6 +70,7 @@ class Worker:
         self._ask_store = parts.ask_store
         self._about = about or WorkerFacts(pipelines=tuple(each.name for each in pipelines))
         self._on_commit = on_commit
+        self._leased_max = leased_max
         self._runtime = CURRENT.get()
         clock = self._runtime.clock
         self.lanes = lanes_of(store, pipelines, resources)
@@ -235,7 +237,7 @@ class Worker:
         """Commit what has been settled, claim and start what comes next; return whether there was anything."""
         if self._unstarted:
             await self._release_unstarted()
-        room = 0 if self._stops else min(max(0, self.slots.room(self._prefetch.count)), COMMIT_MAX)
+        room = 0 if self._stops else min(max(0, self._room(self._prefetch.count)), COMMIT_MAX)
         if self._journal.is_empty and not room:
             self.slots.fill()
             return False
@@ -313,10 +315,16 @@ class Worker:
         """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
         if not self._journal.is_empty:
             return
-        if self._stops or self.slots.room(0) <= 0:
+        if self._stops or self._room(0) <= 0:
             self._unstarted += await self._prefetch.wait(self._wake)
             return
         await self._idle_wait.pause()
+
+    def _room(self, prefetch: int) -> int:
+        """Return how many more jobs may be claimed; with a limit, what is leased or not committed yet counts."""
+        room = self.slots.room(prefetch)
+        most = None if self._leased_max is None else self._leased_max()
+        return room if most is None else min(room, most - self.slots.leased - self._journal.size)
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return cast("T", await self._ask_store(question))

@@ -11,7 +11,7 @@ UPDATE runs SET is_fed = 1 WHERE id = ?;
 UPDATE runs SET status = ?, reason = ?, ended_at = ? WHERE id = ?;
 
 -- name: restart_run
-UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = ?;
+UPDATE runs SET status = 'running', options = ?, reason = NULL, ended_at = NULL WHERE id = ?;
 
 -- name: cancel_run
 -- From an ordinal on, so that what has ended is not read again at every step.

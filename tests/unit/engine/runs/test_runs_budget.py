@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Literal
 
 import msgspec
 import pytest
@@ -14,6 +19,7 @@ from redrive.core.lifecycle import JobState
 from redrive.engine.runs.budget import BudgetTracker
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.records import JobId, LaneId, Settlement
+from tests.unit.build import one_stage
 from tests.unit.engine.worker.letters_made import claimed
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -195,3 +201,79 @@ def test_a_budget_that_is_spent_with_the_last_items_may_pause_and_resuming_judge
     assert "30 of 80 finished jobs failed" in str(paused.reason)
 
     assert filed.run(COURT, late, resume=paused.id).status == "partial_success"
+
+
+@pytest.mark.req("FG-6.1")
+@pytest.mark.parametrize("on_exceeded", ["abort", "pause"])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_no_more_items_are_started_than_may_fail_before_the_next_check(
+    filed: Redrive, on_exceeded: Literal["abort", "pause"], *, is_async: bool
+) -> None:
+    started: list[int] = []
+
+    def deny(number: int) -> int:
+        started.append(number)
+        raise Fail("DENIED", "denied")
+
+    async def deny_async(number: int) -> int:
+        return deny(number)
+
+    pipeline = one_stage(deny_async if is_async else deny, "court")
+    budget = FailureBudget(max_rate=0.10, check_every=10, on_exceeded=on_exceeded)
+
+    with suppress(FailureBudgetExceededError):
+        filed.run(pipeline, range(100), failure_budget=budget, concurrency=64)
+
+    assert 10 <= len(started) <= 20
+
+
+@pytest.mark.req("FG-6.1")
+def test_items_from_before_a_resume_are_checked_as_soon(filed: Redrive) -> None:
+    started: list[int] = []
+
+    def deny(number: int) -> int:
+        started.append(number)
+        raise Fail("DENIED", "denied")
+
+    pipeline = one_stage(deny, "court")
+    budget = FailureBudget(max_rate=0.10, check_every=10, on_exceeded="pause")
+    paused = filed.run(pipeline, range(200), failure_budget=budget, concurrency=64)
+    before = len(started)
+
+    again = filed.run(pipeline, None, resume=paused.id, concurrency=64)
+
+    assert again.status == "paused"
+    assert 10 <= len(started) - before <= 20
+
+
+@pytest.mark.parametrize(
+    ("items", "status"), [([1, 1, 0], "completed"), ([-1, 1, 0], "partial_success"), ([-1, -1, 0], "aborted")]
+)
+def test_a_run_whose_last_items_end_while_it_is_interrupted_is_judged(
+    filed: Redrive, items: list[int], status: str
+) -> None:
+    seen: list[RunReport] = []
+    is_read = threading.Event()
+
+    def look(report: RunReport) -> None:
+        seen.append(report)
+        if filed.runs.is_fed(report.id):
+            is_read.set()
+
+    def judge_last(number: int) -> int:
+        if number < 0:
+            raise Fail("DENIED", "denied")
+        if number == 0:
+            assert is_read.wait(10)
+            os.kill(os.getpid(), signal.SIGINT)
+        return number
+
+    pipeline = one_stage(judge_last, "court")
+
+    with suppress(FailureBudgetExceededError):
+        budget = FailureBudget(max_rate=0.5, min_finished=3)
+        filed.run(pipeline, items, failure_budget=budget, on_progress=look, concurrency=3)
+
+    (report,) = filed.runs.latest()
+    assert (report.status, report.open) == (status, 0)
+    assert seen[-1] == report

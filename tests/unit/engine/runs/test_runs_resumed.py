@@ -145,9 +145,50 @@ def test_a_resumed_run_is_judged_as_it_was_started(filed: Redrive) -> None:
         return filed.runs.latest()[0].id
 
     run = bounded(scene())
-    filed.run(SHOP, [1, 2], resume=run, failure_budget=None)
+    filed.run(SHOP, [1, 2], resume=run)
 
     assert filed.runs.options(run).budget == budget
+
+
+@pytest.mark.parametrize("larger", [0.9, None, FailureBudget(max_rate=0.8, check_every=20)])
+def test_a_run_that_stopped_at_its_budget_can_be_resumed_with_a_larger_one(
+    filed: Redrive, larger: FailureBudget | float | None
+) -> None:
+    fragile = one_stage(lambda number: 1 / number, name="divide")
+    items = [0, 0, 1] * 30
+    budget = FailureBudget(max_rate=0.1, check_every=10, on_exceeded="pause")
+    paused = filed.run(fragile, items, failure_budget=budget)
+    assert paused.status == "paused"
+
+    again = filed.run(fragile, items, resume=paused.id, failure_budget=larger)
+
+    assert (again.status, again.total, again.dead) == ("failed", 90, 60)
+    kept = filed.runs.options(paused.id).budget
+    assert kept == (FailureBudget(max_rate=larger) if isinstance(larger, float) else larger)
+
+
+def test_the_limits_of_a_run_can_be_changed_when_it_is_resumed(filed: Redrive) -> None:
+    budget = FailureBudget(max_rate=0.1, check_every=10, on_exceeded="pause")
+    fragile = one_stage(lambda number: 1 / number, name="divide")
+    items = [0] * 10 + [1] * 10
+    paused = filed.run(fragile, items, failure_budget=budget)
+
+    again = filed.run(fragile, items, resume=paused.id, thresholds={"completed": 0.5}, hold_max=5)
+
+    assert again.status == "completed"
+    options = filed.runs.options(paused.id)
+    assert (options.thresholds.completed, options.hold_max, options.budget) == (0.5, 5.0, budget)
+
+
+def test_a_budget_is_not_changed_by_a_resume_that_is_refused(filed: Redrive) -> None:
+    budget = FailureBudget(max_rate=0.1, check_every=10, on_exceeded="pause")
+    fragile = one_stage(lambda number: 1 / number, name="divide")
+    paused = filed.run(fragile, [0] * 30, failure_budget=budget)
+
+    with pytest.raises(RunError, match="no longer yields the same item"):
+        filed.run(fragile, [7] * 30, resume=paused.id, failure_budget=0.9)
+
+    assert filed.runs.options(paused.id).budget == budget
 
 
 def test_items_of_a_paused_run_wait_for_somebody_and_say_so(
@@ -231,7 +272,7 @@ class Scene:
     ) -> RunReport:
         run = RunId(resume) if resume else self.book.add(self.pipeline.name, self.options, self.clock.wall())
         if resume:
-            self.book.reopen(run, self.pipeline.name)
+            self.book.reopen(run, self.pipeline.name, self.options)
 
         async def scene() -> None:
             driver = Driver(
