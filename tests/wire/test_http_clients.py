@@ -131,15 +131,14 @@ def test_a_redirect_loop_fails_at_once(get: Callable[[Call], None], serve: Serve
     assert (failure.code, failure.retryable) == ("REQUEST_INVALID", False)
 
 
+@pytest.mark.req("CR-1.9")
 @pytest.mark.parametrize("url", ["foo://127.0.0.1/", "http://", "http://[::1"])
-def test_an_address_that_is_none_fails_at_once(get: Callable[[Call], None], url: str) -> None:
+def test_an_address_that_is_none_is_a_wrong_setting_and_fails_at_once(
+    get: Callable[[Call], None], url: str
+) -> None:
     failure = classify(failure_of(get, Call(url)))
 
-    assert (failure.code, failure.category, failure.retryable) == (
-        "REQUEST_INVALID",
-        Category.VALIDATION,
-        False,
-    )
+    assert (failure.code, failure.category, failure.retryable) == ("CONFIG_INVALID", Category.BUG, False)
 
 
 @pytest.mark.req("CR-1.5")

@@ -381,3 +381,16 @@ def test_an_answer_of_another_form_is_invalid(serve: Serve) -> None:
         _ask(client)
 
     assert classify(raised.value).code == "SCHEMA_INVALID"
+
+
+@pytest.mark.req("CR-1.9")
+@pytest.mark.parametrize("url", ["localhost:80/v1", "htp://localhost/v1", ""])
+def test_an_address_that_is_none_is_a_wrong_setting_and_named(url: str) -> None:
+    client = openai.OpenAI(api_key="x", base_url=url or "/v1", max_retries=0)
+
+    with pytest.raises(openai.APIConnectionError) as raised:
+        client.models.list()
+
+    failure = classify(raised.value)
+    assert (failure.code, failure.category, failure.severity) == ("CONFIG_INVALID", Category.BUG, "critical")
+    assert failure.message.startswith("Connection error: Request URL")

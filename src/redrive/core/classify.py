@@ -15,7 +15,7 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from redrive.core import taxonomy
-from redrive.core.failure import Failure, Severity, SignalKind
+from redrive.core.failure import Code, Failure, Severity, SignalKind
 from redrive.core.retry_after import from_attributes, plausible
 from redrive.core.signals import Fail, Retry, Signal, Snooze
 from redrive.core.verdict import RuleFunction, Verdict
@@ -188,7 +188,7 @@ class _Classification:
             category=code.category,
             retryable=code.retryable.holds(idempotent=self.idempotent),
             severity=code.severity,
-            message=message_of(exc),
+            message=_message(exc, known, code),
             error_class=class_name(type(exc)),
             lineage=lineage,
             rule=rule,
@@ -202,6 +202,14 @@ class _Classification:
             line=code.line,
             hint=code.hint,
         )
+
+
+def _message(exc: BaseException, known: BaseException, code: Code) -> str:
+    """Return the message of a failure; with that of the cause, if a wrong setting is hidden behind a general message."""
+    message = message_of(exc)
+    if known is exc or code is not taxonomy.CONFIG_INVALID:
+        return message
+    return f"{message.rstrip('.')}: {message_of(known)}"
 
 
 def _badness(failure: Failure) -> tuple[bool, int]:

@@ -58,8 +58,11 @@ RULES: Final[RuleTable] = {
     "ClientConnectionError": network_or(taxonomy.NETWORK_ERROR),
     "ClientPayloadError": _payload,
     "UploadAbortedError": network_or_cause(taxonomy.NETWORK_RESET),
-    "InvalidURL": taxonomy.REQUEST_INVALID,
-    "NonHttpUrlClientError": taxonomy.REQUEST_INVALID,
+    "InvalidURL": taxonomy.CONFIG_INVALID,
+    "NonHttpUrlClientError": taxonomy.CONFIG_INVALID,
+    # The server sent the address.
+    "InvalidUrlRedirectClientError": taxonomy.REQUEST_INVALID,
+    "NonHttpUrlRedirectClientError": taxonomy.REQUEST_INVALID,
     "RedirectClientError": taxonomy.REQUEST_INVALID,
     "WSMessageTypeError": taxonomy.NETWORK_PROTOCOL,
     "WebSocketError": taxonomy.NETWORK_PROTOCOL,

@@ -36,7 +36,7 @@ RULES: Final[RuleTable] = {
     "UnexpectedBodyError": taxonomy.BUG_CODE,
     "ServerNotFoundError": taxonomy.NETWORK_DNS,
     "ProxiesUnavailableError": taxonomy.CONFIG_INVALID,
-    "RelativeURIError": taxonomy.REQUEST_INVALID,
+    "RelativeURIError": taxonomy.CONFIG_INVALID,
     "RedirectMissingLocation": taxonomy.NETWORK_PROTOCOL,
     "RedirectLimit": taxonomy.REQUEST_INVALID,
     "MalformedHeader": taxonomy.NETWORK_PROTOCOL,

@@ -29,7 +29,7 @@ def _reason(exc: BaseException, now: float) -> Verdict | Code | None:
     answers = (verdict_of(inner, now) for inner in nested_exceptions(exc))
     known = next((answer for answer in answers if answer is not None), None)
     is_text = isinstance(attribute(exc, "reason"), str)
-    return known or (taxonomy.REQUEST_INVALID if is_text else taxonomy.NETWORK_ERROR)
+    return known or (taxonomy.CONFIG_INVALID if is_text else taxonomy.NETWORK_ERROR)
 
 
 RULES: Final[RuleTable] = {
@@ -39,7 +39,7 @@ RULES: Final[RuleTable] = {
     "LineTooLong": taxonomy.NETWORK_PROTOCOL,
     "UnknownProtocol": taxonomy.NETWORK_PROTOCOL,
     "UnknownTransferEncoding": taxonomy.NETWORK_PROTOCOL,
-    "InvalidURL": taxonomy.REQUEST_INVALID,
+    "InvalidURL": taxonomy.CONFIG_INVALID,
     "NotConnected": taxonomy.BUG_CODE,
     "ImproperConnectionState": taxonomy.BUG_CODE,
     "UnimplementedFileMode": taxonomy.BUG_CODE,

@@ -57,6 +57,6 @@ RULES: Final[RuleTable] = {
     "UnrewindableBodyError": taxonomy.BUG_CODE,
     "ProxySchemeUnknown": taxonomy.CONFIG_INVALID,
     "ProxySchemeUnsupported": taxonomy.CONFIG_INVALID,
-    "LocationValueError": taxonomy.REQUEST_INVALID,
+    "LocationValueError": taxonomy.CONFIG_INVALID,
     "HTTPError": network_or_cause(taxonomy.NETWORK_ERROR),
 }

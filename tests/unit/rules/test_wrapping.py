@@ -98,7 +98,7 @@ def test_a_subclass_of_a_known_class_inherits_its_meaning() -> None:
 
 def test_what_urllib_met_is_the_networks_trouble_unless_it_is_a_text_about_the_address() -> None:
     assert classify(urllib.error.URLError(OSError("what?"))).code == "NETWORK_ERROR"
-    assert classify(urllib.error.URLError("unknown url type: foo")).code == "REQUEST_INVALID"
+    assert classify(urllib.error.URLError("unknown url type: foo")).code == "CONFIG_INVALID"
 
 
 def test_a_users_class_that_shares_a_name_with_a_known_one_is_not_mistaken_for_it() -> None:
@@ -110,7 +110,7 @@ def test_a_users_class_that_shares_a_name_with_a_known_one_is_not_mistaken_for_i
 
 def test_what_hides_in_an_attribute_is_dug_out() -> None:
     assert classify(urllib.error.URLError(ConnectionResetError(104, "reset"))).code == "NETWORK_RESET"
-    assert classify(urllib.error.URLError("unknown url type: x")).code == "REQUEST_INVALID"
+    assert classify(urllib.error.URLError("unknown url type: x")).code == "CONFIG_INVALID"
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,7 @@ class Worker:
         leased_max: Callable[[], int | None] | None = None,
     ) -> None:
         self._store = store
-        self._names = names
-        self._name = next(names)
+        self._names, self._name = names, next(names)
         self._known_as: str | None = None
         self._lease = lease
         self._ask_store = parts.ask_store
@@ -72,7 +71,6 @@ class Worker:
         self._on_commit = on_commit
         self._leased_max = leased_max
         self._runtime = CURRENT.get()
-        clock = self._runtime.clock
         self.lanes = lanes_of(store, pipelines, resources)
         breakers = SharedBreakers(store, (lane.stage.breaker for lane in self.lanes.values()))
         probes = Probes(store, self.lanes, breakers)
@@ -88,13 +86,13 @@ class Worker:
             on_settlement=self._add_settlement,
             on_room=self._wake.set,
         )
-        self.progress = Progress(store, clock, self.slots.dispatches, lease=lease)
+        self.progress = Progress(store, self._runtime.clock, self.slots.dispatches, lease=lease)
         self._prefetch = Prefetch(self.slots, concurrency)
         self._idle_wait = IdleWait(
             store,
             self._journal,
             breakers,
-            clock,
+            self._runtime.clock,
             pipelines=self._about.pipelines,
             wake=self._wake,
             ask_until_answered=self._ask_until_answered,
