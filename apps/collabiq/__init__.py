@@ -6,6 +6,7 @@
     extract   find people, companies, dates and the kind of collaboration: by built-in rules, or by Gemini
     sinks     write pages to SQLite and Markdown, or to Notion
     secrets   get keys from Infisical, or from the .env file
+    service_calls  call a service before any mail is read, with its policy and breaker
     pipeline  the three stages, with their policies and breakers
     records   the records of failures; `files` writes them, `values` checks their fields
     cli       the `collabiq` command

@@ -7,18 +7,20 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from apps.collabiq import demo as demonstration
 from apps.collabiq import work
+from apps.collabiq.records import DLQStatus, Operation
 from apps.collabiq.secrets import load
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages
 from redrive import ConfigurationError, RedriveError
 
+Output = Literal["text", "json"]
 _CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
@@ -56,7 +58,7 @@ def run() -> None:
     account = work.run(Settings.from_environment())
     say(
         f"{account.listed} mails: {account.new} new, {account.known} known, {account.waiting} among the dead letters."
-        f" Of the new ones {account.done} done, {account.failed} failed."
+        f" Of the new ones {account.done} done, {account.failed} added to the dead letters."
     )
     raise typer.Exit(1 if account.failed else 0)
 
@@ -75,40 +77,61 @@ def doctor() -> None:
     say(
         f"source {settings.source}, extractor {settings.extractor}, sink {settings.sink}, folder {settings.root}"
     )
-    is_fine = True
-    try:
-        say(f"keys: {load(settings).origin}")
-    except RedriveError as error:
-        is_fine = False
-        say(f"keys: {error}")
-    if settings.source == "local" and not Path(settings.mailbox).exists():
-        is_fine = False
-        say(f"mailbox: not found at {settings.mailbox}; set COLLABIQ_MAILBOX")
+    problems: list[str] = []
     with work.opened(settings) as (rd, files):
-        say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {len(files.entries())}")
+        try:
+            say(f"keys: {load(rd, settings).origin}")
+        except RedriveError as error:
+            problems.append(f"keys: {error}")
+        waiting = sum(map(work.is_replayable, files.update(rd)))
+        say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {waiting}")
+    if settings.source == "local" and not Path(settings.mailbox).exists():
+        problems.append(f"mailbox: not found at {settings.mailbox}; set COLLABIQ_MAILBOX")
     if settings.sink == "local":
         say(f"pages: {len(LocalPages(settings.root).kept())}")
-    raise typer.Exit(0 if is_fine else 1)
+    for problem in problems:
+        say(problem)
+    raise typer.Exit(1 if problems else 0)
 
 
 @dlq.command("list")
-def list_() -> None:
+def list_(
+    *,
+    operation: Annotated[Operation | None, typer.Option(help="Only those of one operation.")] = None,
+    status: Annotated[DLQStatus | None, typer.Option(help="Only those with one status.")] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Lines of text, or JSON.")] = "text",
+) -> None:
     """List the dead letters, oldest first."""
-    with work.opened(Settings.from_environment()) as (_, files):
-        for entry in files.entries():
-            what = entry.error_details["error_type"]
-            say(f"{entry.dlq_id}  {entry.status.value:9}  {entry.operation_type}  {what}")
+    chosen = [
+        entry
+        for entry in work.entries(Settings.from_environment())
+        if operation in {None, entry.operation_type} and status in {None, entry.status}
+    ]
+    if output == "json":
+        say(json.dumps([entry.to_json() for entry in chosen], indent=2, ensure_ascii=False))
+        return
+    for entry in chosen:
+        what = entry.error_details["error_type"]
+        say(f"{entry.dlq_id}  {entry.status.value:9}  {entry.operation_type}  {what}")
 
 
 @dlq.command()
 def show(dlq_id: str) -> None:
     """Show one dead letter as JSON."""
-    with work.opened(Settings.from_environment()) as (_, files):
-        known = {entry.dlq_id: entry for entry in files.entries()}
+    known = {entry.dlq_id: entry for entry in work.entries(Settings.from_environment())}
     if dlq_id not in known:
-        rule, fix = "is not a known dead letter", "collabiq dlq list shows them."
-        raise ConfigurationError(field="dead letter", value=dlq_id, rule=rule, fix=fix)
+        raise work.unknown(dlq_id, known)
     say(json.dumps(known[dlq_id].to_json(), indent=2, ensure_ascii=False))
+
+
+@dlq.command()
+def complete(
+    dlq_id: str,
+    note: Annotated[str, typer.Option(help="Why it needs no replay.")],
+) -> None:
+    """Close a dead letter without a replay, with a note."""
+    entry = work.complete(Settings.from_environment(), dlq_id, note=note, actor=_actor())
+    say(f"{entry.dlq_id}  {entry.status.value}")
 
 
 @dlq.command()
@@ -118,16 +141,27 @@ def replay(
     everything: Annotated[
         bool, typer.Option("--all", help="Every dead letter that can be replayed.")
     ] = False,
-    operation: Annotated[str | None, typer.Option(help="With --all: only those of one operation.")] = None,
+    operation: Annotated[
+        Operation | None, typer.Option(help="With --all: only those of one operation.")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option("--max", min=1, help="With --all: only so many, the oldest first.")
+    ] = None,
 ) -> None:
     """Replay dead letters from the stage that failed; exit with 1 if one of them fails again."""
     settings = Settings.from_environment()
-    if not everything and not dlq_ids:
-        fix = "Give ids of dead letters, or --all; collabiq dlq list shows them."
-        raise ConfigurationError(field="dead letter", value="<none>", rule="must be given", fix=fix)
+    if everything == bool(dlq_ids):
+        fix = "Give ids of dead letters, or --all, not both; collabiq dlq list shows them."
+        raise ConfigurationError(field="dead letter", value=dlq_ids, rule="must be given once", fix=fix)
+    if not everything and (operation or most):
+        fix = "They choose among all: add --all, or leave them out."
+        raise ConfigurationError(field="--operation, --max", value=dlq_ids, rule="need --all", fix=fix)
     chosen = None if everything else dlq_ids
-    actor = os.environ.get("USER", "unknown")
-    entries = work.replay(settings, chosen, operation=operation, actor=actor)
+    entries = work.replay(settings, chosen, operation=operation, most=most, actor=_actor())
     for entry in entries:
         say(f"{entry.dlq_id}  {entry.status.value}")
     raise typer.Exit(0 if all(entry.processed for entry in entries) else 1)
+
+
+def _actor() -> str:
+    return os.environ.get("USER", "unknown")

@@ -16,6 +16,7 @@ NO_ANSWER: Final = "REJECTED_POLICY"
 CLASSES: Final = CodeSet(
     "collabiq",
     [
+        OwnCode("PERMANENT", ["AUTH_DENIED"], line="The credentials do not allow this."),
         OwnCode(
             "CRITICAL",
             [Category.AUTH],
@@ -39,6 +40,7 @@ CLASSES: Final = CodeSet(
     ],
     otherwise=OwnCode("PERMANENT", line="A retry does not help."),
 )
-"""The classes of error: network, timeouts, 5xx and rate limits are retryable; credentials are critical; the rest is permanent.
+"""The classes of error: network, timeouts, 5xx and rate limits are retryable; credentials that are missing, wrong or
+expired are critical; the rest is permanent, a 403 too.
 
 `CLASSES.for_code` returns the class of a code in an event or a dead letter; our own codes are about a mail, and are permanent."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages
-from apps.collabiq.work import opened, run
+from apps.collabiq.work import entries, run
 
 MAILS: Final = (
     (
@@ -41,12 +41,11 @@ def demo() -> Iterator[str]:
         write_mailbox(box)
         settings = Settings(folder=str(Path(folder) / "data"), mailbox=str(box))
         account = run(settings)
-        yield f"{account.listed} mails read: {account.done} done, {account.failed} failed."
+        yield f"{account.listed} mails read: {account.done} done, {account.failed} dead letters."
         for title, kind, people, companies, dates in LocalPages(settings.root).kept():
             yield f"  {title}: {kind}; people {people}; companies {companies}; dates {dates}"
-        with opened(settings) as (_, dlq):
-            for entry in dlq.entries():
-                yield f"  failed: {entry.dlq_id} in {entry.operation_type}: {entry.error_details['error_message']}"
+        for entry in entries(settings):
+            yield f"  failed: {entry.dlq_id} in {entry.operation_type}: {entry.error_details['error_message']}"
 
 
 def write_mailbox(path: Path) -> None:

@@ -2,22 +2,29 @@
 """Write failures to files: `logs/{severity}/error_{timestamp}_{email_id}.json` and `dlq/{operation_type}/{dlq_id}.json`.
 
 The files are a copy for people and programs; the database is authoritative. Files are updated from it, never the other way round,
-so losing a file loses no work. Only their owner can read them, and no id can lead out of the folder.
+so losing or damaging a file loses no work. Only their owner can read them, and no id can lead out of the folder.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from apps.collabiq.codes import CLASSES
 from apps.collabiq.records import (
+    KEYS_PIPELINE,
+    PIPELINES,
     SYSTEM,
     DLQEntry,
     DLQStatus,
@@ -29,21 +36,36 @@ from apps.collabiq.records import (
     timestamp_name,
 )
 from apps.collabiq.settings import Settings
-from redrive import CallEvent, ConfigurationError, Event, Redrive
-from redrive.errors import LetterNotFoundError
-from redrive.sinks import Files, SunkLetter, safe_name, write_file
+from redrive import CallEvent, Context, Event, Redrive
+from redrive.engine.runtime import CURRENT
+from redrive.sinks import SunkLetter, safe_name, write_file
+
+if TYPE_CHECKING:
+    from redrive.ops.letters.letter import DeadLetter, LetterLine
+
+logger = logging.getLogger("collabiq.files")
 
 BREAKER_OPEN: Final = "BREAKER_OPEN"
 REFUSED: Final = "CircuitBreakerOpen"
 PROCESSED: Final = ".processed_ids.json"
+LINES: Final = 500
+"""Dead letters that are read at once."""
 WAITING: Final = ("open", "triaged", "ready")
 """States of a dead letter that can be replayed."""
+PAST: Final = ("resolved", "returned")
+"""States of a dead letter whose replay has ended."""
+ERASED: Final[Mapping[str, object]] = {"erased": True}
+"""Stands for a payload that was erased."""
+RETRY_COUNT: Final = "retry_count"
+STACKS_MAX: Final = 1_000
+_VALUE: Final = 6
+"""The column of the value in the store's query `letter_values`."""
 _STATUSES: Final = {
     **dict.fromkeys(WAITING, DLQStatus.PENDING),
     "replaying": DLQStatus.REPLAYING,
     "resolved": DLQStatus.COMPLETED,
     "returned": DLQStatus.FAILED,
-    "discarded": DLQStatus.FAILED,
+    "discarded": DLQStatus.COMPLETED,
 }
 
 
@@ -73,7 +95,7 @@ class ErrorLog:
 
     def failed(self, event: Event) -> None:
         """Record a failed attempt; a hook of the pipeline."""
-        category = ErrorCategory(CLASSES.for_code(event.code).name)
+        category = _category(event.code, event.reason)
         self.write(
             ErrorRecord(
                 timestamp=event.at,
@@ -81,7 +103,7 @@ class ErrorLog:
                 category=category,
                 message=event.message or event.sentence,
                 error_type=_error_type(event.code, event.error_class),
-                stack_trace=event.stack or None,
+                stack_trace=event.stack or STACKS.pop(event) or _no_stack(event.code, event.sentence),
                 context={
                     "email_id": event.key or f"job-{event.job_id}",
                     "operation": event.stage,
@@ -94,23 +116,70 @@ class ErrorLog:
             )
         )
 
-    def given_up(self, operation: Operation, event: CallEvent) -> ErrorRecord:
-        """Record a guarded call that failed before any mail was read; a hook of a guard."""
+    def call_failed(self, operation: Operation, event: CallEvent, error: Exception | None) -> None:
+        """Record a failed attempt of a call before any mail is read; `error` is what it raised."""
         failure = event.failure
         code = BREAKER_OPEN if failure is None else failure.code
-        category = ErrorCategory(CLASSES.for_code(code).name)
-        record = ErrorRecord(
-            timestamp=datetime.now(UTC),
-            severity=_severity(category, is_last=True),
-            category=category,
-            message=event.sentence if failure is None else failure.message or event.sentence,
-            error_type=_error_type(code, "" if failure is None else failure.error_class),
-            context={"email_id": SYSTEM, "operation": operation, "decision": event.sentence},
-            http_status=None if failure is None else failure.http_status,
-            retry_count=max(0, event.attempt - 1),
+        category = _category(code, event.reason)
+        self.write(
+            ErrorRecord(
+                timestamp=datetime.fromtimestamp(CURRENT.get().clock.wall(), UTC),
+                severity=_severity(category, is_last=event.kind == "dead"),
+                category=category,
+                message=event.sentence if failure is None else failure.message or event.sentence,
+                error_type=_error_type(code, "" if failure is None else failure.error_class),
+                stack_trace=None if error is None else stack_of(error),
+                context={"email_id": SYSTEM, "operation": operation, "decision": event.sentence},
+                http_status=None if failure is None else failure.http_status,
+                retry_count=max(0, event.attempt - 1),
+            )
         )
-        self.write(record)
-        return record
+
+
+class Stacks:
+    """The stacks of attempts that will be retried, which the engine does not keep, until their event comes."""
+
+    def __init__(self) -> None:
+        self._stacks: dict[tuple[int, str, int], str] = {}
+
+    @contextmanager
+    def kept(self, ctx: Context) -> Generator[None]:
+        """Keep the stack of what the block raises."""
+        try:
+            yield
+        except Exception as error:
+            while len(self._stacks) >= STACKS_MAX:
+                self._stacks.pop(next(iter(self._stacks)), None)
+            self._stacks[ctx.job_id, ctx.stage, ctx.attempt] = stack_of(error)
+            raise
+
+    def pop(self, event: Event) -> str | None:
+        """Return the stack of an event's attempt; None if another process ran it."""
+        return self._stacks.pop((event.job_id, event.stage, event.attempt), None)
+
+
+STACKS: Final = Stacks()
+"""The stacks of this process: the worker runs the stages and calls the hooks in one."""
+
+
+def stack_of(error: Exception) -> str:
+    """Return where an error was raised, and its class; not its message, which may quote the mail."""
+    kind = type(error)
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"Traceback (most recent call last):\n{frames}{kind.__module__}.{kind.__qualname__}"
+
+
+def _no_stack(code: str, sentence: str) -> str | None:
+    """Return what stands for the stack of a call that a breaker refused: nothing was called."""
+    return f"{REFUSED}: {sentence}" if code == BREAKER_OPEN else None
+
+
+def _category(code: str, reason: str) -> ErrorCategory:
+    """Return the category of a failure; one that no retry follows by its kind is not transient."""
+    category = ErrorCategory(CLASSES.for_code(code).name)
+    is_tried_once = reason in {"permanent", "given_up"} and code != BREAKER_OPEN
+    is_permanent = is_tried_once and category is ErrorCategory.TRANSIENT
+    return ErrorCategory.PERMANENT if is_permanent else category
 
 
 def _error_type(code: str, error_class: str) -> str:
@@ -124,71 +193,68 @@ def _severity(category: ErrorCategory, *, is_last: bool) -> ErrorSeverity:
 
 
 class DlqFiles:
-    """The folder of dead letters: the pipeline's sink writes it, `collabiq dlq` reads it."""
+    """The folder of dead letters: a copy of the database's. As a sink it gets every letter at once; every command updates it."""
+
+    name: Final = "dlq"
+    payload: Final = "include"
+    input: Final = "include"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def sink(self) -> Files:
-        """Return the engine's file sink with CollabIQ's names and format."""
-        return Files(
-            self._folder,
-            name="dlq",
-            payload="include",
-            input="include",
-            layout=lambda letter: _place(_entry_of(letter)),
-            form=lambda letter: _entry_of(letter).to_json(),
-        )
-
-    def put(self, entry: DLQEntry) -> None:
-        """Write an entry that is not about a job, so that no sink writes it."""
+    def deliver(self, letter: SunkLetter) -> None:
+        """Write the file of a new dead letter; raises OSError, and the engine tries it again."""
+        entry = _entry_of_sunk(letter)
         _write(self._folder / _place(entry), entry.to_json())
 
-    def entries(self) -> list[DLQEntry]:
-        """Return the entries, oldest first; skip files that are not entries."""
-        found = (entry for _, _, entry in self._files())
-        return sorted(found, key=lambda each: (each.last_attempt, each.dlq_id))
-
-    def refresh(self, rd: Redrive) -> None:
-        """Update open entries from the database, and add replayed ones to the list of processed ids."""
-        before = self.processed_ids()
-        done = set(before)
-        for path, content, entry in self._files():
-            state, is_escalated, closed_at = state_of(rd, entry)
-            if entry.processed or state is None:
-                continue
-            updated = entry.with_status(status_of(state, is_escalated=is_escalated), closed_at)
-            if updated != entry:
-                _write(path, {**content, **updated.to_json()})
-            if updated.processed:
-                done.add(entry.dlq_id)
-        if done != before:
-            _write(self._folder / PROCESSED, sorted(done))
+    def update(self, rd: Redrive) -> list[DLQEntry]:
+        """Write every file that differs from the database, and return the entries of all dead letters, oldest first."""
+        entries: list[DLQEntry] = []
+        were_processed: set[str] = set()
+        for line in letter_lines(rd):
+            entry = _entry_of(rd, line.id)
+            content = _read_object(self._folder / _place(entry))
+            if line.state in PAST:
+                # The job has left the stage; only the file, written when it failed, still has that stage's input.
+                entry = _with_payload(entry, content.get("original_payload"))
+            if content.get("processed") is True:
+                were_processed.add(entry.dlq_id)
+            if content != entry.to_json():
+                _try_to_write(self._folder / _place(entry), entry.to_json())
+            entries.append(entry)
+        self._update_processed(entries, is_expected=bool(were_processed))
+        return sorted(entries, key=lambda each: (each.last_attempt, each.dlq_id))
 
     def processed_ids(self) -> set[str]:
-        """Return the ids of successfully replayed entries, which are never replayed again."""
+        """Return the ids of entries that are done with and never replayed again, also those of an earlier database."""
         try:
             return msgspec.json.decode((self._folder / PROCESSED).read_bytes(), type=set[str])
-        except FileNotFoundError:
+        except (OSError, msgspec.MsgspecError):
             return set()
 
-    def _files(self) -> Iterator[tuple[Path, Mapping[str, object], DLQEntry]]:
-        for path in sorted(self._folder.glob("*/*.json")):
-            try:
-                content = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-                yield path, content, DLQEntry.from_json(content)
-            except (msgspec.MsgspecError, ConfigurationError):
-                continue
+    def _update_processed(self, entries: Collection[DLQEntry], *, is_expected: bool) -> None:
+        path = self._folder / PROCESSED
+        before = self.processed_ids()
+        done = before.difference(each.dlq_id for each in entries if not each.processed)
+        done |= {each.dlq_id for each in entries if each.processed}
+        is_damaged = path.exists() and not before and _read_bytes(path).strip() != b"[]"
+        if done == before and not is_damaged:
+            return
+        if is_damaged or (is_expected and not path.exists()):
+            how = "damaged" if is_damaged else "missing"
+            logger.warning("%s was %s; it is rebuilt from the database with %d ids", path, how, len(done))
+        _try_to_write(path, sorted(done))
 
 
-def state_of(rd: Redrive, entry: DLQEntry) -> tuple[str | None, bool, datetime | None]:
-    """Return the state of an entry's letter, whether it is escalated, and when it was closed; None when there is no letter."""
-    letter_id = entry.error_details.get("letter_id")
-    try:
-        letter = rd.dead_letters.show(letter_id).letter if isinstance(letter_id, int) else None
-    except LetterNotFoundError:
-        letter = None
-    return (None, False, None) if letter is None else (letter.state, letter.is_escalated, letter.closed_at)
+def letter_lines(rd: Redrive) -> Iterator[LetterLine]:
+    """Yield a line for every dead letter of CollabIQ, newest first."""
+    cursor: str | None = None
+    while True:
+        page = rd.dead_letters.list(before=cursor, limit=LINES)
+        yield from (line for line in page.letters if line.pipeline in PIPELINES)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 def files_of(settings: Settings) -> tuple[ErrorLog, DlqFiles]:
@@ -200,30 +266,124 @@ def _place(entry: DLQEntry) -> str:
     return f"{entry.operation_type}/{safe_name(entry.dlq_id)}.json"
 
 
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    """Return the members of a JSON file; none if it is missing or damaged."""
+    try:
+        return msgspec.json.decode(_read_bytes(path), type=dict[str, object])
+    except msgspec.MsgspecError:
+        return {}
+
+
 def _write(path: Path, content: object) -> None:
+    if path.parent.is_symlink():
+        # A link there could have mail written anywhere.
+        raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link; make it a folder", str(path.parent))
     write_file(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
-def _entry_of(letter: SunkLetter) -> DLQEntry:
+def _try_to_write(path: Path, content: object) -> None:
+    """Write a file; if that fails, only a copy is missing, so the command continues."""
+    try:
+        _write(path, content)
+    except OSError as error:
+        logger.warning("cannot write %s: %s", path, error.strerror or type(error).__name__)
+
+
+def _entry_of(rd: Redrive, letter_id: int) -> DLQEntry:
+    """Return the entry of a dead letter as it is in the database."""
+    found = rd.dead_letters.show(letter_id)
+    letter = found.letter
+    email_id = letter.key or _id_without_mail(letter.pipeline, letter.job)
+    context = cast("dict[str, object]", letter.context)
+    details = _details(letter, context, job_id=letter.job, letter_id=letter.id)
+    if letter.state == "returned":
+        details["successor"] = None
+    if letter.followed_by is not None:
+        after = rd.dead_letters.show(letter.followed_by).letter
+        details["successor"] = dlq_id_of(after.last_failure_at, email_id)
+        details["replay_failure"] = {
+            "error_type": _error_type(after.code, after.error_class),
+            "error_message": after.message,
+        }
+    if letter.state == "discarded":
+        details["note"] = next((each.reason for each in reversed(found.operations) if each.reason), None)
+    entry = DLQEntry(
+        dlq_id=dlq_id_of(letter.last_failure_at, email_id),
+        email_id=email_id,
+        operation_type=cast("Operation", letter.stage),
+        status=DLQStatus.PENDING,
+        original_payload=_input_of(rd, letter),
+        error_details=details,
+        created_at=min(letter.first_failure_at, letter.last_failure_at),
+        last_attempt=letter.last_failure_at,
+    )
+    replayed_at = None
+    if letter.state == "resolved":
+        replayed_at = max(letter.closed_at or letter.last_failure_at, letter.last_failure_at)
+    return entry.with_status(status_of(letter.state, is_escalated=letter.is_escalated), replayed_at)
+
+
+def _id_without_mail(pipeline: str, job: int) -> str:
+    return SYSTEM if pipeline == KEYS_PIPELINE else f"job-{job}"
+
+
+def _input_of(rd: Redrive, letter: DeadLetter) -> dict[str, object]:
+    """Return what a replay starts with; after the job has left the stage, its payload."""
+    part = "payload" if letter.state in PAST else "input"
+    for row in rd.store.query("letter_values", letter.id, part):
+        if isinstance(row[_VALUE], bytes):
+            return msgspec.json.decode(row[_VALUE], type=dict[str, object])
+    return dict(ERASED)
+
+
+def _with_payload(entry: DLQEntry, payload: object) -> DLQEntry:
+    if not isinstance(payload, dict) or not payload or entry.original_payload == ERASED:
+        return entry
+    return replace(entry, original_payload=cast("dict[str, object]", payload))
+
+
+def _entry_of_sunk(letter: SunkLetter) -> DLQEntry:
     # The sink gets the key redacted, but not the payload.
     payload = cast("dict[str, object]", letter.payload or {})
-    email_id = str(payload.get("email_id") or letter.key or f"job-{letter.job_id}")
+    email_id = str(payload.get("email_id") or letter.key or _id_without_mail(letter.pipeline, letter.job_id))
     return DLQEntry(
         dlq_id=dlq_id_of(letter.last_failure_at, email_id),
         email_id=email_id,
         operation_type=cast("Operation", letter.stage),
         status=status_of("open", is_escalated=letter.is_escalated),
-        original_payload=cast("dict[str, object]", letter.input or letter.payload or {"erased": True}),
-        error_details={
-            "error_type": _error_type(letter.code, letter.error_class),
-            "error_message": letter.message,
-            "stack_trace": letter.stack,
-            "retry_count": max(0, cast("int", letter.context.get("attempt", 1)) - 1),
-            "code": letter.code,
-            "reason": letter.reason,
-            "job_id": letter.job_id,
-            "letter_id": letter.letter_id,
-        },
+        original_payload=cast("dict[str, object]", letter.input or letter.payload or ERASED),
+        error_details=_details(letter, letter.context, job_id=letter.job_id, letter_id=letter.letter_id),
         created_at=letter.first_failure_at,
         last_attempt=letter.last_failure_at,
     )
+
+
+def _details(
+    letter: SunkLetter | DeadLetter, context: Mapping[str, object], *, job_id: int, letter_id: int | None
+) -> dict[str, object]:
+    return {
+        "error_type": _error_type(letter.code, letter.error_class),
+        "error_message": letter.message,
+        "stack_trace": letter.stack,
+        RETRY_COUNT: _retry_count(context),
+        "code": letter.code,
+        "reason": letter.reason,
+        "job_id": job_id,
+        "letter_id": letter_id,
+    }
+
+
+def _retry_count(context: Mapping[str, object]) -> int:
+    """Return the retries of a job; of the keys, which are loaded before their job is made, the retries are in a note."""
+    notes = context.get("notes")
+    if isinstance(notes, dict) and RETRY_COUNT in notes:
+        return int(str(cast("dict[str, object]", notes)[RETRY_COUNT]))
+    attempt = context.get("attempt")
+    return max(0, attempt - 1) if isinstance(attempt, int) else 0

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Final
 
 from msgspec import Struct
 
 from apps.collabiq.extract import Extractor, GeminiExtractor, RuleExtractor
-from apps.collabiq.files import files_of
+from apps.collabiq.files import STACKS, files_of
 from apps.collabiq.mail import Mail, parse
+from apps.collabiq.records import MAIL_PIPELINE
 from apps.collabiq.retry_config import (
     GEMINI_RETRY_CONFIG,
     GMAIL_RETRY_CONFIG,
@@ -27,9 +27,7 @@ from apps.collabiq.secrets import Secrets, load
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages, NotionPages, Page, Pages
 from apps.collabiq.sources import GmailSource, ImapSource, LocalSource, Source
-from redrive import Pipeline, ReplayRules, stage
-
-NAME: Final = "collabiq"
+from redrive import Context, Pipeline, Redrive, ReplayRules, stage
 
 
 class MailRef(Struct, frozen=True):
@@ -50,9 +48,10 @@ class Clients:
 @stage(
     name="gmail_fetch", retry=GMAIL_RETRY_CONFIG.to_policy(), breaker=breaker_for("gmail"), idempotent=True
 )
-def fetch(ref: MailRef, clients: Clients) -> Mail:
+def fetch(ref: MailRef, clients: Clients, ctx: Context) -> Mail:
     """Fetch and parse one mail."""
-    return parse(ref.email_id, clients.source.fetch(ref.email_id))
+    with STACKS.kept(ctx):
+        return parse(ref.email_id, clients.source.fetch(ref.email_id))
 
 
 @stage(
@@ -61,9 +60,10 @@ def fetch(ref: MailRef, clients: Clients) -> Mail:
     breaker=breaker_for("gemini"),
     idempotent=True,
 )
-def extract(mail: Mail, clients: Clients) -> Page:
+def extract(mail: Mail, clients: Clients, ctx: Context) -> Page:
     """Extract the facts."""
-    found = clients.extractor.extract(mail)
+    with STACKS.kept(ctx):
+        found = clients.extractor.extract(mail)
     return Page(
         email_id=mail.email_id, title=mail.subject, sender=mail.sender, sent_at=mail.sent_at, found=found
     )
@@ -72,29 +72,30 @@ def extract(mail: Mail, clients: Clients) -> Page:
 @stage(
     name="notion_write", retry=NOTION_RETRY_CONFIG.to_policy(), breaker=breaker_for("notion"), idempotent=True
 )
-def write(page: Page, clients: Clients) -> str:
+def write(page: Page, clients: Clients, ctx: Context) -> str:
     """Write the page, replacing an earlier one."""
-    return clients.pages.write(page)
+    with STACKS.kept(ctx):
+        return clients.pages.write(page)
 
 
 def pipeline_of(settings: Settings, clients: Clients) -> Pipeline:
     """Return the pipeline for these settings, with open clients."""
     log, dlq = files_of(settings)
     return Pipeline(
-        NAME,
+        MAIL_PIPELINE,
         [fetch, extract, write],
         resources=[lambda: nullcontext(clients)],
         on_retry=log.failed,
         on_dead=log.failed,
-        sinks=[dlq.sink()],
+        sinks=[dlq],
         replay=ReplayRules(evidence="optional"),
     )
 
 
 @contextmanager
-def open_clients(settings: Settings) -> Generator[Clients]:
+def open_clients(rd: Redrive, settings: Settings) -> Generator[Clients]:
     """Get the keys, open the clients, and close them at the end."""
-    keys = load(settings)
+    keys = load(rd, settings)
     with closing(_source(settings, keys)) as source, closing(_pages(settings, keys)) as pages:
         yield Clients(source, _extractor(settings, keys), pages)
 

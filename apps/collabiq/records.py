@@ -19,6 +19,10 @@ from apps.collabiq.values import Count, Instant, Text, check, check_fields
 from redrive import redact, redact_mapping
 
 Operation = Literal["gmail_fetch", "gemini_extract", "notion_write", "infisical_fetch"]
+MAIL_PIPELINE: Final = "collabiq"
+KEYS_PIPELINE: Final = "collabiq-keys"
+PIPELINES: Final = (MAIL_PIPELINE, KEYS_PIPELINE)
+"""The pipelines whose dead letters are CollabIQ's."""
 SYSTEM: Final = "system"
 """The e-mail id of failures before any mail is read."""
 

@@ -6,21 +6,32 @@ Without Infisical in the settings, keys come from the environment and `.env`. Th
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from apps.collabiq.files import files_of
-from apps.collabiq.records import SYSTEM, DLQEntry, DLQStatus, dlq_id_of
-from apps.collabiq.retry_config import INFISICAL_RETRY_CONFIG, breaker_for
+from apps.collabiq.files import RETRY_COUNT, WAITING, files_of, letter_lines
+from apps.collabiq.records import KEYS_PIPELINE
+from apps.collabiq.retry_config import INFISICAL_RETRY_CONFIG
+from apps.collabiq.service_calls import ServiceCall
 from apps.collabiq.settings import Settings
-from redrive import CallEvent, ConfigurationError, guard, redact, register_secret
+from redrive import (
+    ConfigurationError,
+    Context,
+    Pipeline,
+    Redrive,
+    ReplayRules,
+    RetryPolicy,
+    redact,
+    register_secret,
+    stage,
+)
 
 logger = logging.getLogger("collabiq.secrets")
 
@@ -46,25 +57,45 @@ class Secrets:
 
     values: Mapping[str, str] = field(repr=False)
     origin: str
+    problem: Exception | None = None
+    """Why Infisical did not return them."""
+    retries: int = 0
 
     def __getitem__(self, name: str) -> str:
         return self.values[name]
 
 
-def load(settings: Settings) -> Secrets:
+class MissingKeys(msgspec.Struct, frozen=True):
+    """The payload of the job that stands for keys that were found nowhere."""
+
+    names: list[str]
+
+
+@stage(name=OPERATION, retry=RetryPolicy(max_attempts=1), idempotent=True)
+def infisical_fetch(missing: MissingKeys, found: Secrets, ctx: Context) -> str:
+    """Succeed when the keys were found; their retries are over by now."""
+    if found.problem is None:
+        return f"{', '.join(missing.names)}: {found.origin}"
+    ctx.note(RETRY_COUNT, found.retries)
+    raise found.problem
+
+
+def load(rd: Redrive, settings: Settings) -> Secrets:
     """Return every key that the settings need; each is hidden in all texts from now on.
+
+    If Infisical fails and a key is not in `.env` either, there is one dead letter about that, until the keys are found.
 
     Raises:
         ConfigurationError: a key was not found.
     """
     needed = settings.secrets_needed
-    if not needed:
-        return Secrets({}, "no keys are needed")
-    found = Secrets({}, "the environment and .env")
-    if settings.infisical_client_id:
-        found = guarded_infisical(settings)(settings)
-    values = {**_kept(settings), **found.values}
-    if missing := [name for name in needed if not values.get(name)]:
+    found = Secrets({}, "the environment and .env" if needed else "no keys are needed")
+    if needed and settings.infisical_client_id:
+        found = _asked(rd, settings)
+    values = {**_kept(settings), **found.values} if needed else {}
+    missing = [name for name in needed if not values.get(name)]
+    _update_letter(rd, settings, missing, found)
+    if missing:
         raise ConfigurationError(
             field=", ".join(missing),
             value="<nothing>",
@@ -76,48 +107,43 @@ def load(settings: Settings) -> Secrets:
     return Secrets({name: values[name] for name in needed}, found.origin)
 
 
-@functools.cache
-def guarded_infisical(settings: Settings) -> Callable[[Settings], Secrets]:
-    """Return the guarded `ask_infisical`; always the same function, because a breaker belongs to its guard."""
-    return guard(
-        ask_infisical,
-        retry=INFISICAL_RETRY_CONFIG.to_policy(),
-        breaker=breaker_for("infisical"),
-        name=OPERATION,
-        on_dead=functools.partial(_given_up, settings),
-        fallback=_fallback,
+def _asked(rd: Redrive, settings: Settings) -> Secrets:
+    """Return the keys from Infisical; without an answer, keys come from elsewhere."""
+    log, _ = files_of(settings)
+    call = ServiceCall(rd, log, "infisical", OPERATION)
+
+    def fallback(error: Exception) -> Secrets:
+        text = redact(str(error))
+        logger.warning("Infisical did not return the keys; using .env instead: %s", text)
+        origin = f".env, because Infisical did not return them: {text}"
+        return Secrets({}, origin, problem=error, retries=call.retries)
+
+    return call(
+        lambda: ask_infisical(settings), INFISICAL_RETRY_CONFIG, fallback=fallback, records_retries=False
     )
 
 
-def _fallback(error: Exception) -> Secrets:
-    """Use the keys from elsewhere in place of Infisical's."""
-    text = redact(str(error))
-    logger.warning("Infisical did not return the keys; using .env instead: %s", text)
-    return Secrets({}, f".env, because Infisical did not return them: {text}")
-
-
-def _given_up(settings: Settings, event: CallEvent) -> None:
-    """Record that Infisical did not answer, and a dead letter for the keys that are missing elsewhere too."""
-    log, dlq = files_of(settings)
-    record = log.given_up(OPERATION, event)
-    kept = _kept(settings)
-    if missing := [name for name in settings.secrets_needed if not kept.get(name)]:
-        dlq.put(
-            DLQEntry(
-                dlq_id=dlq_id_of(record.timestamp, SYSTEM),
-                email_id=SYSTEM,
-                operation_type=OPERATION,
-                status=DLQStatus.PENDING,
-                original_payload={"names": missing},
-                error_details={
-                    "error_type": record.error_type,
-                    "error_message": record.message,
-                    "retry_count": record.retry_count,
-                },
-                created_at=record.timestamp,
-                last_attempt=record.timestamp,
-            )
-        )
+def _update_letter(rd: Redrive, settings: Settings, missing: list[str], found: Secrets) -> None:
+    """Make a dead letter for keys that Infisical did not return and that are missing, or close it now that none is missing."""
+    letters = [line for line in letter_lines(rd) if line.pipeline == KEYS_PIPELINE and line.state in WAITING]
+    is_new = bool(missing) and found.problem is not None and not letters
+    is_over = bool(letters) and not missing
+    if not is_new and not is_over:
+        return
+    outcome = found if is_new else Secrets({}, found.origin)
+    _, dlq = files_of(settings)
+    pipeline = Pipeline(
+        KEYS_PIPELINE,
+        [infisical_fetch],
+        resources=[lambda: nullcontext(outcome)],
+        sinks=[dlq],
+        replay=ReplayRules(evidence="optional"),
+    )
+    if is_new:
+        rd.submit(pipeline, MissingKeys(missing))
+    for line in letters:
+        rd.replays.retry(line.job, actor="collabiq", reason="the keys were found")
+    rd.work([pipeline], concurrency=1, lease=settings.lease, until_idle=True)
 
 
 def _kept(settings: Settings) -> dict[str, str]:

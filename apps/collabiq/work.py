@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Generator, Sequence
+import difflib
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from apps.collabiq.files import WAITING, DlqFiles, files_of, state_of
-from apps.collabiq.pipeline import NAME, MailRef, open_clients, pipeline_of
-from apps.collabiq.records import DLQEntry
-from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG, breaker_for
+from apps.collabiq.files import PAST, DlqFiles, files_of, letter_lines
+from apps.collabiq.pipeline import MailRef, open_clients, pipeline_of
+from apps.collabiq.records import DLQEntry, DLQStatus
+from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG
+from apps.collabiq.secrets import OPERATION
+from apps.collabiq.service_calls import ServiceCall
 from apps.collabiq.settings import Settings
 from apps.collabiq.sources import Source
-from redrive import ConfigurationError, Pipeline, Redrive, RedriveError, connect, guard, redact
+from redrive import ConfigurationError, Pipeline, Redrive, RedriveError, connect, redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,38 +27,49 @@ class Account:
     listed: int
     new: int
     known: int
-    """Read before, and done or in progress."""
+    """Read before, and done, in progress, or closed by hand."""
     waiting: int
     """Read before, and among the dead letters."""
     done: int
     failed: int
+    """Of the new ones, those that became dead letters."""
+
+
+CLOSED: Final = "discarded"
+"""The state of a dead letter that was closed by hand."""
 
 
 @contextmanager
 def opened(settings: Settings) -> Generator[tuple[Redrive, DlqFiles]]:
-    """Open the database and the files beside it, and update the files."""
+    """Open the database and the files beside it."""
     settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     _, dlq = files_of(settings)
     with connect(settings.root / "collabiq.db") as rd:
-        dlq.refresh(rd)
         yield rd, dlq
+
+
+def entries(settings: Settings) -> list[DLQEntry]:
+    """Update the files, and return the entries of all dead letters, oldest first."""
+    with opened(settings) as (rd, dlq):
+        return dlq.update(rd)
 
 
 def run(settings: Settings) -> Account:
     """Submit a job for each new mail, and work until no job is left."""
-    with opened(settings) as (rd, dlq), open_clients(settings) as clients:
+    with opened(settings) as (rd, dlq), open_clients(rd, settings) as clients:
         pipeline = pipeline_of(settings, clients)
-        ids = list(dict.fromkeys(guarded_listing(settings)(clients.source)))
-        waiting = {each for each in ids if rd.dead_letters.list(pipeline=NAME, key=each, limit=1).letters}
-        jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in waiting]
+        ids = list(dict.fromkeys(_listed(rd, settings, clients.source)))
+        letters = {line.key: line.state for line in letter_lines(rd) if line.state not in PAST}
+        jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in ids if each not in letters]
         new = [job for job in jobs if not job.is_duplicate]
+        waiting = [each for each in ids if letters.get(each, CLOSED) != CLOSED]
         _work(settings, rd, pipeline)
-        dlq.refresh(rd)
+        dlq.update(rd)
         ended = [job.status for job in new]
         return Account(
             listed=len(ids),
             new=len(new),
-            known=len(jobs) - len(new),
+            known=len(ids) - len(new) - len(waiting),
             waiting=len(waiting),
             done=ended.count("complete"),
             failed=ended.count("failed"),
@@ -64,66 +77,93 @@ def run(settings: Settings) -> Account:
 
 
 def replay(
-    settings: Settings, chosen: Sequence[str] | None, *, operation: str | None = None, actor: str
+    settings: Settings,
+    chosen: Sequence[str] | None,
+    *,
+    actor: str,
+    operation: str | None = None,
+    most: int | None = None,
 ) -> list[DLQEntry]:
     """Replay dead letters from the stage that failed, work until all are done, and return their entries.
 
-    `chosen` None means all that can be replayed, of one operation or of all.
+    `chosen` None means all that can be replayed, of one operation or of all, the oldest `most` of them.
 
     Raises:
         ConfigurationError: one of them cannot be replayed; then none is.
     """
-    with opened(settings) as (rd, dlq), open_clients(settings) as clients:
-        known, done = {each.dlq_id: each for each in dlq.entries()}, dlq.processed_ids()
-        wanted = known if chosen is None else chosen
-        refusals = {each: _refusal(rd, known.get(each), is_done=each in done) for each in wanted}
+    with opened(settings) as (rd, dlq):
+        known, done = {each.dlq_id: each for each in dlq.update(rd)}, dlq.processed_ids()
         if chosen is None:
-            waiting = [known[each] for each, refusal in refusals.items() if refusal is None]
-            chosen = [each.dlq_id for each in waiting if operation in {None, each.operation_type}]
+            chosen = [each.dlq_id for each in known.values() if is_replayable(each)]
+            chosen = [each for each in chosen if operation in {None, known[each].operation_type}][:most]
         for each in chosen:
-            if refusal := refusals[each]:
-                raise ConfigurationError(field="dead letter", value=each, rule=refusal[0], fix=refusal[1])
-        for each in chosen:
-            job = int(str(known[each].error_details["job_id"]))
-            rd.replays.retry(job, actor=actor, reason="collabiq dlq replay")
-        dlq.refresh(rd)
-        _work(settings, rd, pipeline_of(settings, clients))
-        dlq.refresh(rd)
-        return [entry for entry in dlq.entries() if entry.dlq_id in chosen]
+            _refuse(each, known, done)
+        with open_clients(rd, settings) as clients:
+            for each in chosen:
+                if (
+                    known[each].operation_type != OPERATION
+                ):  # The keys are here, so `open_clients` has closed those.
+                    job = int(str(known[each].error_details["job_id"]))
+                    rd.replays.retry(job, actor=actor, reason="collabiq dlq replay")
+            dlq.update(rd)
+            _work(settings, rd, pipeline_of(settings, clients))
+        return [entry for entry in dlq.update(rd) if entry.dlq_id in chosen]
+
+
+def complete(settings: Settings, dlq_id: str, *, note: str, actor: str) -> DLQEntry:
+    """Close a dead letter by hand, so that it is not replayed, and return its entry.
+
+    Raises:
+        ConfigurationError: it is closed already, or is being replayed.
+    """
+    with opened(settings) as (rd, dlq):
+        known, done = {each.dlq_id: each for each in dlq.update(rd)}, dlq.processed_ids()
+        _refuse(dlq_id, known, done)
+        letter = int(str(known[dlq_id].error_details["letter_id"]))
+        rd.dead_letters.discard(rd.dead_letters.choose(ids=[letter]), actor=actor, reason=note)
+        return next(entry for entry in dlq.update(rd) if entry.dlq_id == dlq_id)
 
 
 def _work(settings: Settings, rd: Redrive, pipeline: Pipeline) -> None:
     rd.work([pipeline], concurrency=settings.concurrency, lease=settings.lease, until_idle=True)
 
 
-@functools.cache
-def guarded_listing(settings: Settings) -> Callable[[Source], list[str]]:
-    """Return the guarded function that lists all mail, with the policy and breaker of its service."""
+def _listed(rd: Redrive, settings: Settings, source: Source) -> list[str]:
+    """Return the ids of all mail, with the policy and breaker of its service."""
     log, _ = files_of(settings)
-    return guard(
-        lambda source: list(source.ids()),
-        retry=GMAIL_RETRY_CONFIG.to_policy(),
-        breaker=breaker_for("gmail"),
-        name="list_mail",
-        on_dead=functools.partial(log.given_up, "gmail_fetch"),
-        fallback=_not_listed,
-    )
+
+    def fallback(error: Exception) -> NoReturn:
+        problem = f"the mail could not be listed: {redact(str(error))}"
+        hint = f"See {settings.root / 'logs'}; run it again later."
+        raise RedriveError(problem, hint=hint) from error
+
+    call = ServiceCall(rd, log, "gmail", "gmail_fetch")
+    return call(lambda: list(source.ids()), GMAIL_RETRY_CONFIG, fallback=fallback, records_retries=True)
 
 
-def _not_listed(error: Exception) -> NoReturn:
-    problem = f"the mail could not be listed: {redact(str(error))}"
-    raise RedriveError(problem, hint="See data/logs; run it again later.") from error
+def is_replayable(entry: DLQEntry) -> bool:
+    """Return whether an entry waits for somebody: it is neither done with, nor being replayed, nor replaced by another one."""
+    return entry.status in {DLQStatus.PENDING, DLQStatus.FAILED} and "successor" not in entry.error_details
 
 
-def _refusal(rd: Redrive, entry: DLQEntry | None, *, is_done: bool) -> tuple[str, str] | None:
-    """Return why an entry cannot be replayed, and what to do; a successful replay counts even with another database."""
-    if is_done:
-        return "was replayed before", "collabiq dlq show has the time; its page is written."
-    if entry is None:
-        return "is not a known dead letter", "collabiq dlq list shows them."
-    state, *_ = state_of(rd, entry)
-    if state is None:
-        return "is not about a mail in this database", "Set the key it names; the next run reads it."
-    if state not in WAITING:
-        return f"is {state}", "collabiq dlq list shows what can be replayed; a failed replay has a new entry."
-    return None
+def unknown(dlq_id: str, known: Iterable[str]) -> ConfigurationError:
+    """Return the error for an id that no dead letter has, with the id that is most similar to it."""
+    similar = difflib.get_close_matches(dlq_id, known, n=1)
+    fix = f"Did you mean {similar[0]}?" if similar else "collabiq dlq list shows them."
+    return ConfigurationError(field="dead letter", value=dlq_id, rule="is not a known dead letter", fix=fix)
+
+
+def _refuse(dlq_id: str, known: Mapping[str, DLQEntry], done: Collection[str]) -> None:
+    """Refuse an entry that cannot be replayed; one that is done with stays so, even with another database."""
+    if dlq_id in done:
+        rule, fix = "was replayed or closed before", "collabiq dlq show has the details."
+    elif dlq_id not in known:
+        raise unknown(dlq_id, known)
+    elif "successor" in known[dlq_id].error_details:
+        successor = known[dlq_id].error_details["successor"] or "none: its job was cancelled"
+        rule, fix = "was replayed, and did not succeed", f"Its successor is {successor}."
+    elif not is_replayable(known[dlq_id]):
+        rule, fix = f"is {known[dlq_id].status.value}", "collabiq dlq list shows what can be replayed."
+    else:
+        return
+    raise ConfigurationError(field="dead letter", value=dlq_id, rule=rule, fix=fix)

@@ -12,7 +12,8 @@ from email.message import EmailMessage
 from pathlib import Path
 
 from apps.collabiq.files import files_of
-from apps.collabiq.pipeline import NAME, MailRef, open_clients, pipeline_of
+from apps.collabiq.pipeline import MailRef, open_clients, pipeline_of
+from apps.collabiq.records import MAIL_PIPELINE
 from apps.collabiq.settings import Settings
 from redrive import Job, Redrive
 from redrive.engine.delivery.outbox import Delivery
@@ -42,7 +43,7 @@ def write_mailbox(settings: Settings, mails: Sequence[bytes]) -> Path:
 
 def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[Job]:
     """Submit every mail of the source, in order, work until idle, tell hooks and sinks; return the jobs."""
-    with open_clients(settings) as clients:
+    with open_clients(rd, settings) as clients:
         pipeline = pipeline_of(settings, clients)
         jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in clients.source.ids()]
 
@@ -54,7 +55,7 @@ def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[J
                 inline_parts(),
                 names=names,
                 concurrency=concurrency,
-                resources={NAME: [clients]},
+                resources={MAIL_PIPELINE: [clients]},
             )
             await worker.run(until_idle=True)
             hooks = Delivery(rd.store, worker.lanes, CURRENT.get().clock, ask_store=at_once, call=at_once)
@@ -62,5 +63,5 @@ def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[J
                 pass
 
         asyncio.run(scene())
-    files_of(settings)[1].refresh(rd)
+    files_of(settings)[1].update(rd)
     return jobs

@@ -57,7 +57,7 @@ def test_the_defaults_need_no_client_library() -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "3 done, 1 failed" in done.stdout
+    assert "3 done, 1 dead letters" in done.stdout
 
 
 @pytest.mark.req("CQ-5.1", "CQ-2.2")
@@ -69,11 +69,11 @@ def test_a_run_reads_what_is_new_and_keeps_what_failed(told: Settings) -> None:
     assert (first.exit_code, second.exit_code) == (1, 0)
     assert (
         first.output
-        == "3 mails: 3 new, 0 known, 0 among the dead letters. Of the new ones 2 done, 1 failed.\n"
+        == "3 mails: 3 new, 0 known, 0 among the dead letters. Of the new ones 2 done, 1 added to the dead letters.\n"
     )
     assert (
         second.output
-        == "3 mails: 0 new, 2 known, 1 among the dead letters. Of the new ones 0 done, 0 failed.\n"
+        == "3 mails: 0 new, 2 known, 1 among the dead letters. Of the new ones 0 done, 0 added to the dead letters.\n"
     )
     listed = collabiq("dlq", "list").output
     (dlq_id, status, operation, _) = listed.split()
@@ -114,7 +114,7 @@ def test_a_dead_letter_is_replayed_once(
     assert (one.exit_code, one.output) == (0, f"{first}  completed\n")
     assert (rest.exit_code, rest.output) == (0, f"{second}  completed\n")
     assert again.exit_code == 2
-    assert "was replayed before" in again.output
+    assert "was replayed or closed before" in again.output
     assert (nothing.exit_code, nothing.output) == (0, "")
     assert json.loads((told.root / "dlq" / ".processed_ids.json").read_text()) == sorted([first, second])
     assert len(notion.pages) == 2
@@ -144,7 +144,7 @@ def test_a_replay_that_fails_again_leaves_a_new_entry_and_the_old_one_is_refused
 
     assert (failed.exit_code, failed.output) == (1, f"{old}  failed\n")
     assert again.exit_code == 2
-    assert "returned" in again.output
+    assert "Its successor is dlq_" in again.output
     assert everything.exit_code == 1
     assert len(everything.output.splitlines()) == 1
     assert [line.split()[1] for line in collabiq("dlq", "list").output.splitlines()] == ["failed"] * 3
@@ -163,10 +163,48 @@ def test_a_source_that_cannot_be_listed_is_told_and_written_down(
 
     assert result.exit_code == 2
     assert "the mail could not be listed" in result.output
-    assert "See data/logs" in result.output
+    assert f"See {told.root}/logs" in result.output
     assert len(gmail.asked) == 3
     (path,) = told.root.glob("logs/ERROR/error_*_system.json")
     assert json.loads(path.read_text())["http_status"] == 503
+
+
+@pytest.mark.req("CQ-5.1", "CQ-1.1")
+def test_a_listing_that_succeeds_after_a_failure_leaves_a_record(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, gmail: Gmail, clock: VirtualClock
+) -> None:
+    monkeypatch.setenv("COLLABIQ_SOURCE", "gmail")
+    monkeypatch.setenv("COLLABIQ_GMAIL_URL", gmail.url)
+    gmail.faults.append(503)
+
+    result = collabiq("run")
+
+    assert result.exit_code == 0, result.output
+    (path,) = told.root.glob("logs/*/*.json")
+    record = json.loads(path.read_text())
+    assert (record["severity"], record["category"], record["http_status"]) == ("WARNING", "TRANSIENT", 503)
+    assert record["context"]["operation"] == "gmail_fetch"
+    assert "sources.py" in record["stack_trace"]
+
+
+@pytest.mark.req("CQ-4.1", decision="D-3")
+def test_a_service_that_cannot_be_listed_is_left_alone_by_the_next_command(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, gmail: Gmail, clock: VirtualClock
+) -> None:
+    monkeypatch.setenv("COLLABIQ_SOURCE", "gmail")
+    monkeypatch.setenv("COLLABIQ_GMAIL_URL", gmail.url)
+    gmail.forever = 503
+
+    results = [collabiq("run") for _ in range(3)]
+
+    assert [each.exit_code for each in results] == [2, 2, 2]
+    assert len(gmail.asked) == 5  # three, then two and a refusal, then a refusal
+    assert "refused" in results[2].output
+    lines = [path.read_text().splitlines() for path in told.root.glob("logs/ERROR/*.json")]
+    assert "CircuitBreakerOpen" in {json.loads(line)["error_type"] for each in lines for line in each}
+    clock.advance(60)
+    gmail.forever = None
+    assert collabiq("run").exit_code == 0
 
 
 def test_the_doctor_says_how_things_stand(told: Settings) -> None:

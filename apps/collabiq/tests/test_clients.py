@@ -90,7 +90,7 @@ def test_a_stage_makes_exactly_as_many_calls_as_it_may(
     assert job.status == "failed"
     assert calls == (3 if way in HEALING else 1)
     assert len([one for one in job.attempts() if one["outcome"] != "ok"]) == calls
-    (entry,) = files_of(remote)[1].entries()
+    (entry,) = files_of(remote)[1].update(rd)
     assert (
         entry.operation_type
         == {"gmail": "gmail_fetch", "gemini": "gemini_extract", "notion": "notion_write"}[service]
@@ -126,7 +126,7 @@ def test_a_service_that_says_nothing_is_asked_as_often_and_no_longer_than_it_may
     failed = [one for one in job.attempts() if one["outcome"] != "ok"]
     assert [one["code"] for one in failed] == ["NETWORK_TIMEOUT"] * 3
     assert len([each for each in silent.asked if not each.path.endswith("/messages")]) == 3
-    (entry,) = files_of(remote)[1].entries()
+    (entry,) = files_of(remote)[1].update(rd)
     assert "Timeout" in str(entry.error_details["error_type"])
 
 
@@ -190,8 +190,9 @@ def test_no_key_stands_in_what_is_written_about_a_failure(
     work_off(remote, rd)
 
     told = "".join(path.read_text() for path in remote.root.glob("logs/*/*.json"))
-    told += "".join(json.dumps(entry.error_details) for entry in files_of(remote)[1].entries())
+    told += "".join(json.dumps(entry.error_details) for entry in files_of(remote)[1].update(rd))
     assert "is bad" in told
+    assert "Traceback" in told
     assert "AIza-made-up" not in told
     assert "secret plan" not in told
 
@@ -231,7 +232,9 @@ def test_a_fetch_over_imap_is_made_exactly_as_often_as_it_may(
     assert imap.commands.count("FETCH") == calls
 
 
-def test_a_mail_that_is_gone_is_no_fault_of_the_server(imap: ImapServer, settings: Settings) -> None:
+def test_a_mail_that_is_gone_is_no_fault_of_the_server(
+    imap: ImapServer, settings: Settings, rd: Redrive
+) -> None:
     there = replace(settings, imap_host="127.0.0.1", imap_port=imap.port, imap_tls=False)
     source = ImapSource(replace(there, imap_user="kim", imap_folder='IN"BOX'), imap.password)
     imap.mails = {4: mail("One")}
@@ -242,5 +245,5 @@ def test_a_mail_that_is_gone_is_no_fault_of_the_server(imap: ImapServer, setting
         assert raised.value.code == "MAIL_GONE"
 
     write_mailbox(settings, [mail("One")])
-    with open_clients(settings) as clients, pytest.raises(Fail):
+    with open_clients(rd, settings) as clients, pytest.raises(Fail):
         clients.source.fetch("0" * 16)

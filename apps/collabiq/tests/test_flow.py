@@ -15,6 +15,7 @@ from apps.collabiq.records import DLQStatus
 from apps.collabiq.settings import Settings
 from apps.collabiq.tests.driving import mail, work_off, write_mailbox
 from apps.collabiq.tests.services import Gemini, Notion
+from apps.collabiq.tests.wire import Fault
 from redrive import Redrive
 from redrive.errors import ReplayRefusedError
 from redrive.testing import VirtualClock
@@ -51,7 +52,7 @@ def test_each_failure_leaves_a_record_and_the_last_one_a_dead_letter(
     assert [each["http_status"] for each in (first, second, last)] == [503, None, 500]
     assert first["error_type"] == last["error_type"] == "google.genai.errors.ServerError"
     assert str(second["error_type"]).endswith("RemoteProtocolError")
-    assert "google/genai" in str(last["stack_trace"])
+    assert all("google/genai" in str(each["stack_trace"]) for each in (first, second, last))
     context = {"email_id": failed.facts.key, "operation": "gemini_extract"}
     assert all(context.items() <= each["context"].items() for each in (first, second, last))  # type: ignore[attr-defined]
     (folder,) = {
@@ -100,13 +101,12 @@ def test_a_replay_goes_through_once_and_is_written_down(
     gemini.faults.append(400)
     (job,) = work_off(asking, rd)
     _, dlq = files_of(asking)
-    (entry,) = dlq.entries()
+    (entry,) = dlq.update(rd)
 
     rd.replays.retry(job.id, actor="kim")
-    dlq.refresh(rd)
-    (replaying,) = dlq.entries()
+    (replaying,) = dlq.update(rd)
     work_off(asking, rd)
-    (done,) = dlq.entries()
+    (done,) = dlq.update(rd)
 
     assert replaying.status is DLQStatus.REPLAYING
     assert (done.dlq_id, done.status, done.processed) == (entry.dlq_id, DLQStatus.COMPLETED, True)
@@ -131,7 +131,7 @@ def test_a_replay_that_brings_the_same_failure_back_is_failed(
     work_off(asking, rd)
 
     _, dlq = files_of(asking)
-    old, new = dlq.entries()
+    old, new = dlq.update(rd)
     assert (old.status, new.status) == (DLQStatus.FAILED, DLQStatus.FAILED)
     assert old.dlq_id != new.dlq_id
     assert dlq.processed_ids() == set()
@@ -153,16 +153,17 @@ def test_an_open_breaker_refuses_without_a_call_and_the_dead_letter_says_so(
     assert all(later - sooner >= 60 for sooner, later in pairwise(made[4:]))
     refused = [job for job in jobs if job.facts.error_code == "BREAKER_OPEN"]
     assert refused
-    details = {entry.email_id: entry.error_details for entry in files_of(asking)[1].entries()}
+    details = {entry.email_id: entry.error_details for entry in files_of(asking)[1].update(rd)}
     assert {details[str(job.facts.key)]["error_type"] for job in refused} == {"CircuitBreakerOpen"}
     assert {details[str(job.facts.key)]["retry_count"] for job in refused} == {2}
     assert all(one["burned"] for job in refused for one in job.attempts())
     total = sum(1 for job in jobs for one in job.attempts() if one["stage"] == "gemini_extract")
     assert total == 8 * 3
     assert len(made) < total
-    assert "CircuitBreakerOpen" in {
-        each["error_type"] for each in records(asking) if each["severity"] == "WARNING"
-    }
+    refusals = [each for each in records(asking) if each["error_type"] == "CircuitBreakerOpen"]
+    assert {each["severity"] for each in refusals} == {"WARNING", "ERROR"}
+    assert {each["category"] for each in refusals} == {"TRANSIENT"}
+    assert all("BreakerOpen" in str(each["stack_trace"]) for each in refusals)
 
 
 @pytest.mark.req("CQ-4.1")
@@ -179,7 +180,36 @@ def test_every_failed_call_counts_against_the_service_but_a_bad_mail_does_not(
     assert [one["code"] for one in jobs[5].attempts() if one["outcome"] == "retry"] == ["BREAKER_OPEN"]
     critical = [each for each in records(asking) if each["severity"] == "CRITICAL"]
     assert {each["category"] for each in critical} == {"CRITICAL"}
-    assert {each["http_status"] for each in critical} == {401, 403}
+    assert {each["http_status"] for each in critical} == {401}
+    denied = [each for each in records(asking) if each["http_status"] == 403]
+    assert [(each["severity"], each["category"]) for each in denied] == [("ERROR", "PERMANENT")]
+
+
+@pytest.mark.req("CQ-1.1")
+def test_a_failure_that_is_tried_once_is_not_transient(
+    asking: Settings, rd: Redrive, clock: VirtualClock, gemini: Gemini
+) -> None:
+    write_mailbox(asking, [mail("One")])
+    gemini.faults.append(Fault(501, {"error": {"code": 501, "message": "x", "status": "UNIMPLEMENTED"}}))
+
+    work_off(asking, rd)
+
+    (record,) = records(asking)
+    assert (record["severity"], record["category"]) == ("ERROR", "PERMANENT")
+
+
+@pytest.mark.req("CQ-1.1")
+def test_a_refused_mail_has_a_stack_and_nothing_of_the_mail_in_it(
+    settings: Settings, rd: Redrive, clock: VirtualClock
+) -> None:
+    write_mailbox(settings, [b"\n\n" + bytes(range(128, 256))])
+
+    work_off(settings, rd)
+
+    (record,) = records(settings)
+    assert "in parse" in str(record["stack_trace"])
+    (entry,) = files_of(settings)[1].update(rd)
+    assert "in parse" in str(entry.error_details["stack_trace"])
 
 
 @pytest.mark.req("CQ-4.2")

@@ -133,7 +133,7 @@ def test_an_error_record_that_breaks_a_rule_is_refused_by_name(
         ("BUG_UNKNOWN", "PERMANENT"),
         ("MAIL_UNREADABLE", "PERMANENT"),
         ("AUTH_INVALID", "CRITICAL"),
-        ("AUTH_DENIED", "CRITICAL"),
+        ("AUTH_DENIED", "PERMANENT"),
     ],
 )
 def test_every_code_belongs_to_a_class_of_error(code: str, category: str) -> None:
@@ -228,6 +228,7 @@ def test_a_refusal_quotes_the_names_in_a_mapping_and_not_what_stands_there() -> 
         ("replaying", False, "replaying"),
         ("resolved", False, "completed"),
         ("returned", False, "failed"),
+        ("discarded", False, "completed"),
         ("open", True, "failed"),
         ("replaying", True, "replaying"),
     ],

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from apps.collabiq.files import files_of
+from apps.collabiq.records import DLQStatus
 from apps.collabiq.secrets import load
 from apps.collabiq.settings import Settings
 from apps.collabiq.tests.services import Infisical
 from apps.collabiq.tests.wire import Way
-from redrive import ConfigurationError, redact
+from redrive import ConfigurationError, Redrive, redact
 from redrive.testing import VirtualClock
 
 
@@ -41,9 +43,9 @@ def records(settings: Settings) -> list[dict[str, object]]:
 
 
 def test_keys_come_from_infisical_and_are_hidden_from_then_on(
-    keyed: Settings, infisical: Infisical, clock: VirtualClock
+    keyed: Settings, infisical: Infisical, clock: VirtualClock, rd: Redrive
 ) -> None:
-    keys = load(keyed)
+    keys = load(rd, keyed)
 
     assert (keys["NOTION_TOKEN"], keys.origin) == ("ntn_from_infisical", "Infisical")
     login, listing = infisical.asked
@@ -56,18 +58,22 @@ def test_keys_come_from_infisical_and_are_hidden_from_then_on(
 
 
 @pytest.mark.req("CQ-3.2", "CQ-5.1", decision="D-8")
-@pytest.mark.parametrize(("way", "calls"), [("drop", 2), (401, 1), (500, 1)])
+@pytest.mark.parametrize(
+    ("way", "calls", "category"), [("drop", 2, "TRANSIENT"), (401, 1, "CRITICAL"), (503, 1, "PERMANENT")]
+)
 def test_when_infisical_does_not_answer_the_env_file_serves_and_one_record_says_so(
     keyed: Settings,
+    rd: Redrive,
     infisical: Infisical,
     clock: VirtualClock,
     caplog: pytest.LogCaptureFixture,
     way: Way,
     calls: int,
+    category: str,
 ) -> None:
     infisical.forever = way
     with caplog.at_level(logging.WARNING, "collabiq.secrets"):
-        keys = load(keyed)
+        keys = load(rd, keyed)
 
     assert keys["NOTION_TOKEN"] == "ntn_made_up"
     assert keys.origin.startswith(".env, because Infisical did not return them")
@@ -78,66 +84,79 @@ def test_when_infisical_does_not_answer_the_env_file_serves_and_one_record_says_
     assert record["context"]["operation"] == "infisical_fetch"  # type: ignore[index]
     assert record["retry_count"] == calls - 1
     assert record["severity"] == ("CRITICAL" if way == 401 else "ERROR")
+    assert record["category"] == category
+    assert "ask_infisical" in str(record["stack_trace"])
     assert not list((keyed.root / "dlq").glob("*/*.json"))
 
 
 @pytest.mark.req("CQ-2.2", decision="D-8")
-def test_when_the_env_file_lacks_the_key_too_there_is_a_dead_letter(
-    keyed: Settings, infisical: Infisical, clock: VirtualClock
+def test_when_the_env_file_lacks_the_key_too_there_is_one_dead_letter_until_the_key_is_found(
+    keyed: Settings, infisical: Infisical, rd: Redrive
 ) -> None:
     infisical.forever = 500
     Path(keyed.env_file).write_text("# NOTION_TOKEN=commented\n")
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="NOTION_TOKEN"):
+            load(rd, keyed)
 
-    with pytest.raises(ConfigurationError, match="NOTION_TOKEN"):
-        load(keyed)
-
-    (path,) = (keyed.root / "dlq" / "infisical_fetch").glob("*.json")
-    told = json.loads(path.read_text())
-    assert (told["email_id"], told["status"], told["original_payload"]) == (
+    _, dlq = files_of(keyed)
+    (entry,) = dlq.update(rd)
+    assert (entry.email_id, entry.operation_type, entry.status) == (
         "system",
-        "pending",
-        {"names": ["NOTION_TOKEN"]},
+        "infisical_fetch",
+        DLQStatus.PENDING,
     )
-    assert told["error_details"]["error_type"] == "httpx.HTTPStatusError"
-    assert told["error_details"]["retry_count"] == 0  # a 500 is no exception of the list: there was one call
+    assert entry.original_payload == {"names": ["NOTION_TOKEN"]}
+    assert entry.error_details["error_type"] == "httpx.HTTPStatusError"
+    assert entry.error_details["retry_count"] == 0  # a 500 is no exception of the list: there was one call
+    (path,) = (keyed.root / "dlq" / "infisical_fetch").glob("*.json")
     assert path.stat().st_mode & 0o777 == 0o600
+
+    infisical.forever = None
+    load(rd, keyed)
+    (done,) = dlq.update(rd)
+    assert (done.dlq_id, done.status, done.processed) == (entry.dlq_id, DLQStatus.COMPLETED, True)
+    infisical.forever = 500
+    with pytest.raises(ConfigurationError):
+        load(rd, keyed)
+    assert [each.status for each in dlq.update(rd)] == [DLQStatus.COMPLETED, DLQStatus.PENDING]
 
 
 @pytest.mark.req("CQ-4.1", "CQ-4.2")
 def test_the_breaker_of_infisical_opens_after_three_failures_for_half_a_minute(
-    keyed: Settings, infisical: Infisical, clock: VirtualClock
+    keyed: Settings, infisical: Infisical, clock: VirtualClock, rd: Redrive
 ) -> None:
     infisical.forever = 500
     for _ in range(3):
-        load(keyed)
+        load(rd, keyed)
     clock.advance(29)
-    load(keyed)
+    load(rd, keyed)
     assert len(infisical.asked) == 3
     assert "CircuitBreakerOpen" in {each["error_type"] for each in records(keyed)}
 
     clock.advance(1.001)
-    load(keyed)
+    load(rd, keyed)
     assert len(infisical.asked) == 4  # half open: one call, and its failure opens it again
-    assert "refused the call" in load(keyed).origin
+    assert "refused the call" in load(rd, keyed).origin
     assert len(infisical.asked) == 4
 
     infisical.forever = None
     clock.advance(30.001)
-    assert [load(keyed).origin for _ in range(3)] == ["Infisical"] * 3
+    assert [load(rd, keyed).origin for _ in range(3)] == ["Infisical"] * 3
 
 
-def test_the_embedded_defaults_ask_nobody(settings: Settings, infisical: Infisical) -> None:
-    keys = load(replace(settings, infisical_url=infisical.url, infisical_client_id="machine"))
+def test_the_embedded_defaults_ask_nobody(settings: Settings, rd: Redrive, infisical: Infisical) -> None:
+    keys = load(rd, replace(settings, infisical_url=infisical.url, infisical_client_id="machine"))
 
     assert (dict(keys.values), keys.origin, infisical.asked) == ({}, "no keys are needed", [])
 
 
 def test_without_infisical_the_environment_comes_before_the_env_file(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needy = replace(settings, sink="notion", extractor="gemini")
     monkeypatch.setenv("NOTION_TOKEN", "ntn_from_environment")
 
-    keys = load(needy)
+    keys = load(rd, needy)
 
     assert (keys["NOTION_TOKEN"], keys["GEMINI_API_KEY"]) == ("ntn_from_environment", "AIza-made-up")
