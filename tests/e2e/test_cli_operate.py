@@ -90,6 +90,14 @@ def test_breakers_are_moved_by_hand_after_asking(shell: Shell) -> None:
     ]
     assert (done[-3]["actor"], done[-3]["reason"]) == ("ann", "bill")
     assert "breaker model" in shell("events", "--operations").out
+    changes = shell.json("events")
+    assert [(each["breaker"], each["before"], each["after"], each["cause"]) for each in changes] == [
+        ("model", "closed", "isolated", "operator"),
+        ("model", "isolated", "open", "operator"),
+        ("model", "open", "closed", "operator"),
+    ]
+    assert changes[0]["sentence"] == "ann isolated it: bill"
+    assert "ann isolated it: bill" in " ".join(shell("events").out.split())
 
 
 def test_work_behind_an_isolated_breaker_is_held(shell: Shell) -> None:

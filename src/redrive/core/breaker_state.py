@@ -155,6 +155,19 @@ def isolated(now: float) -> BreakerState:
     return BreakerState(phase=Phase.ISOLATED, changed_at=now)
 
 
+def change_text(
+    before: str, after: str, *, code: str | None, operator: str | None = None, reason: str | None = None
+) -> str:
+    """Return in a sentence why a breaker changed: by an operator, for a reason, or by itself, after a failure with a code."""
+    if operator is not None:
+        verb = {Phase.OPEN: "opened", Phase.CLOSED: "closed", Phase.ISOLATED: "isolated"}[Phase(after)]
+        return f"{operator} {verb} it" + (f": {reason}" if reason else "")
+    if after == Phase.OPEN:
+        found = "its probe failed" if before == Phase.HALF_OPEN else "too many calls failed, the last one"
+        return f"{found} with {code or 'an unknown code'}"
+    return "a probe was sent" if after == Phase.HALF_OPEN else "its probes succeeded"
+
+
 def next_start_at(breaker: Breaker, state: BreakerState, starts: int) -> float:
     """Return the instant from which one more call may start, when `starts` have started since the breaker closed.
 

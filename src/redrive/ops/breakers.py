@@ -16,12 +16,13 @@ import msgspec
 
 from redrive.core.breaker_state import BreakerState, closed, isolated, opened
 from redrive.engine.clock import instant
+from redrive.engine.delivery.messages import breaker_members
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.records import PhaseChange, Row, Step
 
 Verb = Literal["open", "close", "isolate"]
 
@@ -47,6 +48,26 @@ class BreakerFacts:
     """Since when a probe is out."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerEvent:
+    """One change of a breaker's phase."""
+
+    id: int
+    at: datetime
+    breaker: str
+    before: str
+    after: str
+    cause: str
+    """`failures`, `probe` or `operator`."""
+    code: str | None
+    """The code of the failure that caused it."""
+    actor: str
+    """The worker that made it, or the operator."""
+    reason: str | None
+    """The operator's."""
+    sentence: str
+
+
 def breakers(store: Store) -> list[BreakerFacts]:
     """Return the breakers that have seen a failure, or were moved by hand, by name."""
     return [_facts_of(str(name), cast("bytes", state)) for name, state in store.query("breakers")]
@@ -59,15 +80,54 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
         if before is None and not is_new:
             known = [each.name for each in breakers(store)]
             raise unknown(name, known, kind="breaker", otherwise="No breaker has seen a failure yet.")
-        after = msgspec.json.encode(_MOVES[verb](CURRENT.get().clock.wall()))
+        state = _MOVES[verb](CURRENT.get().clock.wall())
+        after = msgspec.json.encode(state)
         verb_step, values = (
             ("add_breaker", (name, after)) if before is None else ("swap_breaker", (after, name, before))
         )
-        if store.apply(Step(verb_step, values, rows=1), by.log(verb, f"breaker {name}")) is not None:
+        log = by.log(verb, f"breaker {name}")
+        change = _change_of(name, before, state, log)
+        if store.apply(Step(verb_step, values, rows=1), log, *change) is not None:
             return _facts_of(name, after)
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
+
+
+def _change_of(name: str, raw: bytes | None, after: BreakerState, log: Step) -> list[Step]:
+    """Return the step that records a change of phase by hand; none if the breaker was in that phase."""
+    before = BreakerState() if raw is None else msgspec.json.decode(raw, type=BreakerState)
+    if before.phase is after.phase:
+        return []
+    at, actor, _, _, reason = log.parameters
+    change = PhaseChange(
+        at=cast("float", at),
+        breaker=name,
+        before=before.phase,
+        after=after.phase,
+        cause="operator",
+        actor=str(actor),
+        reason=cast("str | None", reason),
+    )
+    return [change.step()]
+
+
+def breaker_changes(
+    store: Store, *, after: int | None = None, pipeline: str | None = None, limit: int = 50
+) -> list[BreakerEvent]:
+    """Return changes of breakers, oldest first: those after the one with this id, or else the latest ones."""
+    if after is not None:
+        return [_changed(row) for row in store.query("breaker_changes", after, pipeline, limit)]
+    return [_changed(row) for row in reversed(store.query("latest_breaker_changes", pipeline, limit))]
+
+
+def last_breaker_change(store: Store) -> int:
+    """Return where the changes of breakers end now."""
+    return cast("int", store.query("last_breaker_change")[0][0])
+
+
+def _changed(row: Row) -> BreakerEvent:
+    return msgspec.convert(breaker_members(row), BreakerEvent)
 
 
 def _facts_of(name: str, raw: bytes) -> BreakerFacts:

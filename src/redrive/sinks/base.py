@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of a sink, and the letter it receives: one dead letter at a time, redacted as in the store.
+"""The interface of a sink, and what it receives: every change of a dead letter, one at a time, redacted as in the store.
 
-A letter is delivered at least once, after its failure was committed: a sink must accept the same letter twice without harm, and
-recognises it by `SunkLetter.delivery`. If a sink raises, that is logged and the delivery is tried again later; the job does not
-change.
+A change is delivered at least once, after its commit, and the changes of one letter in order: a sink must accept the same change
+twice without harm, and recognises it by `SunkLetter.delivery`. If a sink raises, that is logged and the delivery is tried again
+later; nothing else changes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,18 @@ class SunkAttempt(Struct, frozen=True, kw_only=True):
 
 
 class SunkLetter(Struct, frozen=True, kw_only=True):
-    """One dead letter as a sink receives it. Every text is redacted; only the values a sink asked for are unchanged."""
+    """A change of one dead letter as a sink receives it, with the whole letter.
+
+    Every text is redacted; only the values a sink asked for are unchanged.
+    """
 
     delivery: str
-    """The same whenever this letter is delivered, and different for every other letter, of other databases too."""
+    """The same whenever this change is delivered; different for every other change, also of other letters and databases."""
+    event: str
+    """What happened: born, imported, triaged, ready, assigned, escalated, replaying, resolved, returned, discarded or restored."""
+    state: str
+    """The state of the letter since then."""
+    changed_at: datetime
     sent_at: datetime
     """When this delivery began, on the worker's clock; different each time."""
     letter_id: int | None
@@ -79,26 +87,66 @@ class SunkLetter(Struct, frozen=True, kw_only=True):
     """True if a replay failed again with a permanent code."""
     follows: int | None
     """The letter of the round before."""
+    diagnosis: str | None
+    assignee: str | None
+    """Who is responsible for it."""
+    evidence: str | None
+    """What was done about the cause."""
+    replay: int | None
+    """The replay that has marked or released it."""
     payload: object | None = None
     """The payload of the job; only for a sink that asks for it, and None if it was erased."""
     input: object | None = None
     """The input of the stage that failed; only for a sink that asks for it, and None if it was erased or has run again."""
 
+    @property
+    def identity(self) -> str:
+        """The same for every change of this letter, and different for every other letter, of other databases too."""
+        return self.delivery.rpartition("-")[0]
+
+    @property
+    def sequence(self) -> int:
+        """A number that rises with every change of a letter."""
+        return int(self.delivery.rpartition("-")[2])
+
+
+class BreakerChange(Struct, frozen=True, kw_only=True):
+    """A change of a breaker as a hook and a sink receive it; redacted."""
+
+    delivery: str
+    """The same whenever this change is delivered; different for every other change, of other databases too."""
+    sent_at: datetime
+    breaker: str
+    before: str
+    """closed, open, half_open or isolated, as `after`."""
+    after: str
+    at: datetime
+    cause: str
+    """`failures`, `probe` or `operator`."""
+    code: str | None
+    """The code of the failure that caused it."""
+    actor: str
+    """The worker that made it, or the operator."""
+    reason: str | None
+    """The operator's."""
+    sentence: str
+
 
 class Sink(Protocol):
     """A receiver of dead letters. A sync `deliver` is called on a thread; sync and async ones have half a minute.
 
+    A sink with a function `deliver_breaker` also receives changes of the pipeline's breakers, each as a `BreakerChange`.
     An attribute `payload` with the value "include" asks for the payload of the job, and an attribute `input` for the input of the
     stage that failed: "redacted", or "include" for the unchanged one.
     """
 
     @property
     def name(self) -> str:
-        """Return the name in the outbox; a letter waits for the sink of this name, so it should not change."""
+        """Return the name in the outbox; a change waits for the sink of this name, so it should not change."""
         ...
 
     def deliver(self, letter: SunkLetter) -> Awaitable[None] | None:
-        """Receive one letter, durably; an exception means that it was not received."""
+        """Receive one change of a letter, durably; an exception means that it was not received."""
         ...
 
 
@@ -139,6 +187,6 @@ def as_members(letter: SunkLetter) -> dict[str, object]:
     return members
 
 
-def as_json(letter: SunkLetter) -> bytes:
-    """Return a letter as JSON."""
-    return msgspec.json.encode(as_members(letter))
+def hears_breakers(sink: Sink) -> bool:
+    """Return whether a sink receives changes of breakers."""
+    return callable(getattr(sink, "deliver_breaker", None))

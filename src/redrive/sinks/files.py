@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder with one JSON file per dead letter.
+"""A folder with one JSON file per dead letter, which is written again with every change of the letter.
 
 A file is written atomically: beside its place, made durable, and then moved there. Only its owner can read it. No name in a job
 can lead out of the folder, and no letter ever overwrites another one.
@@ -29,9 +29,9 @@ NAME_MAX: Final = 100
 FOLDER_MODE: Final = 0o700
 
 _FIELDS: Final = frozenset(
-    "delivery letter_id job_id dispatch round pipeline stage key owner code category error_class fingerprint".split()
+    "identity letter_id job_id dispatch round pipeline stage key owner code category error_class fingerprint".split()
 )
-_DISTINCT: Final = frozenset({"delivery", "letter_id", "job_id"})
+_DISTINCT: Final = frozenset({"identity", "letter_id", "job_id"})
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._~-]")
 # Names that mean a device on some systems, with any ending.
 _DEVICES: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
@@ -43,11 +43,11 @@ Form = Callable[[SunkLetter], Mapping[str, object]]
 
 
 class Files:
-    """Writes each dead letter to a separate file in `folder`; the same letter twice is one file.
+    """Writes each dead letter to a separate file in `folder`, and writes that file again whenever the letter changes.
 
-    `layout` is the path of the file: `"{stage}/{letter_id}.json"`, or a function of the letter. Characters that a part may not
-    contain are replaced, and a short hash is added so that different names stay different. `form` is the content, for another
-    system with its own format; the member `delivery` is added, by which the sink recognises its files.
+    `layout` is the path of the file: `"{stage}/{letter_id}.json"`, or a function of what never changes in a letter. Characters that
+    a part may not contain are replaced, and a short hash is added so that different names stay different. `form` is the content,
+    for another system with its own format; the member `delivery` is added, by which the sink recognises its files.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Files:
         return f"Files({str(self._folder)!r}, name={self.name!r}, payload={self.payload!r}{asked})"
 
     def deliver(self, letter: SunkLetter) -> None:
-        """Write one letter, durable when this returns.
+        """Write one letter as it is now, durable when this returns; an older change does not replace a newer one.
 
         Raises:
             OSError: It could not be written, and nothing has changed.
@@ -87,8 +87,12 @@ class Files:
                 # A link there could have letters written anywhere.
                 raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link; make it a folder", str(folder))
         target = folder / file
-        if not _is_free_for(letter, target):
-            target = folder / _beside(file, letter.delivery)
+        there = _delivery_in(target)
+        if there is not None and there.rpartition("-")[0] != letter.identity:
+            target = folder / _beside(file, letter.identity)
+            there = _delivery_in(target)
+        if there is not None and _is_newer(there, letter):
+            return
         members = {**self._form(letter), "delivery": letter.delivery}
         _write(target, msgspec.json.format(msgspec.json.encode(members), indent=2) + b"\n")
 
@@ -100,7 +104,7 @@ class Files:
         else:
             path = self._layout(letter)
         parts = [safe_name(part) for part in path.split("/") if part]
-        return parts or [f"{safe_name(letter.delivery)}.json"]
+        return parts or [f"{safe_name(letter.identity)}.json"]
 
 
 def safe_name(text: str) -> str:
@@ -118,21 +122,27 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
-def _beside(file: str, delivery: str) -> str:
+def _beside(file: str, identity: str) -> str:
     """Return another name for a file whose name is taken by another letter."""
     path = Path(file)
-    return f"{path.stem}~{_hash(delivery)}{path.suffix}"
+    return f"{path.stem}~{_hash(identity)}{path.suffix}"
 
 
-def _is_free_for(letter: SunkLetter, target: Path) -> bool:
-    """Return whether a letter may be written there: there is no file, or it is this letter's file."""
+def _delivery_in(target: Path) -> str | None:
+    """Return what a file there was written for, empty if that is unknown; None if there is no file."""
     try:
         there = msgspec.json.decode(target.read_bytes(), type=dict[str, object])
     except FileNotFoundError:
-        return True
+        return None
     except msgspec.DecodeError:
-        return False
-    return there.get("delivery") == letter.delivery
+        return ""
+    return str(there.get("delivery", ""))
+
+
+def _is_newer(there: str, letter: SunkLetter) -> bool:
+    """Return whether a file has a later change of the same letter: a worker may have hung before it wrote an older one."""
+    identity, _, sequence = there.rpartition("-")
+    return identity == letter.identity and sequence.isdecimal() and int(sequence) > letter.sequence
 
 
 def _make_folder(folder: Path) -> None:

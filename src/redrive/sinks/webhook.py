@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A webhook: an address that receives each dead letter as a POST of JSON.
+"""A webhook: an address that receives each change of a dead letter, and of a breaker, as a POST of JSON.
 
-Any response but a 2xx means that the letter was not received; it is sent again later, with the same `Idempotency-Key`. Redirects
-are not followed: a letter is sent to the configured host only. The address, the headers and the secret are never in an error,
+Any response but a 2xx means that the change was not received; it is sent again later, with the same `Idempotency-Key`. Redirects
+are not followed: a change is sent to the configured host only. The address, the headers and the secret are never in an error,
 because addresses of webhooks are often secrets themselves.
 """
 
@@ -23,10 +23,20 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
+
 from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
 from redrive.redaction.process import register_secret
-from redrive.sinks.base import Input, Payload, SunkLetter, as_json, checked_input, checked_payload
+from redrive.sinks.base import (
+    BreakerChange,
+    Input,
+    Payload,
+    SunkLetter,
+    as_members,
+    checked_input,
+    checked_payload,
+)
 
 TIMEOUT_SECONDS: Final = 10.0
 TIMEOUT_MAX: Final = 25.0
@@ -55,7 +65,7 @@ _SECRET_NAME: Final = re.compile(r"(?i)auth|cookie|key|pass|secret|session|signa
 
 
 class WebhookRefusedError(OSError):
-    """A webhook did not accept a letter; it is sent again."""
+    """A webhook did not accept a change; it is sent again."""
 
     def __init__(self, *, host: str, problem: str) -> None:
         self.host = host
@@ -67,11 +77,12 @@ class WebhookRefusedError(OSError):
 
 
 class Webhook:
-    """Posts each dead letter as JSON to `url`.
+    """Posts each change of a dead letter, and of a breaker of the pipeline, as JSON to `url`.
 
-    Every request carries `Idempotency-Key`, the same for the same letter. With a `secret` it also carries `Redrive-Timestamp`,
-    seconds since the epoch, and `Redrive-Signature`: `sha256=` and the HMAC-SHA256, in hex, of the timestamp, a full stop and the
-    body. `timeout` is for the whole request. Proxies set in the environment are not used.
+    The member `event` names the change; it is `breaker` for one of a breaker. Every request carries `Idempotency-Key`, the same for
+    the same change. With a `secret` it also carries `Redrive-Timestamp`, seconds since the epoch, and `Redrive-Signature`:
+    `sha256=` and the HMAC-SHA256, in hex, of the timestamp, a full stop and the body. `timeout` is for the whole request. Proxies
+    set in the environment are not used.
     """
 
     def __init__(
@@ -108,14 +119,25 @@ class Webhook:
         return f"{self._address.scheme}://{self._address.netloc}/..."
 
     def deliver(self, letter: SunkLetter) -> None:
-        """Post one letter.
+        """Post one change of a letter.
 
         Raises:
             WebhookRefusedError: The response was not a 2xx, or there was none.
         """
-        body = as_json(letter)
+        self._send(letter, as_members(letter))
+
+    def deliver_breaker(self, change: BreakerChange) -> None:
+        """Post one change of a breaker.
+
+        Raises:
+            WebhookRefusedError: The response was not a 2xx, or there was none.
+        """
+        self._send(change, {"event": "breaker", **msgspec.structs.asdict(change)})
+
+    def _send(self, change: SunkLetter | BreakerChange, members: dict[str, object]) -> None:
+        body = msgspec.json.encode(members)
         try:
-            status = self._posted(body, {**self._headers, **self._own_headers(letter, body)})
+            status = self._posted(body, {**self._headers, **self._own_headers(change, body)})
         except (OSError, http.client.HTTPException) as error:
             # Without its text and its cause: either may show the address or a header.
             raise WebhookRefusedError(
@@ -125,10 +147,10 @@ class Webhook:
             why = " (redirects are not followed; give the address it leads to)" if 300 <= status < 400 else ""
             raise WebhookRefusedError(host=self._host, problem=f"answered {status}{why}")
 
-    def _own_headers(self, letter: SunkLetter, body: bytes) -> dict[str, str]:
-        own = {"Content-Type": "application/json", KEY_HEADER: letter.delivery, "Connection": "close"}
+    def _own_headers(self, change: SunkLetter | BreakerChange, body: bytes) -> dict[str, str]:
+        own = {"Content-Type": "application/json", KEY_HEADER: change.delivery, "Connection": "close"}
         if self._secret is not None:
-            now = str(int(letter.sent_at.timestamp()))
+            now = str(int(change.sent_at.timestamp()))
             signed = hmac.new(self._secret.encode(), f"{now}.".encode() + body, hashlib.sha256)
             own |= {TIME_HEADER: now, SIGNATURE_HEADER: f"sha256={signed.hexdigest()}"}
         return own

@@ -16,6 +16,7 @@ from redrive.store.records import (
     Exchange,
     LaneId,
     NewJob,
+    PhaseChange,
     Renewal,
     Row,
     Settlement,
@@ -73,8 +74,10 @@ class Store(Protocol):
         """Return the state of a breaker; None when nobody has written one."""
         ...
 
-    def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
-        """Change the state of a breaker if it is still `before`; return whether it was."""
+    def swap_breaker(
+        self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
+    ) -> bool:
+        """Change the state of a breaker if it is still `before`, and record the change of its phase; return whether it was."""
         ...
 
     def query(self, name: str, *parameters: object) -> list[Row]:

@@ -143,6 +143,26 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
         return HOOK in self.recipients
 
 
+class PhaseChange(Struct, frozen=True, kw_only=True):
+    """A change of a breaker's phase, with its cause: `failures` or `probe` for one by a worker, or `operator`."""
+
+    at: float
+    breaker: str
+    before: str
+    after: str
+    cause: str
+    actor: str
+    """The worker that made it, or the operator."""
+    code: str | None = None
+    """The code of the failure that caused it."""
+    reason: str | None = None
+
+    def step(self) -> Step:
+        """Return the step that records it."""
+        cause = (self.cause, self.code, self.actor, self.reason)
+        return Step("add_breaker_change", (self.at, self.breaker, self.before, self.after, *cause))
+
+
 class Exchange(Struct, frozen=True, kw_only=True):
     """The result of one commit: settlements that were refused or could not be stored, and the jobs claimed next."""
 

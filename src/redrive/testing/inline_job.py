@@ -22,7 +22,7 @@ from redrive.core.decision_text import reason_and_sentence
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.delivery.messages import category_of
-from redrive.engine.pipeline.lanes import Lane, lanes_of
+from redrive.engine.pipeline.lanes import Lane, breakers_of, lanes_of
 from redrive.engine.pipeline.pipeline import Event, Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, open_resources
 from redrive.engine.runtime import Runtime
@@ -37,7 +37,7 @@ from redrive.engine.worker.threads import RunBlocking
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
-from redrive.store.records import Child, ClaimedJob, JobId, LaneId, Settlement
+from redrive.store.records import Child, ClaimedJob, JobId, LaneId, PhaseChange, Settlement
 from redrive.testing.faults import Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
 
@@ -61,7 +61,9 @@ class _InlineStore:
     def breaker(self, name: str) -> bytes | None:
         return self._breakers.get(name)
 
-    def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
+    def swap_breaker(
+        self, name: str, before: bytes | None, after: bytes, _change: PhaseChange | None = None
+    ) -> bool:
         is_same = self._breakers.get(name) == before
         if is_same:
             self._breakers[name] = after
@@ -88,7 +90,7 @@ class _InlineJob:
         self._clock = runtime.clock
         self._call = call
         self._lanes = lanes_of(store, [pipeline], resources)
-        self._breakers = SharedBreakers(store, (lane.stage.breaker for lane in self._lanes.values()))
+        self._breakers = SharedBreakers(store, breakers_of(self._lanes))
         self._probes = Probes(store, self._lanes, self._breakers)
         self._runner = Runner(self._breakers, self._probes, runtime, classifier=DEFAULT, ask_store=_at_once)
         self._error: BaseException | None = None

@@ -23,10 +23,12 @@ ATTEMPT = SunkAttempt(
     started_at=AT, ended_at=AT,
 )  # fmt: skip
 LETTER = SunkLetter(
-    delivery="abc-7-1", sent_at=AT, letter_id=3, job_id=7, dispatch=1, pipeline="shop", stage="fetch", round=1, key="k", owner=None,
+    delivery="abc-7-1-1", event="born", state="open", changed_at=AT, sent_at=AT, letter_id=3, job_id=7,
+    dispatch=1, pipeline="shop", stage="fetch", round=1, key="k", owner=None,
     code="BUG_CODE", category="bug", is_retryable=False, error_class="KeyError", message="'x'", stack="Traceback",
     fingerprint="v1:0123456789abcdef", reason="permanent", context={"attempt": 1}, first_failure_at=AT,
     last_failure_at=AT, attempts=1, history=(ATTEMPT,), is_escalated=False, follows=None,
+    diagnosis=None, assignee=None, evidence=None, replay=None,
 )  # fmt: skip
 
 
@@ -65,6 +67,20 @@ def test_the_same_letter_twice_is_one_file_and_a_payload_stands_in_it(tmp_path: 
     assert json.loads((tmp_path / name).read_text(encoding="utf-8"))["payload"] == {"a": 1}
 
 
+def test_a_change_updates_the_file_of_its_letter_and_an_older_one_that_comes_late_does_not(
+    tmp_path: Path,
+) -> None:
+    sink = Files(tmp_path)
+    born = letter()
+    resolved = letter(delivery="abc-7-1-12", event="resolved", state="resolved")
+    for change in (born, letter(delivery="abc-7-1-9", event="replaying", state="replaying"), resolved, born):
+        sink.deliver(change)
+
+    (name,) = files_in(tmp_path)
+    there = json.loads((tmp_path / name).read_text(encoding="utf-8"))
+    assert (there["event"], there["state"], there["delivery"]) == ("resolved", "resolved", "abc-7-1-12")
+
+
 @pytest.mark.parametrize(
     "name",
     ["../../etc", "/etc/passwd", "..", ".", "a/../../b", "a\\..\\b", "a\0b", "~root", "-rf", ".hidden", "CON", "nul.txt",
@@ -73,7 +89,7 @@ def test_the_same_letter_twice_is_one_file_and_a_payload_stands_in_it(tmp_path: 
 @pytest.mark.parametrize("field", ["pipeline", "stage", "delivery", "key"])
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, field: str, name: str) -> None:
     folder = tmp_path / "letters"
-    Files(folder, layout="{pipeline}/{stage}/{delivery}-{key}.json").deliver(
+    Files(folder, layout="{pipeline}/{stage}/{identity}-{key}.json").deliver(
         letter(**{field: name, "message": ""})
     )
 
@@ -132,11 +148,14 @@ def test_a_form_can_be_that_of_another_system(tmp_path: Path) -> None:
     sink = Files(tmp_path, layout=lambda one: f"{one.stage}/../dlq.json", form=form)
     sink.deliver(LETTER)
     sink.deliver(letter(message="again"))
-    sink.deliver(letter(message="another", delivery="abc-7-2"))
+    sink.deliver(letter(message="another", delivery="abc-7-2-1"))
 
     written = [tmp_path / name for name in files_in(tmp_path)]
     told = sorted((json.loads(file.read_bytes()) for file in written), key=lambda one: one["delivery"])
-    assert [(one["why"], one["delivery"]) for one in told] == [("again", "abc-7-1"), ("another", "abc-7-2")]
+    assert [(one["why"], one["delivery"]) for one in told] == [
+        ("again", "abc-7-1-1"),
+        ("another", "abc-7-2-1"),
+    ]
     assert list(told[0]) == ["dlq_id", "why", "at", "delivery"]
     assert told[0]["at"] == "2026-01-02T03:04:05Z"
     assert {stat.S_IMODE(file.stat().st_mode) for file in written} == {0o600}
@@ -175,11 +194,11 @@ def test_no_letter_takes_the_place_of_another_or_of_a_file_that_is_none(tmp_path
     sink = Files(tmp_path, layout="{job_id}.json")
     (tmp_path / "8.json").write_text("mine", encoding="utf-8")
     sink.deliver(LETTER)
-    second = letter(delivery="abc-7-2", round=2)
+    second = letter(delivery="abc-7-2-1", round=2)
     sink.deliver(second)
     sink.deliver(second)
     sink.deliver(LETTER)
-    sink.deliver(letter(job_id=8, delivery="abc-8-1"))
+    sink.deliver(letter(job_id=8, delivery="abc-8-1-1"))
 
     assert len(files_in(tmp_path)) == 4
     assert (tmp_path / "8.json").read_text(encoding="utf-8") == "mine"
@@ -237,7 +256,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
 
 def test_many_threads_write_the_same_and_other_letters_at_once(tmp_path: Path) -> None:
     sink = Files(tmp_path)
-    letters = [letter(job_id=number, delivery=f"abc-{number}-1") for number in range(20)] * 4
+    letters = [letter(job_id=number, delivery=f"abc-{number}-1-1") for number in range(20)] * 4
     threads = [threading.Thread(target=sink.deliver, args=(each,)) for each in letters]
     for thread in threads:
         thread.start()

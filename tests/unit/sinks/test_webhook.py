@@ -82,7 +82,7 @@ def test_a_letter_is_posted_with_the_same_key_each_time(site: Site) -> None:
 
     (path, headers, body), (_, again, _) = site.seen
     assert path == "/hooks/very-secret-path?token=in-the-address"
-    assert headers["Idempotency-Key"] == again["Idempotency-Key"] == "abc-7-1"
+    assert headers["Idempotency-Key"] == again["Idempotency-Key"] == "abc-7-1-1"
     assert (headers["Content-Type"], headers["X-Team"]) == ("application/json", "shop")
     assert json.loads(body)["job_id"] == 7
     assert "payload" not in json.loads(body)

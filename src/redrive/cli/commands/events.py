@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive events` and `redrive stats`: the outcomes of attempts or what operators did, and how many jobs are in which state.
+"""`redrive events` and `redrive stats`: outcomes of attempts and changes of breakers, or what operators did, and counts of jobs.
 
 `stats` reads counters and is cheap however many jobs there are; `doctor --deep` compares them with a recount.
 """
@@ -27,8 +27,9 @@ from redrive.cli.output.tables import (
 from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops import audit
+from redrive.ops import audit, breakers
 from redrive.ops.audit import Operation
+from redrive.ops.breakers import BreakerEvent
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import Event
@@ -53,7 +54,7 @@ def events(
     pipeline: OfPipeline = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until interrupted.")] = False,
     operations: Annotated[
-        bool, typer.Option("--operations", help="What operators did, instead of the outcomes of attempts.")
+        bool, typer.Option("--operations", help="What operators did, instead of what jobs and breakers did.")
     ] = False,
     letter: Annotated[
         int | None, typer.Option("--letter", metavar="ID", help="With --operations: on this dead letter.")
@@ -65,7 +66,7 @@ def events(
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Show the latest attempts with outcome and reason, oldest first."""
+    """Show the latest attempts with outcome and reason, and changes of breakers with their cause, oldest first."""
     _check_options(
         {"--pipeline": pipeline, "--follow": "yes" if follow else None}
         if operations
@@ -80,16 +81,27 @@ def events(
         if job is not None:
             get_job(rd.store, job)
         # The position is read first: an event between the two reads is then printed twice rather than never.
-        last = inspect.last_event(rd.store)
-        latest = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
+        last, last_change = inspect.last_event(rd.store), breakers.last_breaker_change(rd.store)
+        attempts = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
+        # A change of a breaker is about many jobs, and so about none of them.
+        changes = [] if job else breakers.breaker_changes(rd.store, pipeline=pipeline, limit=limit)
+        latest = _in_order(attempts, changes)[-limit:]
         if not latest and pipeline is not None:
             _check_pipeline(rd.store, pipeline, may_come=follow)
         if not follow:
-            print_rows(latest, COLUMNS, output, empty="no events")
+            rows = latest if output == "json" else [_row_of(event) for event in latest]
+            print_rows(rows, COLUMNS, output, empty="no events")
             return
-        _print_events([event for event in latest if event.seq <= last], output)
+        _print_events(
+            [
+                event
+                for event in latest
+                if (event.seq <= last if isinstance(event, Event) else event.id <= last_change)
+            ],
+            output,
+        )
         with suppress(KeyboardInterrupt):
-            _follow(rd, last, output, job=job, pipeline=pipeline)
+            _follow(rd, (last, last_change), output, job=job, pipeline=pipeline)
 
 
 def stats(
@@ -198,11 +210,36 @@ def _facts_of(facts: object) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _follow(rd: Redrive, last: int, output: Format, *, job: int | None, pipeline: str | None) -> None:
+def _in_order(attempts: Sequence[Event], changes: Sequence[BreakerEvent]) -> list[Event | BreakerEvent]:
+    """Return attempts and changes of breakers in the order of their time."""
+    return sorted([*attempts, *changes], key=lambda event: event.at)
+
+
+def _row_of(event: Event | BreakerEvent) -> dict[str, object]:
+    """Return the columns of an event in a table."""
+    if isinstance(event, Event):
+        return asdict(event)
+    return {
+        **asdict(event),
+        "stage": f"breaker {event.breaker}",
+        "outcome": event.after,
+    }
+
+
+def _follow(
+    rd: Redrive, since: tuple[int, int], output: Format, *, job: int | None, pipeline: str | None
+) -> None:
+    last, last_change = since
     while True:
         end = inspect.last_event(rd.store)
         news = inspect.events_after(rd.store, last, job=job, pipeline=pipeline, limit=PAGE)
-        _print_events(news, output)
+        changes = (
+            []
+            if job
+            else breakers.breaker_changes(rd.store, after=last_change, pipeline=pipeline, limit=PAGE)
+        )
+        last_change = changes[-1].id if changes else last_change
+        _print_events(_in_order(news, changes), output)
         if len(news) < PAGE:
             # All events up to here were read, also those that do not match.
             last = max(end, news[-1].seq if news else 0)
@@ -211,10 +248,14 @@ def _follow(rd: Redrive, last: int, output: Format, *, job: int | None, pipeline
             last = news[-1].seq
 
 
-def _print_events(news: Sequence[Event], output: Format) -> None:
+def _print_events(news: Sequence[Event | BreakerEvent], output: Format) -> None:
     for event in news:
         if output == "json":
             print_json_line(event)
+            continue
+        if isinstance(event, BreakerEvent):
+            line = cell(f"{event.at:%H:%M:%S}  breaker {event.breaker}  ").append_text(cell(event.after))
+            console().print(line.append_text(cell(f"  {event.sentence}")), soft_wrap=True)
             continue
         line = cell(f"{event.at:%H:%M:%S}  job {event.job}  {event.pipeline}.{event.stage}  ")
         line.append(f"attempt {event.attempt}  ").append_text(cell(event.outcome))

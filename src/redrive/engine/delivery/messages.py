@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the message for a notice: an event for a hook, or a dead letter for a sink.
+"""Build the message for a notice: an event for a hook, a change of a dead letter for a sink, or a change of a breaker for both.
 
-Only reads, and always builds a message: what was pruned or erased meanwhile is left out.
+Only reads. What was pruned or erased meanwhile is left out; if nothing is left, there is no message.
 """
 
 from __future__ import annotations
@@ -10,13 +10,23 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.breaker_state import change_text
 from redrive.core.decision_text import reason_and_sentence
 from redrive.core.taxonomy import CODES
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.redaction.process import redact, redact_mapping
-from redrive.sinks.base import EXCLUDE, INCLUDE, Sink, SunkAttempt, SunkLetter, wanted_input, wants_payload
+from redrive.sinks.base import (
+    EXCLUDE,
+    INCLUDE,
+    BreakerChange,
+    Sink,
+    SunkAttempt,
+    SunkLetter,
+    wanted_input,
+    wants_payload,
+)
 from redrive.store.protocol import Store
 from redrive.store.records import Row
 
@@ -26,33 +36,86 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What decoding raises for a value that is not JSON, not text, or nested too deep."""
 
 
-def event_of(store: Store, lane: Lane, notice: Row) -> Event:
-    """Return the event for a notice; `notice` is a row of `notices_for` whose attempt still exists."""
-    _, job, _, attempt, outcome, code, message, decision, ended_at, round_, run_at, *more = notice
-    http_status, notes, key, error_class, _ = more
-    reason, sentence = reason_and_sentence(cast("str | None", decision))
-    is_dead = outcome == "dead"
-    found = store.query("letter_for_sink", job, round_) if is_dead else []
-    letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(code))}
+class Notice(msgspec.Struct, frozen=True):
+    """One notice: a row of `notices_for`. It is about a change of a breaker, a change of a letter, or a failed attempt."""
+
+    id: int
+    job: int | None
+    dispatch: int | None
+    attempt: int | None
+    """None, as all that is the attempt's, when there is no attempt, or it was pruned."""
+    outcome: str | None
+    code: str | None
+    message: str | None
+    decision: str | None
+    ended_at: float | None
+    round: int | None
+    run_at: float | None
+    http_status: int | None
+    notes: str | None
+    key: str | None
+    error_class: str | None
+    letter: int | None
+    event: str | None
+    state: str | None
+    at: float
+    change: int | None
+    tries: int
+
+
+def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
+    """Return the event for a notice of a failed attempt; None when its job was pruned."""
+    if notice.outcome is None or notice.ended_at is None:
+        return None
+    reason, sentence = reason_and_sentence(notice.decision)
+    is_dead = notice.outcome == "dead"
+    found = store.query("letter_for_sink", notice.letter) if notice.letter is not None else []
+    letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(notice.code))}
     return Event(
-        kind=str(outcome),
-        job_id=cast("int", job),
+        kind=notice.outcome,
+        job_id=cast("int", notice.job),
         pipeline=lane.pipeline.name,
         stage=lane.stage.name,
-        attempt=cast("int", attempt),
-        round=cast("int", round_),
-        code=str(code),
-        message=str(message),
+        attempt=cast("int", notice.attempt),
+        round=cast("int", notice.round),
+        code=str(notice.code),
+        message=str(notice.message),
         reason=str(reason),
         sentence=str(sentence),
-        at=instant(ended_at),
-        due_at=instant(ended_at if is_dead else run_at),
-        http_status=cast("int | None", http_status),
-        notes=_notes_of(notes),
-        key=None if key is None else str(key),
+        at=instant(notice.ended_at),
+        due_at=instant(notice.ended_at if is_dead else notice.run_at),
+        http_status=notice.http_status,
+        notes=_notes_of(notice.notes),
+        key=notice.key,
         category=cast("str | None", letter["category"]),
-        error_class=_text(letter.get("error_class", error_class)),
+        error_class=_text(letter.get("error_class", notice.error_class)),
         stack=_text(letter.get("stack")),
+    )
+
+
+def breaker_members(row: Row) -> dict[str, object]:
+    """Return the members of a change of a breaker, with its sentence; `row` is of `breaker_changes`."""
+    id_, at, breaker, before, after, cause, code, actor, reason = row
+    sentence = change_text(
+        str(before),
+        str(after),
+        code=cast("str | None", code),
+        operator=str(actor) if cause == "operator" else None,
+        reason=cast("str | None", reason),
+    )
+    found: dict[str, object] = {"id": id_, "at": instant(at), "breaker": breaker, "before": before}
+    found |= {"after": after, "cause": cause, "code": code, "actor": actor, "reason": reason}
+    return {**found, "sentence": sentence}
+
+
+def breaker_change(store: Store, notice: Notice, *, now: float) -> BreakerChange | None:
+    """Return the change of a breaker for a notice; None when there were so many since that it was deleted."""
+    rows = store.query("breaker_change", notice.change)
+    if not rows:
+        return None
+    delivery = f"{store.query('installation')[0][0]}-breaker-{notice.change}"
+    return msgspec.convert(
+        {**breaker_members(rows[0]), "delivery": delivery, "sent_at": instant(now)}, BreakerChange
     )
 
 
@@ -65,36 +128,45 @@ def category_of(lane: Lane, code: str) -> str | None:
     return None if found is None else found.value
 
 
-def sunk_letter(store: Store, lane: Lane, notice: Row, *, now: float, sink: Sink) -> SunkLetter:
-    """Return the letter for a notice, with the values that the sink asks for; `notice` is as for `event_of`."""
-    _, job, dispatch, _, _, code, message, decision, ended_at, round_, *_, error_class, _ = notice
-    found = store.query("letter_for_sink", job, round_)
+def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: Sink) -> SunkLetter | None:
+    """Return the letter for a notice, with the values that the sink asks for; None when its job was pruned."""
+    found = store.query("letter_for_sink", notice.letter)
+    if not found and notice.outcome is None:
+        return None
+    job, dispatch = notice.job, notice.dispatch
+    letter = _letter_fields(found[0]) if found else {**_BLANK, **_attempt_fields(lane, notice)}
     attempts = store.query("attempts_for_sink", job, dispatch, HISTORY_MAX)
-    ids = {
-        "delivery": f"{store.query('installation')[0][0]}-{job}-{dispatch}",
+    change = {
+        "delivery": f"{store.query('installation')[0][0]}-{job}-{dispatch}-{notice.id}",
+        "event": notice.event,
+        "state": notice.state,
+        "changed_at": instant(notice.at),
         "sent_at": instant(now),
         "job_id": job,
         "dispatch": dispatch,
-        "round": round_,
-    }
-    left = {
-        "pipeline": lane.pipeline.name,
-        "stage": lane.stage.name,
-        "code": _text(code),
-        "message": _text(message),
-        "reason": _text(reason_and_sentence(cast("str | None", decision))[0]),
-        "error_class": _text(error_class),
-        "first_failure_at": instant(ended_at),
-        "last_failure_at": instant(ended_at),
     }
     history = {
         "attempts": cast("int", attempts[0][-1]) if attempts else 0,
         "history": tuple(_attempt_of(row) for row in reversed(attempts)),
         "payload": _value_of(store.query("payload_for_sink", job)) if wants_payload(sink) else None,
-        "input": _input_of(store, lane, notice, wanted_input(sink)),
+        "input": _input_of(store, (job, lane.id, letter["round"]), wanted_input(sink)),
     }
-    letter = _letter_fields(found[0]) if found else {**_BLANK, **left}
-    return msgspec.convert({**ids, **letter, **history}, SunkLetter)
+    return msgspec.convert({**change, **letter, **history}, SunkLetter)
+
+
+def _attempt_fields(lane: Lane, notice: Notice) -> dict[str, object]:
+    """Return what is known from the attempt about a letter that was pruned."""
+    return {
+        "round": notice.round,
+        "pipeline": lane.pipeline.name,
+        "stage": lane.stage.name,
+        "code": _text(notice.code),
+        "message": _text(notice.message),
+        "reason": _text(reason_and_sentence(notice.decision)[0]),
+        "error_class": _text(notice.error_class),
+        "first_failure_at": instant(notice.ended_at),
+        "last_failure_at": instant(notice.ended_at),
+    }
 
 
 _BLANK: Final[dict[str, object]] = {
@@ -108,17 +180,23 @@ _BLANK: Final[dict[str, object]] = {
     "follows": None,
     "key": None,
     "owner": None,
+    "diagnosis": None,
+    "assignee": None,
+    "evidence": None,
+    "replay": None,
 }
 
 
 def _letter_fields(row: Row) -> dict[str, object]:
     """Return the fields from a letter's row."""
-    letter_id, pipeline, stage, _, code, category, is_retryable, error_class, *texts = row
-    message, stack, print_, reason, context, first_at, last_at, is_escalated, follows, key, owner = texts
+    letter_id, pipeline, stage, round_, code, category, is_retryable, error_class, *texts = row
+    message, stack, print_, reason, context, first_at, last_at, is_escalated, follows, *more = texts
+    key, owner, diagnosis, assignee, evidence, replay = more
     return {
         "letter_id": letter_id,
         "pipeline": pipeline,
         "stage": stage,
+        "round": round_,
         "code": _text(code),
         "category": _text(category),
         "is_retryable": bool(is_retryable),
@@ -135,6 +213,10 @@ def _letter_fields(row: Row) -> dict[str, object]:
         # The submitter of the job set both; the store has them unredacted, because they are searched.
         "key": None if key is None else redact(str(key)),
         "owner": None if owner is None else redact(str(owner)),
+        "diagnosis": diagnosis,
+        "assignee": assignee,
+        "evidence": evidence,
+        "replay": replay,
     }
 
 
@@ -158,10 +240,11 @@ def _context_of(encoded: object) -> dict[str, object]:
         return {}
 
 
-def _input_of(store: Store, lane: Lane, notice: Row, wanted: str) -> object | None:
+def _input_of(store: Store, stage: Row, wanted: str) -> object | None:
+    """Return the input of the stage that failed: of a job, a lane and a round."""
     if wanted == EXCLUDE:
         return None
-    value = _value_of(store.query("input_for_sink", notice[1], lane.id, notice[9]))
+    value = _value_of(store.query("input_for_sink", *stage))
     return value if wanted == INCLUDE else redact_mapping(value)
 
 

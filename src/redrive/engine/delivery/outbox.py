@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliver notices to hooks (failed attempts) and sinks (dead letters): after the commit, without effect on the outcome.
+"""Deliver notices to hooks (failed attempts), sinks (changes of dead letters) and both (breakers), after the commit of each.
 
-A settlement writes one notice per recipient in its own transaction. A worker that takes a notice hides it from others for a while
+A change writes one notice per recipient in its own transaction. A worker that takes a notice hides it from others for a while
 and drops it after delivery. If the recipient raises, the notice is due again after a growing pause; if the worker dies, when it is
-no longer hidden. So delivery is at least once. Recipients do not wait for each other; a notice for a sink that this worker does not
-have stays for other workers.
+no longer hidden. So delivery is at least once, and in order for one letter: a change waits until the one before it was delivered.
+Recipients do not wait for each other, and change no outcome; a notice for a sink that this worker does not have stays for other
+workers.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from redrive.engine.clock import Clock
-from redrive.engine.delivery.messages import event_of, sunk_letter
+from redrive.engine.delivery.messages import Notice, breaker_change, event_of, sunk_letter
 from redrive.engine.delivery.recipients import Recipient, pause, recipients_of
 from redrive.engine.error_text import error_text
 from redrive.engine.pipeline.lanes import Lane
@@ -27,7 +28,7 @@ from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.worker.dead_letter import as_failure
 from redrive.engine.worker.threads import AskStore, RunBlocking
 from redrive.errors import StoreError
-from redrive.sinks.base import SunkLetter, wants_values
+from redrive.sinks.base import BreakerChange, SunkLetter, wants_values
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId, Row, Settlement, Step
 
@@ -57,18 +58,25 @@ class Delivery:
         *,
         ask_store: AskStore,
         call: RunBlocking,
+        breaker_changes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._store = store
         self._recipients = recipients_of(lanes)
         self._clock = clock
         self._ask_store = ask_store
         self._call = call
+        self._breaker_changes = breaker_changes
+        self._changes_seen = 0
         self._unreturned: dict[Recipient, set[object]] = {each: set() for each in self._recipients}
         """An object for each call that has not returned, even if nothing waits for it any more."""
 
     def committed(self, done: list[Settlement]) -> None:
-        """Wake the recipients if settlements with notices were committed."""
-        if any(settled.recipients for settled in done):
+        """Wake the recipients if settlements with notices were committed, or may have changed a letter or a breaker."""
+        if not self._recipients:
+            return
+        changes = self._breaker_changes()
+        if changes != self._changes_seen or any(one.recipients or one.job.round > 1 for one in done):
+            self._changes_seen = changes
             for recipient in self._recipients:
                 recipient.wake.set()
 
@@ -121,10 +129,10 @@ class Delivery:
                     recipient.next_at = min(recipient.next_at, recipient.paused_until)
                     break
                 due = functools.partial(self._store.query, "notices_for", lane.id, recipient.name, now, BATCH)
-                rows = await self._ask(due)
-                if rows and await self._take(rows, now + HIDDEN_SECONDS):
-                    count += len(rows)
-                    await self._deliver_batch(recipient, lane, rows)
+                notices = [Notice(*row) for row in cast("list[tuple[Any, ...]]", await self._ask(due))]
+                if notices and await self._take(notices, now + HIDDEN_SECONDS):
+                    count += len(notices)
+                    await self._deliver_batch(recipient, lane, notices)
         return count
 
     def _is_paused(self, recipient: Recipient, now: float) -> bool:
@@ -140,44 +148,42 @@ class Delivery:
             )
         return recipient.paused_until > now
 
-    async def _take(self, rows: list[Row], hidden_until: float) -> bool:
+    async def _take(self, notices: list[Notice], hidden_until: float) -> bool:
         """Hide notices from others; return False when another worker took one of them first."""
-        takes = [Step("take_notice", (hidden_until, row[0], row[-1]), rows=1) for row in rows]
+        takes = [Step("take_notice", (hidden_until, each.id, each.tries), rows=1) for each in notices]
         return await self._ask(lambda: self._store.apply(*takes)) is not None
 
-    async def _deliver_batch(self, recipient: Recipient, lane: Lane, rows: list[Row]) -> None:
+    async def _deliver_batch(self, recipient: Recipient, lane: Lane, notices: list[Notice]) -> None:
         """Deliver taken notices, and record the result of each."""
         began_at = self._clock.wall()
         after: list[Step] = []
-        for row in rows:
+        for notice in notices:
             now = self._clock.wall()
             is_late = now - began_at > HIDDEN_SECONDS - HOOK_SECONDS
             if is_late or self._is_paused(recipient, now):
                 due_at = max(now, recipient.paused_until)
                 # Returned with the same count of tries: it was not tried.
-                after.append(_postponed(row, due_at, tries=cast("int", row[-1])))
-                continue
-            # There is nothing to deliver about a pruned job.
-            is_delivered = row[4] is None or await self._deliver_one(recipient, lane, row)
-            if is_delivered:
+                after.append(_postponed(notice, due_at, tries=notice.tries))
+            elif await self._deliver_one(recipient, lane, notice):
                 recipient.failures = 0
-                after.append(Step("drop_notice", (row[0],)))
+                after.append(Step("drop_notice", (notice.id,)))
             else:
-                now, tries = self._clock.wall(), cast("int", row[-1]) + 1
+                now, tries = self._clock.wall(), notice.tries + 1
                 recipient.failed(now)
                 due_at = now + pause(tries)
                 recipient.next_at = min(recipient.next_at, due_at)
-                after.append(_postponed(row, due_at, tries=tries))
+                after.append(_postponed(notice, due_at, tries=tries))
         await self._ask(lambda: self._store.apply(*after))
 
-    async def _deliver_one(self, recipient: Recipient, lane: Lane, row: Row) -> bool:
+    async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> bool:
         """Deliver one notice; return whether that succeeded. An exception of the recipient changes nothing else."""
+        about = f"job {notice.job}" if notice.change is None else f"change {notice.change} of a breaker"
         try:
-            what, call = await self._prepare(recipient, lane, row)
+            what, call = await self._prepare(recipient, lane, notice)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - otherwise the notices before it would be delivered again and again.
-            logger.warning("a notice of job %s cannot be delivered: %s", row[1], error_text(error))
+            logger.warning("a notice of %s cannot be delivered: %s", about, error_text(error))
             return False
         if call is None:
             return True
@@ -188,21 +194,29 @@ class Delivery:
             # A sink that gets values may quote them in its error, so only the class is logged.
             gets_values = recipient.sink is not None and wants_values(recipient.sink)
             text = type(error).__name__ if gets_values else error_text(error)
-            logger.warning("%s of job %s raised %s", what, row[1], text)
+            logger.warning("%s of %s raised %s", what, about, text)
             return False
         return True
 
-    async def _prepare(self, recipient: Recipient, lane: Lane, row: Row) -> tuple[str, Call | None]:
-        """Return the name of the recipient and the call; None when the hook no longer exists."""
-        sink = recipient.sink
+    async def _prepare(self, recipient: Recipient, lane: Lane, notice: Notice) -> tuple[str, Call | None]:
+        """Return the name of the recipient and the call; None when there is nothing to deliver, or the hook no longer exists."""
+        sink, now = recipient.sink, self._clock.wall()
+        if notice.change is not None:
+            read_change = functools.partial(breaker_change, self._store, notice, now=now)
+            change = cast("BreakerChange | None", await self._ask_store(read_change))
+            hear = lane.pipeline.on_breaker if sink is None else getattr(sink, "deliver_breaker", None)
+            what = "hook on_breaker" if sink is None else f"sink {recipient.name}"
+            return what, None if change is None or hear is None else functools.partial(hear, change)
         if sink is None:
-            read_event = functools.partial(event_of, self._store, lane, row)
-            event = cast("Event", await self._ask_store(read_event))
-            hook = lane.pipeline.hooks.get(event.kind)
-            return f"hook on_{event.kind}", None if hook is None else functools.partial(hook, event)
-        read = functools.partial(sunk_letter, self._store, lane, row, now=self._clock.wall(), sink=sink)
-        letter = cast("SunkLetter", await self._ask_store(read))
-        return f"sink {recipient.name} with the dead letter", functools.partial(sink.deliver, letter)
+            read_event = functools.partial(event_of, self._store, lane, notice)
+            event = cast("Event | None", await self._ask_store(read_event))
+            hook = None if event is None else lane.pipeline.hooks.get(event.kind)
+            what = f"hook on_{notice.outcome}"
+            return what, None if hook is None or event is None else functools.partial(hook, event)
+        read = functools.partial(sunk_letter, self._store, lane, notice, now=now, sink=sink)
+        letter = cast("SunkLetter | None", await self._ask_store(read))
+        what = f"sink {recipient.name} with the dead letter"
+        return what, None if letter is None else functools.partial(sink.deliver, letter)
 
     async def _call_recipient(self, recipient: Recipient, call: Call) -> None:
         """Call a hook or a sink; whatever it raises, even SystemExit, becomes an ordinary error."""
@@ -234,9 +248,9 @@ class Delivery:
         return cast("list[Row]", await self._ask_store(question))
 
 
-def _postponed(row: Row, due_at: float, *, tries: int) -> Step:
+def _postponed(notice: Notice, due_at: float, *, tries: int) -> Step:
     """Return the step that makes a taken notice due again; `tries` is how often it was tried so far."""
-    return Step("postpone_notice", (due_at, tries, row[0], cast("int", row[-1]) + 1))
+    return Step("postpone_notice", (due_at, tries, notice.id, notice.tries + 1))
 
 
 def _caught(call: Call, returned: Callable[[], None]) -> object:

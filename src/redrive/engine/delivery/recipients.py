@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipients of notices: the hooks of a pipeline and each of its sinks; and how long one that fails is paused."""
+"""The recipients of notices: the hooks of a pipeline and each of its sinks; and how long one that fails is paused.
+
+Changes of letters and of breakers are also made without the code of a pipeline: who receives them is recorded in the store.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from redrive.engine.pipeline.lanes import Lane
-from redrive.sinks.base import Sink
-from redrive.store.records import HOOK, LaneId
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.sinks.base import Sink, hears_breakers
+from redrive.store.protocol import Store
+from redrive.store.records import HOOK, LaneId, Step
 
 PAUSE_FIRST: Final = 5.0
 PAUSE_MAX: Final = 600.0
@@ -55,8 +60,37 @@ def recipients_of(lanes: Mapping[LaneId, Lane]) -> list[Recipient]:
     for lane in lanes.values():
         pipeline = lane.pipeline
         named: list[tuple[str, Sink | None]] = [(sink.name, sink) for sink in pipeline.sinks]
-        if pipeline.hooks:
+        if pipeline.hooks or pipeline.on_breaker is not None:
             named.append((HOOK, None))
         for name, sink in named:
             found.setdefault((pipeline.name, name), Recipient(name, sink)).lanes.append(lane)
     return list(found.values())
+
+
+def record_listeners(store: Store, lanes: Mapping[LaneId, Lane]) -> None:
+    """Store who receives changes of letters and of breakers, and which lanes have which breaker, where that has changed."""
+    steps: list[Step] = []
+    for pipeline in {lane.pipeline.name: lane.pipeline for lane in lanes.values()}.values():
+        listeners = _listeners_of(pipeline)
+        if set(store.query("listeners_of", pipeline.name)) != listeners:
+            steps.append(Step("drop_listeners", (pipeline.name,)))
+            steps += [Step("add_listener", (pipeline.name, *each)) for each in sorted(listeners)]
+        breakers = {
+            (lane.id, lane.stage.breaker.name)
+            for lane in lanes.values()
+            if lane.pipeline is pipeline and lane.stage.breaker is not None
+        }
+        if set(store.query("breakers_of_pipeline", pipeline.name)) != breakers:
+            steps.append(Step("drop_lane_breakers", (pipeline.name,)))
+            steps += [Step("add_lane_breaker", each) for each in sorted(breakers)]
+    if steps:
+        store.apply(*steps)
+
+
+def _listeners_of(pipeline: Pipeline) -> set[tuple[str, str]]:
+    """Return who receives what: topic and recipient."""
+    return {
+        *(("letters", sink.name) for sink in pipeline.sinks),
+        *(("breakers", sink.name) for sink in pipeline.sinks if hears_breakers(sink)),
+        *([] if pipeline.on_breaker is None else [("breakers", HOOK)]),
+    }

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from redrive.core.breaker import Breaker
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
@@ -39,3 +40,8 @@ def lanes_of(
             following = ids[place + 1] if place + 1 < len(ids) else None
             lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
     return lanes
+
+
+def breakers_of(lanes: Mapping[LaneId, Lane]) -> list[Breaker]:
+    """Return the breakers of lanes; one that several lanes have is named as often."""
+    return [lane.stage.breaker for lane in lanes.values() if lane.stage.breaker is not None]

@@ -18,7 +18,7 @@ from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.stage import Stage, check_name
 from redrive.errors import ConfigurationError
-from redrive.sinks.base import Sink
+from redrive.sinks.base import BreakerChange, Sink
 from redrive.store.records import HOOK
 
 CRASH_MAX: Final = 2
@@ -58,6 +58,8 @@ class Event:
 
 Hook = Callable[[Event], Awaitable[None] | None]
 """A function that is notified; sync ones are called on a thread."""
+BreakerHook = Callable[[BreakerChange], Awaitable[None] | None]
+"""A function that is notified of a change of a breaker; sync ones are called on a thread."""
 Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 
 
@@ -67,9 +69,10 @@ class Pipeline:
 
     `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get their values
     by type. `on_retry`, `on_hold` and `on_dead` are called for failed attempts, after they were committed, at least once; a hook
-    that raises is logged and called again, and never changes an outcome. `crash_max` is how often a job that runs alone may kill
-    its process before it is given up. `replay` is what must be on record before failed jobs run again. `sinks` receive dead letters
-    as well; each is tried until it has accepted the letter, and never changes an outcome either. `codes` names failures by the
+    that raises is logged and called again, and never changes an outcome. `on_breaker` is called in the same way when a breaker of a
+    stage opens, is half open, closes or is isolated, whoever changed it. `crash_max` is how often a job that runs alone may kill
+    its process before it is given up. `replay` is what must be on record before failed jobs run again. `sinks` receive every change
+    of a dead letter; each is tried until it has accepted it, and never changes an outcome either. `codes` names failures by the
     application's own codes, in attempts, letters and hooks alike.
     """
 
@@ -77,6 +80,7 @@ class Pipeline:
     stages: tuple[Stage[..., object], ...]
     resources: tuple[Resource, ...]
     hooks: dict[str, Hook]
+    on_breaker: BreakerHook | None
     crash_max: int
     replay: ReplayRules
     sinks: tuple[Sink, ...]
@@ -91,6 +95,7 @@ class Pipeline:
         on_retry: Hook | None = None,
         on_hold: Hook | None = None,
         on_dead: Hook | None = None,
+        on_breaker: BreakerHook | None = None,
         crash_max: int = CRASH_MAX,
         replay: ReplayRules | None = None,
         sinks: Sequence[Sink] = (),
@@ -101,6 +106,7 @@ class Pipeline:
         object.__setattr__(self, "stages", _listed(name, "stages", stages))
         object.__setattr__(self, "resources", _listed(name, "resources", resources))
         object.__setattr__(self, "hooks", {kind: hook for kind, hook in hooks.items() if hook is not None})
+        object.__setattr__(self, "on_breaker", on_breaker)
         object.__setattr__(self, "crash_max", crash_max)
         object.__setattr__(self, "replay", replay or ReplayRules())
         object.__setattr__(self, "sinks", _listed(name, "sinks", sinks))
@@ -115,6 +121,7 @@ class Pipeline:
         _check_sinks(name, self.sinks)
         for option, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
+            *([] if on_breaker is None else [("on_breaker", on_breaker)]),
             *(("resources", each) for each in self.resources),
         ):
             if not callable(given):

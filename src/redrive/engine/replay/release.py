@@ -129,8 +129,9 @@ def release_steps(
     jobs = json_list([each.job for each in candidates])
     steps = [
         Step("count_taken", (letters, replay)),
-        Step("take_letters", (letters, replay, batch.last_edit), rows=len(candidates)),
+        # Before the letters: a notice of their change has the time from which their jobs are queued.
         Step("replay_jobs", (jobs, now, first_lane), rows=len(candidates)),
+        Step("take_letters", (letters, replay, batch.last_edit), rows=len(candidates)),
     ]
     for candidate in candidates:
         if candidate.edit is not None and (value := start_value(store, candidate)) is not None:

@@ -2,11 +2,13 @@
 """Breakers whose state lives in the store, so that every worker sees the same one and no start resets it.
 
 Between two commits a worker collects what its calls found, and writes it once: read, step, compare-and-swap, and again if another
-worker was faster. An open breaker keeps its lanes from being claimed; the probes that it lets through are in `probes`.
+worker was faster. An open breaker keeps its lanes from being claimed; the probes that it lets through are in `probes`. A change of
+phase is recorded in the transaction that makes it, and logged by the worker that made it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -18,7 +20,9 @@ from redrive.core.breaker_state import BreakerState, Phase
 from redrive.core.decide import BreakerStatus
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import JobId
+from redrive.store.records import JobId, PhaseChange
+
+logger = logging.getLogger("redrive.worker")
 
 SWAPS_MAX: Final = 100
 """How often one change is tried against other workers before it is left to the next commit."""
@@ -30,8 +34,17 @@ _DECODE: Final = msgspec.json.Decoder(BreakerState).decode
 class SharedBreakers:
     """What one worker knows about the breakers of its stages, and has yet to write about them."""
 
-    def __init__(self, store: Store, breakers: Iterable[Breaker | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        breakers: Iterable[Breaker | None],
+        *,
+        worker: Callable[[], str] = lambda: "unknown",
+    ) -> None:
         self._store = store
+        self._worker = worker
+        self.changes = 0
+        """How many changes of phase this worker has made."""
         self._breakers: dict[str, Breaker] = {}
         for breaker in breakers:
             if breaker is None:
@@ -46,6 +59,8 @@ class SharedBreakers:
                 )
         self._states = dict.fromkeys(self._breakers, BreakerState())
         self._tallies: dict[str, list[int]] = {name: [0, 0] for name in self._breakers}
+        self._codes: dict[str, str | None] = dict.fromkeys(self._breakers)
+        """The code of the last failure of each breaker."""
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
         self._counted_for = 0
         self._counted: set[JobId] = set()
@@ -91,30 +106,70 @@ class SharedBreakers:
         """Return whether some breaker closed a short while ago and limits how many calls start."""
         return any(step.is_ramping(self._breakers[name], state, now) for name, state in self._states.items())
 
-    def note(self, breaker: Breaker, evidence: Evidence) -> None:
-        """Remember what one ordinary call found, for the next `flush`."""
+    def note(self, breaker: Breaker, evidence: Evidence, code: str | None = None) -> None:
+        """Remember what one ordinary call found, for the next `flush`; `code` is that of its failure."""
         if evidence is not Evidence.NOTHING:
             self._tallies[breaker.name][evidence is Evidence.DOWN] += 1
+        if evidence is Evidence.DOWN:
+            self._codes[breaker.name] = code
 
     def flush(self, now: float) -> None:
         """Write what was found since the last time, and read what others wrote; what cannot be written is kept for later."""
         for name, tally in self._tallies.items():
             breaker = self._breakers[name]
             ok, failed = tally
-            if self.change(breaker, _recorder(breaker, now, ok, failed)):
+            if self.change(breaker, _recorder(breaker, now, ok, failed), code=self._codes[name]):
                 tally[0] -= ok
                 tally[1] -= failed
 
-    def change(self, breaker: Breaker, change: Callable[[BreakerState], BreakerState]) -> bool:
-        """Change the state in the store by compare-and-swap; return whether it could be written."""
+    def change(
+        self, breaker: Breaker, change: Callable[[BreakerState], BreakerState], *, code: str | None = None
+    ) -> bool:
+        """Change the state in the store by compare-and-swap; return whether it could be written. `code` is of a failure."""
         for _ in range(SWAPS_MAX):
             raw = self._store.breaker(breaker.name)
             state = BreakerState() if raw is None else _DECODE(raw)
             after = change(state)
-            if after is state or self._store.swap_breaker(breaker.name, raw, _ENCODE(after)):
+            if after is state or after.phase is state.phase:
+                is_written = after is state or self._store.swap_breaker(breaker.name, raw, _ENCODE(after))
+            else:
+                is_written = self._change_phase(breaker, raw, state, after, code)
+            if is_written:
                 self._states[breaker.name] = after
                 return True
         return False
+
+    def _change_phase(
+        self,
+        breaker: Breaker,
+        raw: bytes | None,
+        before: BreakerState,
+        after: BreakerState,
+        code: str | None,
+    ) -> bool:
+        """Change the phase, and record and log that; return whether it could be written."""
+        is_opened = after.phase is Phase.OPEN
+        change = PhaseChange(
+            at=after.changed_at or 0.0,
+            breaker=breaker.name,
+            before=before.phase,
+            after=after.phase,
+            cause="failures" if before.phase is Phase.CLOSED else "probe",
+            actor=self._worker(),
+            code=code if is_opened else None,
+        )
+        if not self._store.swap_breaker(breaker.name, raw, _ENCODE(after), change):
+            return False
+        self.changes += 1
+        logger.log(
+            logging.WARNING if is_opened else logging.INFO,
+            "breaker %s: %s -> %s: %s",
+            breaker.name,
+            before.phase,
+            after.phase,
+            step.change_text(before.phase, after.phase, code=change.code),
+        )
+        return True
 
 
 def _recorder(breaker: Breaker, now: float, ok: int, failed: int) -> Callable[[BreakerState], BreakerState]:

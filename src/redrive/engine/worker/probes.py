@@ -77,8 +77,13 @@ class Probes:
         """Return the token of a job whose run has ended, and forget it; None when the job was no probe."""
         return self._tokens.pop(job, None)
 
-    def end(self, breaker: Breaker, now: float, token: str, evidence: Evidence) -> bool:
-        """Write what a probe found; one that found nothing only frees its token. Return whether it could be written."""
+    def end(
+        self, breaker: Breaker, now: float, token: str, evidence: Evidence, code: str | None = None
+    ) -> bool:
+        """Write what a probe found; one that found nothing only frees its token. Return whether it could be written.
+
+        `code` is that of the probe's failure.
+        """
         ok, failed = int(evidence is Evidence.ALIVE), int(evidence is Evidence.DOWN)
 
         def record(state: BreakerState) -> BreakerState:
@@ -86,7 +91,7 @@ class Probes:
                 return step.release(state, token)
             return step.record(breaker, state, now, ok=ok, failed=failed, token=token)
 
-        return self._breakers.change(breaker, record)
+        return self._breakers.change(breaker, record, code=code)
 
     def drop(self, job: JobId, breaker: Breaker | None) -> None:
         """Free the token of a job that will not run, if it has one, with the next commit."""

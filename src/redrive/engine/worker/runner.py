@@ -169,7 +169,7 @@ class Runner:
             # A signal of the stage, or a failure without a call, proves nothing about the dependency.
             is_silent = failed.failure.signal is not None or isinstance(failed.exc, NOT_CALLED)
             evidence = Evidence.NOTHING if is_silent else breaker.evidence_of(failed.failure)
-            await self._report_to_breaker(dispatch, evidence)
+            await self._report_to_breaker(dispatch, evidence, failed.failure.code)
             standing = self._breakers.standing(breaker)
         return settlement_of_failure(dispatch, failed, self._runtime.chance.random(), standing)
 
@@ -239,16 +239,18 @@ class Runner:
         failure = self._classifier.classify(late, stage=stage.name, codes=dispatch.lane.pipeline.codes)
         return FailedAttempt(failure, stack=failed.stack, frames=failed.frames)
 
-    async def _report_to_breaker(self, dispatch: Dispatch, evidence: Evidence) -> None:
+    async def _report_to_breaker(
+        self, dispatch: Dispatch, evidence: Evidence, code: str | None = None
+    ) -> None:
         """Report what a run found; a failure at once, so that the breaker may open before the next claim."""
         breaker, token = dispatch.lane.stage.breaker, self._probes.token_of(dispatch.job.id)
         if breaker is None:
             return
         try:
             if token is not None:
-                await self._ask_store(lambda: self._probes.end(breaker, self._now(), token, evidence))
+                await self._ask_store(lambda: self._probes.end(breaker, self._now(), token, evidence, code))
                 return
-            self._breakers.note(breaker, evidence)
+            self._breakers.note(breaker, evidence, code)
             if evidence is Evidence.DOWN:
                 await self._ask_store(lambda: self._breakers.flush(self._now()))
         except StoreUnavailableError as error:

@@ -20,6 +20,7 @@ from typing import Final
 from redrive.engine.clock import fresh_name
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery.outbox import Delivery
+from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
 from redrive.engine.replay.campaign import ReplayDriver
@@ -101,9 +102,7 @@ async def serve(
             leased_max=leased_max,
         )
         await _keep_alive(stack, store, worker, options)
-        delivery = Delivery(
-            store, worker.lanes, clock, ask_store=parts.ask_store, call=DaemonThreads("redrive-hook").ask
-        )
+        delivery = _delivery(store, worker, parts)
         listeners.append(delivery.committed)
         ticker = Ticker(store, clock, ask_store=parts.ask_store)
         driver = ReplayDriver(
@@ -157,6 +156,19 @@ def _parts(stack: AsyncExitStack, options: Options) -> WorkerParts:
     for close in (processes.close, asking.close, threads.close):
         stack.callback(close)
     return WorkerParts(ask_store=asking.ask, threads=threads, processes=processes, watch=WATCH_SECONDS)
+
+
+def _delivery(store: Store, worker: Worker, parts: WorkerParts) -> Delivery:
+    """Make what delivers notices, and record for whom there will be some."""
+    record_listeners(store, worker.lanes)
+    return Delivery(
+        store,
+        worker.lanes,
+        CURRENT.get().clock,
+        ask_store=parts.ask_store,
+        call=DaemonThreads("redrive-hook").ask,
+        breaker_changes=lambda: worker.breakers.changes,
+    )
 
 
 async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, options: Options) -> None:

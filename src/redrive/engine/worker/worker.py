@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
-from redrive.engine.pipeline.lanes import lanes_of
+from redrive.engine.pipeline.lanes import breakers_of, lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources
 from redrive.engine.runtime import CURRENT
@@ -72,7 +72,7 @@ class Worker:
         self._leased_max = leased_max
         self._runtime = CURRENT.get()
         self.lanes = lanes_of(store, pipelines, resources)
-        breakers = SharedBreakers(store, (lane.stage.breaker for lane in self.lanes.values()))
+        self.breakers = breakers = SharedBreakers(store, breakers_of(self.lanes), worker=lambda: self._name)
         probes = Probes(store, self.lanes, breakers)
         runner = Runner(breakers, probes, self._runtime, classifier=classifier, ask_store=parts.ask_store)
         self._wake = asyncio.Event()

@@ -268,6 +268,7 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
         Step("import_group", group),
         Step("import_letter", (*mark, letter.fingerprint, first_at, failed_at), rows=1),
         Step("import_facts", facts, rows=1),
+        Step("import_notices", mark),
     ]
     return [*steps, *(Step("import_edit", (*mark, *row), rows=1) for row in edits)]
 

@@ -231,14 +231,15 @@ def _steps(
     steps = [Step("next_move")]
     before = _before(store, able)
     for act in acts:
-        if act.statement is not None:
-            steps += [
-                Step(act.statement, (json_list(ids), state, *act.values), rows=len(ids))
-                for state, ids in by_state.items()
-            ]
         change = {"before": before, "after": act.after}
         ids = () if frozen.which.ids == (able[0].id,) else [letter.id for letter in able]
+        # Before the change: notices of it have the time of this line.
         steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=ids))
+        if act.statement is not None:
+            steps += [
+                Step(act.statement, (json_list(of_state), state, *act.values), rows=len(of_state))
+                for state, of_state in by_state.items()
+            ]
         # The next act of the same transaction finds all of them in the state set by this one.
         target = cast("str | None", act.after.get("state"))
         if target is not None:

@@ -165,3 +165,83 @@ UNION ALL
 SELECT finished_at, id, dispatch, 3, 'cancelled', pipeline, NULL, attempt, NULL, NULL, NULL, NULL
 FROM jobs WHERE status = 'cancelled' AND NOT EXISTS (
     SELECT 1 FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch AND outcome = 'cancelled');
+
+CREATE TABLE lane_breakers (
+    breaker TEXT NOT NULL,
+    lane_id INTEGER NOT NULL,
+    PRIMARY KEY (breaker, lane_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE listeners (
+    topic TEXT NOT NULL CHECK (topic IN ('letters', 'breakers')),
+    pipeline TEXT NOT NULL,
+    recipient TEXT NOT NULL,
+    PRIMARY KEY (topic, pipeline, recipient)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE new_outbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane_id INTEGER NOT NULL,
+    job_id INTEGER,
+    dispatch INTEGER,
+    letter_id INTEGER,
+    event TEXT,
+    state TEXT,
+    change_id INTEGER,
+    recipient TEXT NOT NULL,
+    at REAL NOT NULL,
+    due_at REAL NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+INSERT INTO new_outbox (id, lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at, tries)
+SELECT outbox.id, outbox.lane_id, outbox.job_id, outbox.dispatch, letter.id, CASE WHEN letter.id IS NOT NULL THEN 'born' END,
+    CASE WHEN letter.id IS NOT NULL THEN 'open' END, recipient, coalesce(ended_at, due_at), due_at, tries
+FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
+    LEFT JOIN dead_letters letter ON letter.job_id = outbox.job_id AND letter.round = attempts.round AND outcome = 'dead';
+
+DROP TABLE outbox;
+ALTER TABLE new_outbox RENAME TO outbox;
+CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
+CREATE INDEX outbox_of_job ON outbox (job_id);
+
+CREATE TRIGGER letters_changed AFTER UPDATE OF state, diagnosis, evidence, assignee, is_escalated ON dead_letters
+WHEN EXISTS (SELECT 1 FROM listeners WHERE topic = 'letters')
+    AND (NEW.state <> OLD.state OR NEW.is_escalated <> OLD.is_escalated OR NEW.assignee IS NOT OLD.assignee
+        OR NEW.diagnosis IS NOT OLD.diagnosis OR NEW.evidence IS NOT OLD.evidence)
+BEGIN
+    INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
+    SELECT NEW.lane_id, NEW.job_id,
+        coalesce((SELECT max(dispatch) FROM attempts WHERE job_id = NEW.job_id AND attempts.round = NEW.round), 0), NEW.id,
+        CASE WHEN NEW.state = 'open' AND OLD.state <> 'open' THEN 'restored'
+            WHEN NEW.assignee IS NOT OLD.assignee THEN 'assigned'
+            WHEN NEW.is_escalated > OLD.is_escalated THEN 'escalated' ELSE NEW.state END,
+        NEW.state, recipient, now, now
+    FROM (SELECT CASE WHEN NEW.closed_at IS NOT NULL THEN NEW.closed_at
+            WHEN NEW.state = 'replaying' AND OLD.state <> 'replaying' THEN (SELECT run_at FROM jobs WHERE jobs.id = NEW.job_id)
+            ELSE coalesce((SELECT operations.at FROM operations ORDER BY operations.id DESC LIMIT 1), NEW.last_failure_at) END AS now)
+        CROSS JOIN lanes ON lanes.id = NEW.lane_id
+        CROSS JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline;
+END;
+
+CREATE TABLE breaker_changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    breaker TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT NOT NULL,
+    cause TEXT NOT NULL CHECK (cause IN ('failures', 'probe', 'operator')),
+    code TEXT,
+    actor TEXT NOT NULL,
+    reason TEXT
+) STRICT;
+
+CREATE TRIGGER breakers_changed AFTER INSERT ON breaker_changes
+BEGIN
+    INSERT INTO outbox (lane_id, change_id, recipient, at, due_at)
+    SELECT min(lane_id), NEW.id, recipient, NEW.at, NEW.at
+    FROM lane_breakers CROSS JOIN lanes ON lanes.id = lane_id
+        CROSS JOIN listeners ON topic = 'breakers' AND listeners.pipeline = lanes.pipeline
+    WHERE breaker = NEW.breaker GROUP BY lanes.pipeline, recipient;
+    DELETE FROM breaker_changes WHERE id <= NEW.id - 10000;
+END;

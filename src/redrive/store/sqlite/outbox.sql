@@ -2,12 +2,36 @@
 -- Notices for hooks and sinks: which are due, and the records they are about.
 
 -- name: notices_for
--- The letter, or even the job, may have been pruned since: then the notice has what is left.
+-- The letter, or even the job, may have been pruned since: then the notice has what is left. Changes of one letter are delivered in
+-- order, and those of breakers too: each waits until the one before it has been delivered.
 SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
-    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, error_class, tries
+    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, error_class, letter_id, event, outbox.state, at, change_id, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
     LEFT JOIN jobs ON jobs.id = outbox.job_id
-WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3 ORDER BY due_at, outbox.id LIMIT ?4;
+WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3
+    AND (letter_id IS NULL OR NOT EXISTS (SELECT 1 FROM outbox earlier WHERE earlier.job_id = outbox.job_id
+        AND earlier.letter_id = outbox.letter_id AND earlier.recipient = ?2 AND earlier.id < outbox.id))
+    AND (change_id IS NULL OR outbox.id = (SELECT min(earlier.id) FROM outbox earlier
+        WHERE earlier.lane_id = ?1 AND earlier.recipient = ?2 AND earlier.change_id IS NOT NULL))
+ORDER BY due_at, outbox.id LIMIT ?4;
+
+-- name: listeners_of
+SELECT topic, recipient FROM listeners WHERE topic IN ('letters', 'breakers') AND pipeline = ?;
+
+-- name: drop_listeners
+DELETE FROM listeners WHERE topic IN ('letters', 'breakers') AND pipeline = ?;
+
+-- name: add_listener
+INSERT INTO listeners (pipeline, topic, recipient) VALUES (?, ?, ?);
+
+-- name: breakers_of_pipeline
+SELECT lane_id, breaker FROM lane_breakers WHERE lane_id IN (SELECT id FROM lanes WHERE pipeline = ?);
+
+-- name: drop_lane_breakers
+DELETE FROM lane_breakers WHERE lane_id IN (SELECT id FROM lanes WHERE pipeline = ?);
+
+-- name: add_lane_breaker
+INSERT INTO lane_breakers (lane_id, breaker) VALUES (?, ?);
 
 -- name: take_notice
 UPDATE outbox SET due_at = ?, tries = tries + 1 WHERE id = ? AND tries = ?;
@@ -27,9 +51,8 @@ GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
 -- name: letter_for_sink
 SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.error_class,
     letter.message, letter.stack, letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
-    letter.is_escalated, letter.follows, letter.key, letter.owner
-FROM letters letter JOIN lanes ON lanes.id = letter.lane_id
-WHERE letter.job_id = ?1 AND letter.round = ?2 ORDER BY letter.id DESC LIMIT 1;
+    letter.is_escalated, letter.follows, letter.key, letter.owner, letter.diagnosis, letter.assignee, letter.evidence, letter.replay_id
+FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?;
 
 -- name: attempts_for_sink
 -- The last attempts, the newest first.

@@ -382,19 +382,83 @@ CREATE TABLE installation (
 
 INSERT INTO installation (id) VALUES (lower(hex(randomblob(8))));
 
--- Notices not yet delivered to hooks and sinks; written with the settlement they are about.
+-- Which lanes have which breaker, and who receives changes in a pipeline: known from its code, recorded when a worker starts, for
+-- changes that are made without that code.
+CREATE TABLE lane_breakers (
+    breaker TEXT NOT NULL,
+    lane_id INTEGER NOT NULL,
+    PRIMARY KEY (breaker, lane_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE listeners (
+    topic TEXT NOT NULL CHECK (topic IN ('letters', 'breakers')),
+    pipeline TEXT NOT NULL,
+    recipient TEXT NOT NULL,         -- `hook`, or the name of a sink
+    PRIMARY KEY (topic, pipeline, recipient)
+) STRICT, WITHOUT ROWID;
+
+-- Notices not yet delivered to hooks and sinks; written in the transaction of what they are about: an attempt, a change of a letter, or
+-- a change of a breaker.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     lane_id INTEGER NOT NULL,
-    job_id INTEGER NOT NULL,
-    dispatch INTEGER NOT NULL,
+    job_id INTEGER,                  -- NULL for a change of a breaker
+    dispatch INTEGER,                -- of the attempt, or of the last one before the letter
+    letter_id INTEGER,
+    event TEXT,                      -- what happened to the letter
+    state TEXT,                      -- the state of the letter since then
+    change_id INTEGER,               -- the change of a breaker
     recipient TEXT NOT NULL,         -- `hook`, or the name of a sink
+    at REAL NOT NULL,                -- when it happened
     due_at REAL NOT NULL,
     tries INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
 CREATE INDEX outbox_of_job ON outbox (job_id);
+
+-- A change of a letter has no time of its own: it is made after a line of the operator log, or by releasing or ending the letter's job.
+CREATE TRIGGER letters_changed AFTER UPDATE OF state, diagnosis, evidence, assignee, is_escalated ON dead_letters
+WHEN EXISTS (SELECT 1 FROM listeners WHERE topic = 'letters')
+    AND (NEW.state <> OLD.state OR NEW.is_escalated <> OLD.is_escalated OR NEW.assignee IS NOT OLD.assignee
+        OR NEW.diagnosis IS NOT OLD.diagnosis OR NEW.evidence IS NOT OLD.evidence)
+BEGIN
+    INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
+    SELECT NEW.lane_id, NEW.job_id,
+        coalesce((SELECT max(dispatch) FROM attempts WHERE job_id = NEW.job_id AND attempts.round = NEW.round), 0), NEW.id,
+        CASE WHEN NEW.state = 'open' AND OLD.state <> 'open' THEN 'restored'
+            WHEN NEW.assignee IS NOT OLD.assignee THEN 'assigned'
+            WHEN NEW.is_escalated > OLD.is_escalated THEN 'escalated' ELSE NEW.state END,
+        NEW.state, recipient, now, now
+    FROM (SELECT CASE WHEN NEW.closed_at IS NOT NULL THEN NEW.closed_at
+            WHEN NEW.state = 'replaying' AND OLD.state <> 'replaying' THEN (SELECT run_at FROM jobs WHERE jobs.id = NEW.job_id)
+            ELSE coalesce((SELECT operations.at FROM operations ORDER BY operations.id DESC LIMIT 1), NEW.last_failure_at) END AS now)
+        CROSS JOIN lanes ON lanes.id = NEW.lane_id
+        CROSS JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline;
+END;
+
+-- Every change of a breaker's phase, and what caused it; the last ones.
+CREATE TABLE breaker_changes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    breaker TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT NOT NULL,
+    cause TEXT NOT NULL CHECK (cause IN ('failures', 'probe', 'operator')),
+    code TEXT,                       -- of the failure that caused it
+    actor TEXT NOT NULL,             -- the worker that made it, or the operator
+    reason TEXT                      -- the operator's
+) STRICT;
+
+CREATE TRIGGER breakers_changed AFTER INSERT ON breaker_changes
+BEGIN
+    INSERT INTO outbox (lane_id, change_id, recipient, at, due_at)
+    SELECT min(lane_id), NEW.id, recipient, NEW.at, NEW.at
+    FROM lane_breakers CROSS JOIN lanes ON lanes.id = lane_id
+        CROSS JOIN listeners ON topic = 'breakers' AND listeners.pipeline = lanes.pipeline
+    WHERE breaker = NEW.breaker GROUP BY lanes.pipeline, recipient;
+    DELETE FROM breaker_changes WHERE id <= NEW.id - 10000;
+END;
 
 -- Jobs that are submitted repeatedly, once per tick over all workers.
 CREATE TABLE schedules (

@@ -176,6 +176,7 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
 
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
     job = one.job
+    made: int | None = None
     if is_large(one):
         db.execute(SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
@@ -184,7 +185,7 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         made = db.execute(SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
         db.execute(SQL["insert_facts"], (made, *_facts_of(one.letter)))
     for recipient in one.recipients:
-        db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, one.ended_at, recipient))
+        db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, made, recipient, one.ended_at))
     for child in one.children:
         insert(db, child, one.ended_at, job.id)
 

@@ -119,7 +119,9 @@ INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_notice
-INSERT INTO outbox (lane_id, job_id, dispatch, due_at, recipient) VALUES (?, ?, ?, ?, ?);
+-- Of a failed attempt or, with a letter, of its birth.
+INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
+VALUES (?1, ?2, ?3, ?4, CASE WHEN ?4 IS NOT NULL THEN 'born' END, CASE WHEN ?4 IS NOT NULL THEN 'open' END, ?5, ?6, ?6);
 
 -- name: was_settled
 SELECT 1 FROM attempts WHERE job_id = ? AND dispatch = ? AND outcome <> 'crashed';

@@ -29,6 +29,7 @@ from redrive.store.records import (
     JobId,
     LaneId,
     NewJob,
+    PhaseChange,
     Renewal,
     Row,
     Settlement,
@@ -223,12 +224,16 @@ class SqliteStore:
             row = db.execute(_SQL["breaker"], (name,)).fetchone()
         return None if row is None else cast("bytes", row[0])
 
-    def swap_breaker(self, name: str, before: bytes | None, after: bytes) -> bool:
+    def swap_breaker(
+        self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
+    ) -> bool:
         """See `Store.swap_breaker`."""
-        with self._writing() as db:
-            if before is None:
-                return db.execute(_SQL["add_breaker"], (name, after)).rowcount == 1
-            return db.execute(_SQL["swap_breaker"], (after, name, before)).rowcount == 1
+        swap = (
+            Step("add_breaker", (name, after), rows=1)
+            if before is None
+            else Step("swap_breaker", (after, name, before), rows=1)
+        )
+        return self.apply(swap, *([] if change is None else [change.step()])) is not None
 
     def close(self) -> None:
         """See `Store.close`."""

@@ -67,6 +67,12 @@ WHERE origin = ?1 AND letter = ?2;
 INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
 VALUES (last_insert_rowid(), ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: import_notices
+INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
+SELECT dead_letters.lane_id, imports.job_id, 0, dead_letters.id, 'imported', dead_letters.state, recipient, imports.at, imports.at
+FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id JOIN lanes ON lanes.id = dead_letters.lane_id
+    JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline WHERE origin = ?1 AND letter = ?2;
+
 -- name: import_edit
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)
 SELECT dead_letters.id, imports.job_id, ?3, ?4, ?5, ?6, ?7

@@ -156,6 +156,25 @@ INSERT INTO breakers (name, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
 -- name: swap_breaker
 UPDATE breakers SET state = ? WHERE name = ? AND state = ?;
 
+-- name: add_breaker_change
+INSERT INTO breaker_changes (at, breaker, before, after, cause, code, actor, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: breaker_change
+SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes WHERE id = ?;
+
+-- name: breaker_changes
+SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
+WHERE id > ?1 AND (?2 IS NULL OR breaker IN (SELECT breaker FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?2))
+ORDER BY id LIMIT ?3;
+
+-- name: latest_breaker_changes
+SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
+WHERE ?1 IS NULL OR breaker IN (SELECT breaker FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?1)
+ORDER BY id DESC LIMIT ?2;
+
+-- name: last_breaker_change
+SELECT coalesce(max(id), 0) FROM breaker_changes;
+
 -- name: pause_pipeline
 UPDATE lanes SET paused_at = ? WHERE pipeline = ?;
 

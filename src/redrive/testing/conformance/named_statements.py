@@ -12,7 +12,7 @@ import pytest
 
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimRequest, Step
+from redrive.store.records import ClaimRequest, PhaseChange, Step
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -31,7 +31,9 @@ from redrive.testing.conformance.build import (
 
 QUERIES: dict[str, tuple[object, ...]] = {
     "attempts": (1,),
+    "breaker_changes": (0, None, 10),
     "breakers": (),
+    "breakers_of_pipeline": ("shop",),
     "counts": (),
     "due_schedules": (NOW,),
     "events": (0, None, None, 10),
@@ -52,8 +54,10 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "schedules": (),
     "replays": (10, None, 10),
     "replay_counts": (1,),
+    "latest_breaker_changes": (None, 10),
     "letter": (1,),
     "letter_pairs": (None,) * 6,
+    "listeners_of": ("shop",),
     "live_replays": (),
     "rules": ("shop",),
 }
@@ -177,3 +181,16 @@ class StatementTests(Scene):
         holds(not store.swap_breaker("api", b"0", b"2"))
         holds(store.swap_breaker("api", b"1", b"2"))
         agree((store.breaker("api"), store.breaker("other")), (b"2", None))
+
+    def test_a_change_of_phase_is_recorded_if_and_only_if_the_breaker_is_changed(self, store: Store) -> None:
+        """Both in one transaction: whoever comes too late records nothing."""
+        change = PhaseChange(
+            at=NOW, breaker="api", before="closed", after="open", cause="failures", actor="w1", code="X"
+        )
+
+        agree([store.swap_breaker("api", None, state, change) for state in (b"1", b"2")], [True, False])
+
+        agree(
+            [row[1:] for row in store.query("breaker_changes", 0, None, 10)],
+            [(NOW, "api", "closed", "open", "failures", "X", "w1", None)],
+        )

@@ -13,7 +13,7 @@ from redrive import Backoff, Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core import breaker_state as step
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import Step
+from redrive.store.records import PhaseChange, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on
@@ -269,8 +269,8 @@ def test_a_probe_that_took_no_job_before_its_answer_was_lost_is_given_back(
     opened(store, clock, API)
     swap, lost = store.swap_breaker, list[int]()
 
-    def losing(name: str, before: bytes | None, after: bytes) -> bool:
-        answer = swap(name, before, after)
+    def losing(name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None) -> bool:
+        answer = swap(name, before, after, change)
         if not lost:
             lost.append(1)
             rd.submit(free, 1)
