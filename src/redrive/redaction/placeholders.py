@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.redaction.formats.tokens import LOOSE, ROWS
+from redrive.redaction.formats.tokens import LONG_SHAPES, PREFIXES, SHAPES, SHORT_SHAPES
 
 SENTINEL: Final = "\U000f0000-\U000ffffd"
 """The range of sentinels, for use inside a character class."""
@@ -40,8 +40,8 @@ KINDS: Final = frozenset(
         *("private-key", "secret", "url-credentials"),
         # Not secrets, but content that could not be read.
         *("cycle", "depth", "unjudged", "unprintable", "unstable"),
-        *(kind for kind, _ in ROWS),
-        *(kind for _, kind, _ in LOOSE),
+        *(row.split()[0] for row in PREFIXES.splitlines() if row[:1].isalpha()),
+        *(kind for kind, *_ in (*SHAPES, *SHORT_SHAPES, *LONG_SHAPES)),
     }
 )
 """Every kind of placeholder."""

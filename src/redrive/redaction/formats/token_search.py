@@ -1,76 +1,149 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find provider tokens without trying every pattern at every character.
+"""Find provider tokens with one pattern over all prefixes of `tokens.py`.
 
 A token is long and unbroken, ordinary words are short. The text is translated so that every token character is the same byte;
-one search in C then finds the next long run. Only inside such a run is the table of `tokens.py` tried. Text without long runs
-costs two passes in C.
+one search in C then finds the next long run. Only inside such a run is the pattern tried, so text without long runs costs two
+passes in C. An equals sign pads base64 or is a part of a token, but also separates names from values; so it does not make a run
+longer, but the pattern reads across it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
 
-from redrive.redaction.formats.tokens import LOOSE, ROWS
+from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, LONG_SHAPES, PREFIXES, SHAPES, SHORT_SHAPES
 from redrive.redaction.placeholders import Sentinels
 
 RUN_MIN: Final = 16
 """The shortest run that can contain a token."""
 
-_TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-")
-_SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
-_LONG_RUN: Final = b"x" * RUN_MIN
-_DIGIT: Final = re.compile("[0-9]")
-# `self.client.send`: no token without a digit is all lower case and dots, except those of Vault and Doppler.
-_NAMES_IN_CODE: Final = re.compile(r"(?!hv[sbr]\.|dp\.)[a-z.]++\Z")
+LONG_RUN_MIN: Final = 26
+"""The shortest run that can contain a token without a fixed prefix."""
 
-# The alternatives have no groups, so that the engine can skip each by its first character.
-_ANY: Final = "(?:" + "|".join(alternative for _, row in ROWS for alternative in row) + ")"
+_TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
+_SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
+_RUN: Final = b"x" * RUN_MIN
+_REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
+_REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
+# `self.client.send`, `lib/python/site`: no token is all lower case, dots and slashes.
+_NAMES_IN_CODE: Final = re.compile(r"[a-z./]++\Z")
+_PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
+_UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+
+
+class TokenRow(NamedTuple):
+    """A row of the table."""
+
+    provider: str
+    prefix: str
+    body: str
+    checks: tuple[str, ...]
+
+
+def formats() -> Iterator[TokenRow]:
+    """Yield the rows of the table of prefixes."""
+    for row in PREFIXES.splitlines():
+        if row and not row.startswith("#"):
+            provider, prefix, body, *checks = row.split()
+            yield TokenRow(provider, prefix, body, tuple(checks))
+
+
+def _body_pattern(body: str) -> str:
+    """Return the pattern of a body such as `alnum{24}.hex{30,}`; one of a fixed length must not continue."""
+    parts: list[str] = []
+    for part in _PART.finditer(body):
+        if part[1]:
+            parts.append(f"[{ALPHABETS[part[1]]}]{part[2]}")
+        else:
+            parts.append(_UUID if part[0] == "uuid" else re.escape(part[0]))
+    if body.endswith(",}"):
+        # A dot after a token ends a sentence.
+        parts.append(r"(?<!\.)" if part[1] == "dotted" else "+")
+    else:
+        parts.append("(?![A-Za-z0-9])")
+    return "".join(parts)
+
+
+def _row_pattern(row: TokenRow) -> str:
+    """Return the pattern of a row after its first character."""
+    apart = r"(?:(?<![\w.-].)|(?<=\\[nrt].))" if "apart" in row.checks else ""
+    checks = "".join(CHECKS[check] for check in row.checks if check != "apart")
+    return f"{apart}{re.escape(row.prefix[1:])}{checks}{_body_pattern(row.body)}"
+
+
 _BOUNDARY: Final = "(?<![A-Za-z0-9])"
 # In escaped text a token may also start after an escaped line end or a percent-encoded character.
 _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?<=\\x[0-9a-f]{2})"
-_TOKENS: Final = re.compile(_BOUNDARY + _ANY)
-_ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES}){_ANY}")
-_KINDS: Final = tuple((kind, re.compile("|".join(row))) for kind, row in ROWS)
-_LOOSE: Final = tuple(
-    (needle, tuple((kind, re.compile(pattern)) for other, kind, pattern in LOOSE if other == needle))
-    for needle in dict.fromkeys(row[0] for row in LOOSE)
+# Longer prefixes come first. Grouped by their first character, so that the engine skips most of them at once; an empty group
+# marks the row that matched.
+_ROWS: Final = sorted(formats(), key=lambda row: (row.prefix[0], -len(row.prefix)))
+_ANY: Final = "|".join(
+    f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in rows)})"
+    for first, rows in groupby(_ROWS, key=lambda row: row.prefix[0])
 )
+_TOKENS: Final = re.compile(f"{_BOUNDARY}(?:{_ANY})")
+_ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES})(?:{_ANY})")
+_LONG: Final = re.compile(
+    f"(?:{_BOUNDARY}|{_ESCAPES})(?:{'|'.join(f'{pattern}()' for _, pattern in LONG_SHAPES)})"
+)
+
+
+_SHAPES: Final = tuple((kind, needle, re.compile(pattern)) for kind, needle, pattern in SHAPES)
+_SHORT_SHAPES: Final = tuple((kind, needle, re.compile(pattern)) for kind, needle, pattern in SHORT_SHAPES)
 
 
 def redact_tokens(text: str, sentinels: Sentinels) -> str:
     """Replace every provider token."""
-    for needle, rows in _LOOSE:
-        if needle in text:
-            for kind, pattern in rows:
-                text = pattern.sub(sentinels.redacted(kind), text)
-    tokens = _ESCAPED_TOKENS if "\\" in text or "%" in text else _TOKENS
+    text = _redact_shapes(_SHORT_SHAPES, text, sentinels)
     shape = text.encode("latin-1", "replace").translate(_SHAPE)
+    if _RUN not in shape:
+        return text
+    whole = text
+    text = _redact_shapes(_SHAPES, text, sentinels)
+    if text is not whole:
+        shape = text.encode("latin-1", "replace").translate(_SHAPE)
+    run = shape.find(_RUN)
+    search = (_ESCAPED_TOKENS if "\\" in text or "%" in text else _TOKENS).search
     pieces: list[str] = []
     done = 0
-    run = shape.find(_LONG_RUN)
     while run >= 0:
         end = shape.find(b" ", run)
         end = len(text) if end < 0 else end
-        # A run without a digit is tried only at its start: most such runs are names in code.
-        if _NAMES_IN_CODE.match(text, run, end):
-            found = None
-        else:
-            found = (tokens.search if _DIGIT.search(text, run, end) else tokens.match)(text, run, end)
-        while found:
-            pieces += (text[done : found.start()], sentinels.redacted(_kind_of(text, found.start(), end)))
-            done = found.end()
-            found = tokens.search(text, done, end)
-        run = shape.find(_LONG_RUN, end)
+        if not _NAMES_IN_CODE.match(text, run, end):
+            if text[run - 1 : run] == "=":
+                before = _REST_BACKWARDS.match(text[max(done, run - 80) : run][::-1])
+                run -= before.end() if before else 0
+            if text.startswith("=", end) and (rest := _REST.match(text, end)):
+                end = rest.end()
+            found = search(text, run, end)
+            while found:
+                pieces += (
+                    text[done : found.start()],
+                    sentinels.redacted(_ROWS[(found.lastindex or 1) - 1].provider),
+                )
+                done = run = found.end()
+                found = search(text, done, end)
+            if end - run >= LONG_RUN_MIN:
+                for found in _LONG.finditer(text, run, end):
+                    pieces += (
+                        text[done : found.start()],
+                        sentinels.redacted(LONG_SHAPES[(found.lastindex or 1) - 1][0]),
+                    )
+                    done = found.end()
+        run = shape.find(_RUN, end)
     if not pieces:
         return text
     pieces.append(text[done:])
     return "".join(pieces)
 
 
-def _kind_of(text: str, start: int, end: int) -> str:
-    """Return the kind of the token at `start`: that of the first row that matches there.
-
-    `end` is the end of the run, not of the token: a row may look ahead for a digit.
-    """
-    return next(kind for kind, row in _KINDS if row.match(text, start, end))
+def _redact_shapes(
+    rows: tuple[tuple[str, str, re.Pattern[str]], ...], text: str, sentinels: Sentinels
+) -> str:
+    for kind, needle, pattern in rows:
+        if needle in text:
+            text = pattern.sub(sentinels.redacted(kind), text)
+    return text

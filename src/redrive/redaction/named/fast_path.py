@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from redrive.redaction.named.lines import in_source, is_in_string
+from redrive.redaction.named.lines import in_source
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, is_secret_name, meaning_of_name
 from redrive.redaction.named.repeats import NameDecision
 from redrive.redaction.named.spans import Span
@@ -27,7 +27,7 @@ PLAIN: Final = re.compile(
     (?:
       (\\?["'])? ([ ]?[=:][ ]?) (\\?["'])?
       (?: ([{SENTINEL}])(?=[\s"'`,;&)\]}}\\]|\Z)
-        | ([A-Za-z0-9]{{1,200}}+) (?(4)(?=\4)|(?=\s(?!(?<=[ ])[=|])|\Z|[,;](?:\s|\Z))) )
+        | ([A-Za-z0-9]{{1,200}}+) (?(4)(?=\4(?![\w$@\#^~]))|(?=\s(?!(?<=[ ])[=|])|\Z|[,;](?:\s|\Z))) )
       | (?![\w\u0e00-\u0e7f\-])
     )
     """,
@@ -42,7 +42,7 @@ matches.
 NOTHING_PLAIN: Final = 1
 """The last group of a match of only the rest of a name."""
 
-_CLOSE, _SEPARATOR, _OPEN, _HIDDEN, _VALUE = 2, 3, 4, 5, 6
+_SEPARATOR, _OPEN, _HIDDEN, _VALUE = 3, 4, 5, 6
 # A query parameter, and what may be a resource such as `arn:...:secret:`, have rules of their own.
 _ODD_BEFORE: Final = frozenset("?&:")
 _TALLIES: Final = ("pass", "PASS")
@@ -72,7 +72,7 @@ def decide_fast(text: str, floor: int, hit: int, plain: re.Match[str]) -> NameDe
     is_secret = _is_secret(plain, meaning, name, start)
     if is_secret is None:
         return None
-    if not is_secret or _closes_string(text, start, plain):
+    if not is_secret:
         return NameDecision(looked_at, value, None)
     return NameDecision(
         looked_at, value, (Span(plain.start(_VALUE), plain.end(), plain[_OPEN] is not None), meaning.kind)
@@ -105,8 +105,3 @@ def _is_secret_word(plain: re.Match[str], name: str, start: int) -> bool | None:
     if plain[_OPEN]:
         return None if value == name else True
     return not in_source(text, start) if text[end : end + 1] in _LINE_ENDS else None
-
-
-def _closes_string(text: str, start: int, plain: re.Match[str]) -> bool:
-    quote = plain[_OPEN]
-    return quote in ("'", '"') and plain[_CLOSE] is None and is_in_string(text, start, quote)

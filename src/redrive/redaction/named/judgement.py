@@ -35,10 +35,12 @@ from redrive.redaction.named.values import (
     is_verdict,
 )
 
-_CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"']\s{0,8}[)\]]")
+_CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"'`]\s{0,8}[)\]]")
 _CLOSED_KEY: Final = re.compile(r"[\"']\s{0,4}:")
 _COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
-_LISTED: Final = re.compile(r"\[\s{0,8}")
+_AFTER_STRING: Final = re.compile(r"[\s+,;:.%*|&)\]}>\"'\\]|\Z")
+_BRACKETED: Final = re.compile(r"\[\s{0,8}|\(\s{0,8}|[{<][bBuU]?(?=\\{0,15}[\"'`])|<(?=\w+>)")
+_CLOSED_BRACKET: Final = re.compile(r"\\{0,15}[\"'`]{0,3},?\s{0,8}[)\]}>]")
 _BRACKETS: Final = (")", "]", "}", ">")
 _TYPE: Final = re.compile(r"(?:str|bytes|string|Optional|Any|None)\b")
 
@@ -50,9 +52,9 @@ def secret_of(named: NamedValue) -> tuple[Span, str] | None:
         return block_span(text, position), meaning.kind
     if _closes_string(named):
         return None
-    is_listed = named.syntax is Syntax.ASSIGNED and text.startswith("[", position)
-    if is_listed and (listed := _LISTED.match(text, position)):
-        return _listed_value(named, listed.end())
+    brackets = _BRACKETED.match(text, position) if named.syntax is Syntax.ASSIGNED else None
+    if brackets:
+        return _bracketed_value(named, brackets.end())
     span = quoted_span(text, position)
     if span is None and named.syntax is Syntax.ASSIGNED and text.startswith("<<", position):
         span = heredoc_span(text, position)
@@ -81,12 +83,26 @@ def _is_pair(named: NamedValue, span: Span | None) -> bool:
     return named.meaning.kind == "password" and is_mixed and is_guarded(value) and not is_expression(value)
 
 
-def _listed_value(named: NamedValue, start: int) -> tuple[Span, str] | None:
-    """Return the first value of a list, in which some programs print repeated headers."""
+def _bracketed_value(named: NamedValue, start: int) -> tuple[Span, str] | None:
+    """Return the first value in brackets: a list in which some programs print repeated headers, or careless text."""
     text, meaning = named.text, named.meaning
-    span = quoted_span(text, start) or unquoted_span(text, start)
-    is_pair = meaning.kind == "cookie" and _COOKIE_PAIR.match(text, span.start) is not None
-    is_secret = is_pair or (meaning.certain and is_random(text[span.start : span.end].rpartition(" ")[2]))
+    quoted = quoted_span(text, start)
+    span = quoted or unquoted_span(text, start)
+    value = text[span.start : span.end]
+    if meaning.kind == "cookie" and _COOKIE_PAIR.match(text, span.start):
+        return span, meaning.kind
+    if not meaning.certain or (quoted and _CLOSED_KEY.match(text, span.end)):
+        return None
+    if is_random(value.rpartition(" ")[2]):
+        return span, meaning.kind
+    # Lists of names and messages are common; only a single value, or one like a password, is a secret.
+    is_single = _CLOSED_BRACKET.match(text, span.end) is not None
+    if quoted is None:
+        is_secret = is_single and is_guarded(value) and not is_inert(value) and not is_expression(value)
+    elif text[start - 1] == "(" or is_guarded(value) or (is_single and not re.search(r"\s", value)):
+        is_secret = _is_quoted_secret(named, value)
+    else:
+        is_secret = False
     return (span, meaning.kind) if is_secret else None
 
 
@@ -95,6 +111,9 @@ def _closes_string(named: NamedValue) -> bool:
     position = named.after.end()
     quote = named.text[position : position + 1]
     if quote not in ("'", '"') or named.after["close"] or not named.after["sep"]:
+        return False
+    if not _AFTER_STRING.match(named.text, position + 1):
+        # A value follows: the quotes within quotes are careless.
         return False
     return is_in_string(named.text, named.start, quote)
 

@@ -15,7 +15,8 @@ SOURCE_LINE_MAX: Final = 400
 def line_start(text: str, before: int) -> int:
     """Return the start of the line that ends at `before`; an escaped line end counts."""
     floor = max(0, before - SOURCE_LINE_MAX)
-    return max(text.rfind("\n", floor, before) + 1, text.rfind("\\n", floor, before) + 2, floor)
+    escaped = text.rfind("\\n", floor, before)
+    return max(text.rfind("\n", floor, before) + 1, escaped + 2 if escaped >= 0 else floor)
 
 
 def in_source(text: str, start: int) -> bool:
@@ -30,4 +31,4 @@ def in_source(text: str, start: int) -> bool:
 def is_in_string(text: str, start: int, quote: str) -> bool:
     """Return whether a string in `quote` that opened on the same line is still open at `start`."""
     line = line_start(text, start)
-    return line > start - SOURCE_LINE_MAX and text.count(quote, line, start) % 2 == 1
+    return (line == 0 or line > start - SOURCE_LINE_MAX) and text.count(quote, line, start) % 2 == 1

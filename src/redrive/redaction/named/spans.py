@@ -16,6 +16,9 @@ from redrive.redaction.placeholders import SENTINEL
 VALUE_MAX: Final = 16_384
 """How far a closing quote may be; a value without one ends with its line."""
 
+REPEATED_MAX: Final = 2
+"""Up to this many further quotes may open a value."""
+
 BARE_MAX: Final = 256
 """How much of an unquoted value is read before the decision; `whole_span` then reads the rest."""
 
@@ -25,6 +28,9 @@ LINE_MAX: Final = 2048
 HEREDOC_MAX: Final = 480
 """How far the end of a here document may be; longer secrets have formats of their own."""
 
+_CONTINUED: Final = r"(?=[\w$@#^~])"
+"""A quote that this follows is a character of the value: text that quotes carelessly closes a quote only before a delimiter."""
+_VALUE_START: Final = re.compile(_CONTINUED)
 _OPENING: Final = re.compile(r"[bBuUrRfFN@]{0,2}(\\{0,15}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)")
 _BARE: Final = re.compile(
     r"(?>(?:[^\s\"'`<>&;,(){}\[\]\\|%]++"
@@ -32,7 +38,8 @@ _BARE: Final = re.compile(
     # A separator belongs to the value when nothing that starts a new item follows.
     r"|[&;,|](?![\s\"'\\&;,|]|\Z|[\w.\-]{1,40}+ ?[=:])"
     r"|[(){}\[\]](?=[^\s,;:.(){}\[\]\"'\\<>&|])"
-    r"|\\(?![nrt\"'\\u]))+)"
+    r"|\\(?![nrt\"'\\u])"
+    rf"|[\"'`]{_CONTINUED})+)"
 )
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{1,30})[ \t]++(?=\S)")
 _SINGLE_WORD_SCHEMES: Final = frozenset(
@@ -59,10 +66,13 @@ class Span(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _closing(delimiter: str) -> re.Pattern[str]:
-    """Return the pattern of the quote that closes `delimiter`."""
+    """Return the pattern of the content up to the quote that closes `delimiter`."""
     if delimiter in ('"', "'", "`"):
-        return re.compile(rf"(?>(?:[^{delimiter}\\\n]++|\\.)*)")
-    return re.compile(rf"(?>(?:[^\n{re.escape(delimiter[0])}]++|(?!(?<!\\){re.escape(delimiter)})[^\n])*)")
+        return re.compile(rf"(?>(?:[^{delimiter}\\\n]++|\\.|{delimiter}{_CONTINUED})*)")
+    closing = re.escape(delimiter)
+    return re.compile(
+        rf"(?>(?:[^\n{re.escape(delimiter[0])}]++|{closing}{_CONTINUED}|(?!(?<!\\){closing})[^\n])*)"
+    )
 
 
 def quoted_span(text: str, start: int) -> Span | None:
@@ -71,6 +81,13 @@ def quoted_span(text: str, start: int) -> Span | None:
     if opening is None:
         return None
     inside = opening.end()
+    # Two or three quotes in a row open one value; an empty value ends before a delimiter.
+    repeated = 0
+    while text.startswith(opening[1], inside) and repeated < REPEATED_MAX:
+        inside += len(opening[1])
+        repeated += 1
+    if repeated and not _VALUE_START.match(text, inside):
+        inside = opening.end()
     content = _closing(opening[1]).match(text, inside, inside + VALUE_MAX)
     end = content.end() if content else inside
     if end == inside + VALUE_MAX:
