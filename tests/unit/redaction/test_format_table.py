@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive.redaction import redact_text
-from redrive.redaction.formats.token_search import TokenRow, formats
+from redrive.redaction.formats.token_search import TokenEntry, formats
 
 ROWS_MIN = 200
 RECALL_MIN = 0.98
@@ -43,7 +43,7 @@ ALPHABETS = {
 _PART = re.compile(rf"({'|'.join(ALPHABETS)})\{{([0-9]+)(?:,[0-9]*)?\}}|uuid|.")
 
 
-def drawn(row: TokenRow, draw: random.Random) -> str:
+def drawn(row: TokenEntry, draw: random.Random) -> str:
     """Return a token of the row, a little longer than its shortest, with what its checks ask for."""
 
     def body(part: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
 
-class TokenRow(NamedTuple):
+class TokenEntry(NamedTuple):
     """A row of the table."""
 
     provider: str
@@ -43,12 +43,12 @@ class TokenRow(NamedTuple):
     checks: tuple[str, ...]
 
 
-def formats() -> Iterator[TokenRow]:
+def formats() -> Iterator[TokenEntry]:
     """Yield the rows of the table of prefixes."""
     for row in PREFIXES.splitlines():
         if row and not row.startswith("#"):
             provider, prefix, body, *checks = row.split()
-            yield TokenRow(provider, prefix, body, tuple(checks))
+            yield TokenEntry(provider, prefix, body, tuple(checks))
 
 
 def _body_pattern(body: str) -> str:
@@ -67,7 +67,7 @@ def _body_pattern(body: str) -> str:
     return "".join(parts)
 
 
-def _row_pattern(row: TokenRow) -> str:
+def _row_pattern(row: TokenEntry) -> str:
     """Return the pattern of a row after its first character."""
     apart = r"(?:(?<![\w.-].)|(?<=\\[nrt].))" if "apart" in row.checks else ""
     checks = "".join(CHECKS[check] for check in row.checks if check != "apart")
