@@ -71,7 +71,12 @@ def test_one_attempt_means_no_retry() -> None:
 
 @pytest.mark.parametrize(
     ("told", "delay", "reason"),
-    [(30.0, 30.0, Reason.RETRY_AFTER), (0.5, 1.0, Reason.RETRYABLE), (301.0, 300.0, Reason.RETRY_AFTER)],
+    [
+        (30.0, 30.0, Reason.RETRY_AFTER),
+        (1.0, 1.0, Reason.RETRY_AFTER),
+        (0.5, 1.0, Reason.RETRYABLE),
+        (301.0, 300.0, Reason.RETRY_AFTER),
+    ],
 )
 def test_a_told_delay_is_never_undercut_up_to_its_cap(told: float, delay: float, reason: Reason) -> None:
     decision = decided(what=failure(taxonomy.RATE_LIMITED, retry_after=told))
@@ -199,6 +204,16 @@ def test_a_codes_own_limit_holds_unless_the_policy_names_another() -> None:
     assert isinstance(decided(RetryPolicy(per_code_max_attempts={"IO_ERROR": 3}), what), RetryAt)
 
 
+def test_an_own_code_has_the_limit_of_its_canonical_code_unless_it_has_one_itself() -> None:
+    what = failure(taxonomy.IO_ERROR, code="DISK_FULL", max_attempts=5)
+    earlier = {"DISK_FULL": 1}
+    canonical = RetryPolicy(9, per_code_max_attempts={"IO_ERROR": 2})
+    both = RetryPolicy(9, per_code_max_attempts={"IO_ERROR": 2, "DISK_FULL": 3})
+
+    assert isinstance(decided(canonical, what, attempt=2, failures_by_code=earlier), DeadLetter)
+    assert isinstance(decided(both, what, attempt=2, failures_by_code=earlier), RetryAt)
+
+
 def test_no_retry_is_planned_beyond_the_deadline() -> None:
     assert isinstance(decided(attempt=3, deadline_at=105.0), RetryAt)
     decision = decided(attempt=3, deadline_at=104.0)
@@ -218,6 +233,25 @@ def test_a_counting_failure_while_the_breaker_is_not_closed_is_a_hold(state: Bre
     assert decision.until == 150
     assert decision.reason is Reason.BREAKER
     assert not decision.burned
+
+
+@pytest.mark.parametrize(("told", "until"), [(20.0, 150), (70.0, 170), (301.0, 400)])
+def test_a_hold_lasts_until_the_breaker_opens_and_not_less_than_the_told_delay(
+    told: float, until: float
+) -> None:
+    decision = decided(what=failure(retry_after=told), standing=BreakerStatus(HOLDING, step.opened(90)))
+
+    assert isinstance(decision, Hold)
+    assert decision.until == until
+
+
+def test_a_call_that_the_breaker_refused_is_a_hold() -> None:
+    """It was never made, so it is no evidence about the dependency either."""
+    refused = failure(taxonomy.BREAKER_OPEN, is_reachability=False)
+    decision = decided(what=refused, standing=BreakerStatus(HOLDING, step.opened(90)))
+
+    assert isinstance(decision, Hold)
+    assert decision.reason is Reason.BREAKER
 
 
 def test_an_isolated_breaker_holds_without_an_end() -> None:
@@ -277,6 +311,15 @@ def test_snoozing_is_bounded() -> None:
     decision = decided(policy, what, snoozes=2)
     assert isinstance(decision, DeadLetter)
     assert decision.reason is Reason.SNOOZES_EXHAUSTED
+
+
+def test_a_stage_does_not_snooze_beyond_the_deadline() -> None:
+    what = failure(signal=SignalKind.SNOOZE, retry_after=7.0)
+
+    assert isinstance(decided(what=what, deadline_at=108.0), Hold)
+    decision = decided(what=what, deadline_at=107.0)
+    assert isinstance(decision, DeadLetter)
+    assert decision.reason is Reason.DEADLINE
 
 
 codes = st.sampled_from(list(taxonomy.CODES.values()))

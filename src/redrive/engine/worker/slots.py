@@ -217,7 +217,6 @@ class Slots:
             dispatch.state = LEFT_BEHIND if dispatch.job.id in self._tasks else DROPPED
             self._orphans += 1
             self._drop_probe(dispatch)
-            dispatch.cancel_overrun()
         self._running.clear()
         self._tasks.clear()
         return cut_off
@@ -358,7 +357,7 @@ class Slots:
         if dispatch.state >= SETTLED:
             return
         self._tasks.pop(dispatch.job.id, None)
-        if self._is_releasing and (dispatch.state is ENDING or not dispatch.context.is_cancelled):
+        if self._is_releasing and not dispatch.context.is_cancelled:
             self._drop_probe(dispatch)
         else:
             try:

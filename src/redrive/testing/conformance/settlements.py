@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
+from redrive.store.records import ClaimedJob, ClaimRequest, Settlement, Step
 from redrive.testing.conformance.build import (
+    NOTHING,
     NOW,
     OVERRAN,
     Scene,
@@ -40,6 +42,11 @@ Build = Callable[[ClaimedJob], Settlement]
 def again_later(of: ClaimedJob) -> Settlement:
     """Return the settlement of an attempt that is tried again at once."""
     return retry(of, at=NOW)
+
+
+def large(of: ClaimedJob) -> Settlement:
+    """Return the settlement of a job that is complete, with a value that has a row of its own."""
+    return settlement(of, value=text_of(SIZES[-1]))
 
 
 def continued(of: ClaimedJob) -> Settlement:
@@ -70,6 +77,29 @@ class FenceTests(Scene):
         agree([(each.id, each.lane, each.input) for each in answer.claimed], [(one.id, review, b'"done"')])
         agree(attempts(store, one.id, "outcome"), [("ok",)])
         agree(exchange(store, "w2", [settlement(*answer.claimed)]).lost, ())
+
+    @pytest.mark.parametrize("fence", ["token", "dispatch"])
+    @pytest.mark.parametrize("build", [settlement, large, burial, cancellation, again_later, continued])
+    def test_the_token_and_the_dispatch_of_a_settlement_must_both_be_those_of_the_lease(
+        self, store: Store, build: Build, fence: str
+    ) -> None:
+        """A job that is queued again has no token but the same dispatch; two workers may use the same token."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        stale = taken(store)
+        store.stop_worker("w1")
+        if fence == "dispatch":
+            store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=stale.token)
+        status = facts(store, stale.id).status
+        done = replace(build(stale), lane=review if build is continued else fetch)
+
+        for want in (ClaimRequest((review,), 1), NOTHING):
+            answer = exchange(store, "w2", [done], want)
+            agree((answer.lost, answer.broken, answer.claimed), ((stale.id,), (), ()))
+
+        agree(statuses(store), {status: 1})
+        agree(attempts(store, stale.id, "outcome"), [])
+        store.apply(Step("return_job", (stale.id, stale.token, stale.dispatch)))
+        agree(facts(store, stale.id).status, status)
 
 
 class OriginTests(FenceTests):

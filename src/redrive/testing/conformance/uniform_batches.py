@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement
+from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement, Step
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -99,6 +99,29 @@ class UniformBatchTests(Scene):
         agree(facts(store, batch[7].id).status, "processing")
         agree(attempts(store, batch[7].id, "outcome"), [])
         agree(attempts(store, batch[8].id, "outcome"), [("ok",)])
+        agree(len(answer.claimed), 0 if status is JobState.COMPLETE else SIZE - 1)
+
+    @pytest.mark.parametrize("fence", ["token", "dispatch"])
+    @pytest.mark.parametrize("status", [JobState.COMPLETE, JobState.QUEUED])
+    def test_one_of_a_uniform_batch_that_another_worker_has_now_is_left_alone(
+        self, store: Store, status: JobState, fence: str
+    ) -> None:
+        """Its settlement differs in nothing from the others; its lease has another token, or only another dispatch."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        batch = batch_of(store, fetch)
+        lane = fetch if status is JobState.COMPLETE else review
+        lost = batch[7]
+        store.apply(Step("return_job", (lost.id, lost.token, lost.dispatch), rows=1))
+        if fence == "dispatch":
+            store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=lost.token)
+        before = facts(store, lost.id).status
+
+        done = [ended(one, status=status, lane=lane) for one in batch]
+        answer = exchange(store, "w1", done, ClaimRequest((review,), SIZE))
+
+        agree((answer.lost, answer.broken), ((lost.id,), ()))
+        agree((facts(store, lost.id).status, facts(store, lost.id).stage), (before, "fetch"))
+        agree(attempts(store, lost.id, "outcome"), [])
         agree(len(answer.claimed), 0 if status is JobState.COMPLETE else SIZE - 1)
 
     def test_a_uniform_batch_that_is_sent_again_counts_once(self, store: Store) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.pipeline.stage import Stage
+from redrive.engine.worker.dispatch import ENDING
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import JobNotFoundError
 from redrive.store.records import Step
@@ -284,6 +285,40 @@ def test_a_cancel_while_its_outcome_is_being_settled_leaves_no_job_behind(
             assert job.status == "cancelled"
 
     bounded(scene())
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_worker_that_is_stopped_while_an_outcome_is_decided_leaves_no_job_behind(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, is_cancelled: bool
+) -> None:
+    """The run of a job that somebody cancelled is on record; otherwise the job is queued again, as if it had never started."""
+
+    async def scene() -> None:
+        gate = Gate()
+
+        async def call(number: int) -> int:
+            gate.is_open.clear()
+            raise ConnectionResetError(104, f"reset {number}")
+
+        pipeline = one_stage(call, breaker=Breaker("api", consecutive=1))
+        job = rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, parts=gate.parts())
+        async with working(worker):
+            await until(
+                lambda: gate.waiting and any(each.state is ENDING for each in worker.slots.dispatches())
+            )
+            if is_cancelled:
+                rd.cancel(job.id)
+                leases_of(store, clock, worker).beat(worker.name)
+                await until(lambda: all(each.context.is_cancelled for each in worker.slots.dispatches()))
+            worker.stop()
+            worker.stop()
+            await until(lambda: worker.slots.is_empty)
+            gate.is_open.set()
+
+    bounded(scene())
+    assert jobs(store) == [("cancelled",) if is_cancelled else ("queued",)]
+    assert attempts(store) == [("cancelled",)] * is_cancelled
 
 
 def _with_child(declared: Stage[..., Any]) -> Stage[..., Any]:

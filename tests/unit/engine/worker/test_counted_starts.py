@@ -13,7 +13,7 @@ from redrive.core.breaker import Evidence
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
@@ -144,6 +144,26 @@ def test_a_probe_that_is_found_again_takes_the_place_of_another_claim(
 
     assert len(answer.claimed) == 2
     assert len({job.lane for job in answer.claimed}) == 2
+
+
+def test_a_probe_that_is_found_again_is_claimed_once_though_it_could_not_be_assigned(
+    scene: Scene, store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the token of the commit, another probe of its breaker would be the same job."""
+    scene.want = ClaimRequest((), 10)
+    with monkeypatch.context() as losses:
+        losses.setattr(store, "exchange", _losing(store, 2, is_done=True))
+        with pytest.raises(StoreUnavailableError):
+            scene.commit(1)
+    (lane,) = (each for each in scene.journal._lanes.values() if each.stage.breaker is scene.open)
+    rd.submit(lane.pipeline, 1)
+    scene.probes.end(scene.open, clock.wall(), f"w1:1:{lane.id}", Evidence.NOTHING)
+    swap, tries = store.swap_breaker, itertools.count(1)
+    monkeypatch.setattr(store, "swap_breaker", lambda *args: next(tries) > SWAPS_MAX and swap(*args))
+    answer = scene.commit(1)
+
+    assert next(tries) > SWAPS_MAX
+    assert [job.lane for job in answer.claimed] == [lane.id]
 
 
 def _losing(store: SqliteStore, nth: int, *, is_done: bool) -> Callable[..., Exchange]:

@@ -97,6 +97,26 @@ def test_a_worker_gives_up_waiting_for_what_is_held_though_probes_go_out_meanwhi
     assert jobs(store) == [("queued",)] * 3
 
 
+def test_a_worker_waits_anew_for_what_is_held_after_another_job_has_ended(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    start = clock.wall()
+    held, free = calling(clock, start + 5_000), one_stage(lambda number: number, "free", name="f")
+    rd.submit(held, 1)
+    store.swap_breaker("api", None, msgspec.json.encode(step.isolated(start)))
+
+    async def scene() -> str:
+        worker = worker_on(store, held, free)
+        running = asyncio.ensure_future(worker.run(until_idle=True, hold_max=600))
+        await clock.asleep(300)
+        rd.submit(free, 2)
+        return await running
+
+    assert bounded(scene()) == "held"
+    assert jobs(store) == [("queued",), ("complete",)]
+    assert 900 <= clock.wall() - start <= 910
+
+
 def test_without_patience_a_worker_ends_at_the_first_hold(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
