@@ -116,7 +116,7 @@ sim: setup-dev ## Run COUNT seeds of the simulation, from SEED on
 
 SECONDS ?= 600
 .PHONY: soak
-soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (600)
+soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (600); then power cuts
 	@$(PY) -m tests.faults.soak --seconds $(SECONDS)
 
 .PHONY: requirements

@@ -2,7 +2,7 @@
 """A soak: `python -m tests.faults.soak --seconds 600` keeps four processes under load and kills one with -9 now and then.
 
 The log behind the database is folded back about every ten commits. At the end the ledger is judged, the file is checked, and nobody may
-have been starved: a worker that lives settles something all the time, and no lease is lost but by a kill.
+have been starved: a worker that lives settles something all the time, and no lease is lost but by a kill. Then the power is cut, often.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tests.faults.flows import Order
 from tests.faults.herd import Herd, Scene, until, with_pid
+from tests.faults.powercut import losses, recorded
 
 LEASE = 2.0
 BATCH = 200
@@ -26,6 +28,7 @@ QUEUE_MAX = 600
 """So many jobs wait at most; enough for everybody, and the ledger stays small enough to be judged."""
 TICK = 0.1
 STARVED_SECONDS = 5.0
+CUTS_PER_RECORDING = 500
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--kill-every", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cuts", type=int, default=5_000, help="then cut the power so many times")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         finding = soak(
@@ -108,9 +112,22 @@ def main() -> int:
         f"{finding.jobs} jobs, {finding.kills} kills, {finding.lost_leases} leases lost, "
         f"longest silence {finding.longest_silence:.2f} s\n"
     )
-    for problem in finding.problems:
+    problems = [*finding.problems, *power_cuts(options.seed, options.cuts)]
+    for problem in problems:
         sys.stdout.write(f"{problem}\n")
-    return 1 if finding.problems else 0
+    return 1 if problems else 0
+
+
+def power_cuts(seed: int, cuts: int) -> list[str]:
+    """Cut the power so many times, a few hundred times per recording; return what was lost."""
+    found: list[str] = []
+    for place in range(0, cuts, CUTS_PER_RECORDING):
+        with tempfile.TemporaryDirectory() as folder:
+            events = recorded(Path(folder))
+            many = min(CUTS_PER_RECORDING, cuts - place)
+            found += islice(losses(Path(folder), events, seed=seed + place, cuts=many), 20)
+    sys.stdout.write(f"{cuts} power cuts\n")
+    return found
 
 
 if __name__ == "__main__":
