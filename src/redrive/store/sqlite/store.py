@@ -8,11 +8,12 @@ readable by its owner only.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -54,7 +55,13 @@ NEVER: Final = -1e18
 """Stands for no time where None would be slow; no calendar reaches back that far."""
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
 """Errors that a repetition does not cure."""
+ERASING: Final = frozenset({"erase_values", "prune_values"})
+"""Statements after which the write-ahead log must not contain the values any more."""
+EMPTY_LOG_SECONDS: Final = 2.0
+"""How long readers of an older state may keep the write-ahead log from being emptied; writers wait meanwhile."""
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+logger = logging.getLogger("redrive.store")
 
 _NO_FACTS: Final = WorkerFacts()
 _SQL: Final = statements_of("sqlite")
@@ -248,12 +255,27 @@ class SqliteStore:
         return self.read(_SQL[name], parameters)
 
     def apply(self, *steps: Step) -> list[list[Row]] | None:
-        """See `Store.apply`."""
-        try:
-            with self._writing() as db:
-                return [_applied(db, step) for step in steps]
-        except _DoesNotFitError:
-            return None
+        """See `Store.apply`. Erased values are gone from all files of the database when it returns."""
+        rows: list[list[Row]] | None = None
+        with suppress(_DoesNotFitError), self._writing() as db:
+            rows = [_applied(db, step) for step in steps]
+        if any(step.name in ERASING for step in steps):
+            self._empty_log()
+        return rows
+
+    def _empty_log(self) -> None:
+        """Write the log back into the file, where erased values are overwritten, and cut it to nothing."""
+        with self._mutex, self._mapped(), self._locked():
+            self._db.execute(f"PRAGMA busy_timeout = {EMPTY_LOG_SECONDS * 1_000:.0f}")
+            try:
+                (is_busy, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1_000:.0f}")
+        if is_busy:
+            logger.warning(
+                "%s-wal still contains erased values: another program reads an older state; repeat this when it has ended",
+                self._path,
+            )
 
     def change_counter(self) -> object:
         """See `Store.change_counter`."""
