@@ -88,6 +88,15 @@ class Sentinels:
         """Return the sentinel for a secret of `kind`."""
         return self.put(placeholder(kind))
 
+    @staticmethod
+    def spans(text: str) -> list[tuple[int, int]]:
+        """Return the spans of our placeholders in `text`, in order."""
+        if "<redacted:" not in text and "<payload:" not in text:
+            return []
+        return [
+            found.span() for found in _PLACEHOLDER.finditer(text) if found[1] is None or found[1] in KINDS
+        ]
+
     def hide(self, text: str) -> str:
         """Replace every placeholder in `text` by its sentinel."""
         if "<redacted:" not in text and "<payload:" not in text:

@@ -51,7 +51,6 @@ def redact_with(text: str, known: tuple[Literals, ...]) -> str:
 
 def _round(text: str, known: tuple[Literals, ...]) -> str:
     sentinels = Sentinels(text)
-    work = sentinels.hide(text)
     for literals in known:
-        work = literals.replace(work, sentinels)
-    return apply_passes_around_frames(work, sentinels)
+        text = literals.replace(text, sentinels)
+    return apply_passes_around_frames(sentinels.hide(text), sentinels)

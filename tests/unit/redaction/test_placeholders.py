@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive import redaction
-from redrive.redaction import redact_text
+from redrive.redaction import process, redact_text
 from redrive.redaction.placeholders import KINDS, placeholder
 
 from .formats import ALNUM, body
@@ -100,3 +100,46 @@ def test_the_kinds_of_personal_facts_are_known(kind: str) -> None:
     redacted = redact_text(f"value {PERSONAL[kind](random.Random(5))} end")
 
     assert set(re.findall(r"<redacted:([^>]*)>", redacted)) <= KINDS
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        "Ada (<redacted:email>) has a rash",
+        "<payload:$.0> and her file",
+        "her file, <redacted:phone>",
+        "a <redacted:email> b <redacted:email> c dddd",
+        "q" * 300 + "<redacted:email>" + "r" * 300,
+    ],
+)
+def test_a_literal_that_contains_a_placeholder_is_hidden(literal: str) -> None:
+    shown = {literal: "<payload:$.7>"}
+
+    once = redact_text(f"bad: {literal}!", shown)
+
+    assert once == "bad: <payload:$.7>!"
+    assert redact_text(once, shown) == once
+
+
+@pytest.mark.parametrize(
+    "literal", ["redacted", "<redacted:email>", "payload:", "(<redacted:email>)", "email> !"]
+)
+def test_a_literal_never_changes_a_placeholder_alone(literal: str) -> None:
+    text = "to (<redacted:email>) !"
+
+    assert redact_text(text, {literal: "<payload:$.7>"}) == text
+
+
+def test_a_registered_secret_that_contains_a_placeholder_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_known", process._known)  # pyright: ignore[reportPrivateUsage]
+    process.register_secret("opensesame <redacted:email> opensesame")
+
+    assert process.redact("saw opensesame <redacted:email> opensesame") == "saw <redacted:secret>"
+
+
+def test_pieces_of_a_long_literal_around_a_placeholder_are_hidden() -> None:
+    literal = "".join(f"line {place} of the file <redacted:email> " for place in range(2_000))
+
+    shown = process.redact_start(f"bad: {literal}", {literal: "<payload:$.7>"}, read=4_000)
+
+    assert "of the file" not in shown

@@ -8,7 +8,9 @@ many are found by `prefix_index`. Overlapping occurrences are replaced together,
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Final
 
 from redrive.redaction.literals.encodings import base64_cores, encodings_of, lower_escapes
@@ -75,6 +77,8 @@ class Literals:
             spans += self._spans(small)
         if any(end in text and row_end.search(text) for end, row_end in _ROW_ENDS):
             spans += self._wrapped(text)
+        if spans and (placeholders := sentinels.spans(text)):
+            spans = [*_around_placeholders(spans, placeholders)]
         if not spans:
             return text
         # Of the matches at one position the longest comes first and determines the placeholder.
@@ -110,6 +114,25 @@ class Literals:
         for block in _ROWS.finditer(text):
             rows = _ROW_END.sub("", block[0])
             yield from ((*block.span(), form) for _, _, form in self._spans(rows) if form in self._wide)
+
+
+def _around_placeholders(
+    spans: list[tuple[int, int, str]], placeholders: list[tuple[int, int]]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the spans that cover other text than placeholders, each with the whole of the placeholders that it touches.
+
+    A value may contain a placeholder, because a text that was redacted before became a value. A span within a placeholder is a
+    word such as `redacted`, and stays.
+    """
+    for start, end, form in spans:
+        outside = end - start
+        place = bisect_right(placeholders, start, key=itemgetter(1))
+        while place < len(placeholders) and (touched := placeholders[place])[0] < end:
+            outside -= min(end, touched[1]) - max(start, touched[0])
+            start, end = min(start, touched[0]), max(end, touched[1])
+            place += 1
+        if outside >= LITERAL_MIN:
+            yield start, end, form
 
 
 def _runs(text: str, form: str) -> Iterator[tuple[int, int]]:
