@@ -85,8 +85,10 @@ A 403 with Retry-After, or with no requests left in a rate limit, is `RATE_LIMIT
 _LIFECYCLE_INTRO: Final = """\
 # Lifecycle
 
-The states of jobs and dead letters change only as these tables allow; any other change is refused with `IllegalTransitionError`.
-The diagrams and tables are made from `redrive.core.lifecycle`, which the engine itself uses.
+The states of jobs and dead letters change only as these tables have it.
+An operator's act leaves a letter alone that it cannot move, and reports why.
+A statement of the store moves a job only from the states given here.
+The diagrams and tables are made from `redrive.core.lifecycle`.
 """
 
 _API_INTRO: Final = """\

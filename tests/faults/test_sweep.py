@@ -15,9 +15,10 @@ from typing import cast
 import pytest
 
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
+from redrive.client.schedules import Schedules
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.pipeline.pipeline import Event
-from redrive.engine.schedules import Schedules, Ticker
+from redrive.engine.schedules import Ticker
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError

@@ -46,7 +46,6 @@ ERRORS: list[RedriveError] = [
     errors.ReplayRefusedError(subject="job 7", problem="it is queued", fix="Wait."),
     errors.EvidenceMissingError(subject="job 7", problem="no evidence", fix="Record it."),
     errors.NotOwnerError(subject="job 7", problem="somebody else's", fix="Ask."),
-    errors.IllegalTransitionError(subject="job", source="failed", verb="claim", allowed=("replay",)),
 ]
 
 

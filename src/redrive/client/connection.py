@@ -22,6 +22,7 @@ from redrive.client.job import ENDED, Job
 from redrive.client.letters import DeadLetters
 from redrive.client.replays import Replays
 from redrive.client.reports import Reports
+from redrive.client.schedules import Schedules
 from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
@@ -30,7 +31,6 @@ from redrive.engine.replay.rules import record_rules
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs
 from redrive.engine.runtime import CURRENT
-from redrive.engine.schedules import Schedules
 from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending

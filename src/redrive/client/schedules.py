@@ -1,14 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules for async code; sync code uses `Schedules` itself."""
+"""Schedules for a program: the same use cases as `redrive schedule`. `actor` and `reason` go into the operator log.
+
+Nothing is decided here: each method calls one function of `ops`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Unpack
+
 from redrive.client.awaited import AsyncFace, awaited
-from redrive.engine.schedules import Schedules
+from redrive.client.letters import ActorOptions, actor_of
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.ops import schedules
+from redrive.ops.schedules import Schedule, ScheduleOptions
+from redrive.store.protocol import Store
+
+
+class Schedules:
+    """The schedules of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        payload: object,
+        *,
+        cron: str,
+        zone: str = "UTC",
+        priority: int = 5,
+        **by: Unpack[ActorOptions],
+    ) -> None:
+        """Add a schedule, or change the one with this name: a job at every tick of a cron expression in a time zone."""
+        options = ScheduleOptions(cron=cron, zone=zone, priority=priority)
+        schedules.put(self._store, name, pipeline, payload, actor_of(by), options=options)
+
+    def drop(self, name: str, **by: Unpack[ActorOptions]) -> bool:
+        """Remove a schedule; return whether there was one."""
+        return schedules.drop(self._store, name, actor_of(by))
+
+    def all(self) -> Sequence[Schedule]:
+        """Return every schedule, by name."""
+        return schedules.schedules(self._store)
 
 
 class AsyncSchedules(AsyncFace[Schedules]):
-    """The schedules of a store; see `Schedules`."""
+    """The schedules of a store, for async code; see `Schedules`."""
 
     put = awaited(Schedules.put)
     drop = awaited(Schedules.drop)

@@ -8,7 +8,6 @@ with any number of workers. All ticks that passed while no worker ran create one
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,10 +15,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from redrive.engine.clock import Clock
-from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.stage import check_name
-from redrive.engine.pipeline.submission import new_job
-from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Store
@@ -94,61 +89,3 @@ class Ticker:
             # A job with this key exists already if the clock was set back: then the tick has had its job.
             made += self._store.apply(advance, Step("submit_tick", job)) is not None
         return made
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """The current state of a schedule."""
-
-    name: str
-    pipeline: str
-    cron: str
-    zone: str
-    next_at: datetime
-    last_at: datetime | None
-
-
-class Schedules:
-    """The schedules of a store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def put(
-        self,
-        name: str,
-        pipeline: Pipeline,
-        payload: object,
-        *,
-        cron: str,
-        zone: str = "UTC",
-        priority: int = 5,
-    ) -> None:
-        """Add a schedule, or change the one with this name: a job at every tick of a cron expression in a time zone."""
-        check_name("schedule(name)", name)
-        encoded = new_job(pipeline, payload, priority=priority).payload
-        first = next_tick(cron, zone, CURRENT.get().clock.wall())
-        lane = self._store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-        self._store.apply(Step("put_schedule", (name, lane, cron, zone, encoded, priority, first)))
-
-    def drop(self, name: str) -> bool:
-        """Remove a schedule; return whether there was one."""
-        return self._store.apply(Step("drop_schedule", (name,), rows=1)) is not None
-
-    def all(self) -> list[Schedule]:
-        """Return every schedule, by name."""
-        return [
-            Schedule(
-                str(name),
-                str(pipeline),
-                str(cron),
-                str(zone),
-                _at(next_at),
-                None if last_at is None else _at(last_at),
-            )
-            for name, pipeline, cron, zone, next_at, last_at in self._store.query("schedules")
-        ]
-
-
-def _at(seconds: object) -> datetime:
-    return datetime.fromtimestamp(cast("float", seconds), UTC)

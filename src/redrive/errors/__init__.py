@@ -5,7 +5,6 @@
     |-- ConfigurationError (also ValueError)            a constructor, decorator or rule got an invalid argument
     |   `-- UnknownNameError (also LookupError)         the database has no pipeline, stage, breaker, ... of this name
     |-- SerializationError (also ValueError)            a value cannot become JSON, or JSON does not fit its type
-    |-- IllegalTransitionError                          the lifecycle of a job or dead letter does not allow the move
     |                                               calls
     |-- BreakerOpenError                                a breaker refused the call; `retry_at` is when to try again
     |-- AttemptTimeoutError (also TimeoutError)         one attempt took longer than its `timeout`
@@ -68,7 +67,6 @@ from redrive.errors.letters import (
 from redrive.errors.root import (
     SHOWN_MAX,
     ConfigurationError,
-    IllegalTransitionError,
     RedriveError,
     SerializationError,
     UnknownNameError,
@@ -91,7 +89,6 @@ __all__ = [
     "DeadlineExceededError",
     "EvidenceMissingError",
     "FailureBudgetExceededError",
-    "IllegalTransitionError",
     "JobCancelledError",
     "JobErasedError",
     "JobExpiredError",

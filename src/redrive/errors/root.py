@@ -87,20 +87,3 @@ class SerializationError(RedriveError, ValueError):
         self.problem = problem
         hint = "Correct the value, or the annotation with its type."
         super().__init__(f"{where}: {kind} does not fit: {problem}", hint=hint)
-
-
-class IllegalTransitionError(RedriveError):
-    """The transition table of a state machine does not contain the move."""
-
-    code = "illegal-transition"
-
-    def __init__(self, *, subject: str, source: str, verb: str, allowed: tuple[str, ...]) -> None:
-        self.subject = subject
-        self.source = source
-        self.verb = verb
-        self.allowed = allowed
-        choices = ", ".join(allowed) or "nothing"
-        super().__init__(
-            f"a {subject} in state {source!r} cannot {verb}",
-            hint=f"From {source!r} a {subject} can: {choices}.",
-        )

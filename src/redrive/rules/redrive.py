@@ -40,7 +40,6 @@ RULES: Final[RuleTable] = {
     "StoreError": taxonomy.BUG_CODE,
     "ConfigurationError": taxonomy.CONFIG_INVALID,
     "UnknownNameError": taxonomy.NOT_FOUND,
-    "IllegalTransitionError": taxonomy.BUG_CODE,
     "JobNotFoundError": taxonomy.NOT_FOUND,
     "LetterNotFoundError": taxonomy.NOT_FOUND,
     "ReplayNotFoundError": taxonomy.NOT_FOUND,

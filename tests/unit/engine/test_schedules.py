@@ -14,6 +14,7 @@ from redrive import Pipeline, Redrive, connect, stage
 from redrive.engine import schedules as module
 from redrive.engine.schedules import Ticker, next_tick
 from redrive.errors import ConfigurationError, SerializationError, StoreUnavailableError
+from redrive.ops.audit import operations
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -171,6 +172,45 @@ def test_a_dropped_schedule_ticks_no_more(store: SqliteStore, rd: Redrive, clock
     assert not rd.schedules.drop("report")
     clock.advance(86_400)
     assert ticker(store, clock).tick() == 0
+
+
+def test_every_change_of_a_schedule_is_in_the_operator_log(rd: Redrive) -> None:
+    for _ in range(2):
+        rd.schedules.put("report", DAILY, 7, cron="0 * * * *", actor="ann", reason="month end")
+    rd.schedules.put("report", DAILY, 7, cron="30 * * * *")
+    rd.schedules.drop("report", actor="bob")
+    rd.schedules.drop("report", actor="bob")
+
+    log = [(each.actor, each.verb, each.reason, each.change) for each in operations(rd.store)]
+
+    assert log == [
+        (
+            "ann",
+            "schedule",
+            "month end",
+            {"after": {"pipeline": "daily", "cron": "0 * * * *", "zone": "UTC"}},
+        ),
+        ("api", "schedule", None, {"after": {"pipeline": "daily", "cron": "30 * * * *", "zone": "UTC"}}),
+        ("bob", "drop", None, None),
+    ]
+
+
+@pytest.mark.parametrize("statement", ["put_schedule", "drop_schedule"])
+def test_a_schedule_that_is_not_stored_is_not_logged(
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """The change and its line are one transaction: whatever refuses one of them refuses both."""
+    rd.schedules.put("kept", DAILY, 7, cron="0 * * * *")
+    given: list[tuple[str, ...]] = []
+    monkeypatch.setattr(rd.store, "apply", lambda *steps: given.append(tuple(step.name for step in steps)))
+
+    rd.schedules.put("other", DAILY, 7, cron="0 * * * *")
+    rd.schedules.drop("kept")
+
+    assert [names for names in given if statement in names] == [
+        (statement, "log" if statement == "drop_schedule" else "log_letters")
+    ]
+    assert len(given) == 2
 
 
 def test_a_schedule_that_cannot_go_on_never_keeps_the_others_from_it(

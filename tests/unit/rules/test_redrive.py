@@ -17,9 +17,9 @@ from redrive.errors import (
     BreakerOpenError,
     ConfigurationError,
     DeadlineExceededError,
-    IllegalTransitionError,
     SchemaMismatchError,
     StoreUnavailableError,
+    UnknownNameError,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -59,12 +59,8 @@ def test_an_open_breaker_heals_at_the_time_it_names(retry_at: datetime | None, d
         (AttemptsSpentError(name="fetch", sentence="it asked again"), "STAGE_FAILED", False),
         (StoreUnavailableError(database="jobs.db", cause="locked"), "UPSTREAM_NOT_READY", True),
         (SchemaMismatchError(database="jobs.db", found=1, known=2), "CONFIG_INVALID", False),
+        (UnknownNameError(field="pipeline", value="x", rule="is not known here", fix=""), "NOT_FOUND", False),
         (ConfigurationError(field="x", value=0, rule="must be 1", fix="Write 1."), "CONFIG_INVALID", False),
-        (
-            IllegalTransitionError(subject="job", source="complete", verb="fail", allowed=()),
-            "BUG_CODE",
-            False,
-        ),
     ],
 )
 def test_our_own_errors_say_what_they_are(exc: BaseException, code: str, retryable: bool) -> None:

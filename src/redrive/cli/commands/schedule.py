@@ -16,6 +16,7 @@ from redrive.cli.input.options import Database, Output, Priority, Target, open_d
 from redrive.cli.input.targets import import_pipeline
 from redrive.cli.output.tables import print_rows
 from redrive.client.connection import connect
+from redrive.ops import schedules
 from redrive.ops.suggest import unknown
 
 app = typer.Typer(help="Submit jobs repeatedly by a cron expression.", no_args_is_help=True)
@@ -50,8 +51,8 @@ def add(
     pipeline = import_pipeline(target)
     value = decode_json(payload, "the payload")
     with connect(action.database_url) as rd:
-        rd.schedules.put(name, pipeline, value, cron=cron, zone=zone, priority=priority)
-        rd.store.apply(action.by.log("schedule", f"schedule {name}"))
+        options = schedules.ScheduleOptions(cron=cron, zone=zone, priority=priority)
+        schedules.put(rd.store, name, pipeline, value, action.by, options=options)
         (made,) = (each for each in rd.schedules.all() if each.name == name)
     action.print({"name": name, "pipeline": made.pipeline, "next_at": made.next_at})
 
@@ -65,6 +66,5 @@ def drop(name: Name, *, action: Action) -> None:
         if name not in known:
             raise unknown(name, known, kind="schedule", otherwise="There are no schedules.")
         action.confirm(f"Delete the schedule {name}?")
-        rd.schedules.drop(name)
-        rd.store.apply(action.by.log("drop", f"schedule {name}"))
+        schedules.drop(rd.store, name, action.by)
     action.print({"name": name, "is_dropped": True})

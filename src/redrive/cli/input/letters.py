@@ -6,7 +6,6 @@ A command names one parameter `choice`; `letter_filter` gives it the filter opti
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -141,16 +140,6 @@ letter_choice = option_group("choice", LetterChoice)
 letter_filter = option_group("choice", LetterChoice, without={"letter"})
 """Adds the options of a filter alone."""
 
-_PLURAL_REASONS: Final = tuple(
-    (re.compile(one), many)
-    for one, many in (
-        (r"\bit is\b", "they are"),
-        (r"\bit was\b", "they were"),
-        (r"\bit became\b", "they became"),
-        (r"\b(taken|triage) it\b", r"\1 them"),
-    )
-)
-
 
 def confirm_change(preview: Preview, verb: str, action: Action) -> FrozenSet:
     """Print exactly how many letters will change, and which will not and why, then ask; return the letters.
@@ -164,7 +153,7 @@ def confirm_change(preview: Preview, verb: str, action: Action) -> FrozenSet:
         print_message(question)
     else:
         for reason, letters in preview.stays.items():
-            print_message(f"{letters:,} will not change: {_reason(reason, letters)}")
+            print_message(f"{letters:,} will not change: {reason.text(letters)}")
     action.confirm(f"{question}?")
     return preview.frozen
 
@@ -172,9 +161,10 @@ def confirm_change(preview: Preview, verb: str, action: Action) -> FrozenSet:
 def print_changed(frozen: FrozenSet, result: ActResult, output: Format) -> None:
     """Print what became of a frozen set; exit code 1 when nothing of it was changed."""
     facts = {"subject": frozen.subject, "count": frozen.count}
-    print_facts({**facts, "changed": result.changed, "left": result.left}, output)
+    left = {str(reason): letters for reason, letters in result.left.items()}
+    print_facts({**facts, "changed": result.changed, "left": left}, output)
     for reason, letters in result.left.items():
-        print_message(f"{letters:,} not changed: {_reason(reason, letters)}")
+        print_message(f"{letters:,} not changed: {reason.text(letters)}")
     if not result.changed:
         print_message("nothing was changed")
         raise typer.Exit(FAILED)
@@ -185,10 +175,3 @@ def _changes(preview: Preview) -> str:
     letters = plural(preview.frozen.count, "dead letter")
     among = letters if preview.changing == preview.frozen.count else f"{preview.changing:,} of {letters}"
     return f"{among} ({states})"
-
-
-def _reason(reason: str, letters: int) -> str:
-    """Return the reason for one letter as it reads for so many."""
-    for one, many in _PLURAL_REASONS if letters > 1 else ():
-        reason = one.sub(many, reason)
-    return reason

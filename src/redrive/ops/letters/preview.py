@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
-from redrive.core.lifecycle import LetterState, move_letter
+from redrive.core.lifecycle import LetterState, can_move
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.rules import rules_of
-from redrive.errors import IllegalTransitionError, ReplayRefusedError
+from redrive.errors import ReplayRefusedError
 from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
 from redrive.store.records import json_list
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
-Refusal = Callable[[LetterState, int | None], str | None]
+Refusal = Callable[[LetterState, int | None], Reason | None]
 """Returns why a letter in this state, which this replay has taken, is left alone; None if it is not."""
 ENDED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 """States that no letter leaves."""
@@ -38,7 +39,7 @@ class Preview:
     """The frozen set; the act is held to what this preview says about it."""
     changes: Mapping[str, int]
     """Letters that will be changed, by the state they are in."""
-    stays: Mapping[str, int]
+    stays: Mapping[Reason, int]
     """Letters that will be left as they are, by the reason why."""
     pipelines: frozenset[str]
     """The pipelines of the letters that will be changed."""
@@ -72,14 +73,14 @@ def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
     refuses = refusal_of(verb)
     free = Counter(frozen.counts)
     changes: Counter[str] = Counter()
-    stays: Counter[str] = Counter()
+    stays: Counter[Reason] = Counter()
     pipelines: set[str] = set()
     is_final = True
     for pipeline, state, taken_by, letters in _taken(store, frozen) if verb in FOR_FREE_LETTERS else ():
         # Somebody may have taken more of them since they were counted.
         among = min(letters, free[pipeline, state])
         free[pipeline, state] -= among
-        stays[f"replay {taken_by} has taken it"] += among
+        stays[Reason("taken", replay=taken_by)] += among
         is_final = False
     for (pipeline, state), letters in free.items():
         why = refuses(LetterState(state), None)
@@ -115,7 +116,7 @@ def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
         pipeline=pipeline,
         letters=found.changing,
         by_state=found.changes,
-        taken=sum(letters for why, letters in found.stays.items() if why.endswith("has taken it")),
+        taken=sum(letters for why, letters in found.stays.items() if why.kind == "taken"),
         lacking=unproved if rules.evidence == "required" else 0,
         rules=rules,
         cutoff=found.frozen.cutoff,
@@ -126,21 +127,17 @@ def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
 def refusal_of(verb: Verb) -> Refusal:
     """Return the function that returns why an act leaves a letter alone; moves are decided by the lifecycle alone."""
 
-    def refuses_move(state: LetterState, taken_by: int | None) -> str | None:
+    def refuses_move(state: LetterState, taken_by: int | None) -> Reason | None:
         if verb in FOR_FREE_LETTERS and taken_by is not None and state in FREE:
-            return f"replay {taken_by} has taken it"
-        if verb == "replay":
-            # Whether evidence is needed first is up to the rules of the pipeline.
-            return None if state in FREE else f"it is {state}"
-        try:
-            move_letter(state, verb)
-        except IllegalTransitionError:
-            is_early = verb == "remediate" and state is LetterState.OPEN
-            return f"it is {state}" + (": triage it first, or give a diagnosis as well" if is_early else "")
-        return None
+            return Reason("taken", replay=taken_by)
+        # Whether a replay needs evidence first is up to the rules of the pipeline.
+        if state in FREE if verb == "replay" else can_move(state, verb):
+            return None
+        is_early = verb == "remediate" and state is LetterState.OPEN
+        return Reason("untriaged" if is_early else "state", str(state))
 
-    def refuses_ended(state: LetterState, _: int | None) -> str | None:
-        return f"it is {state}" if state in ENDED else None
+    def refuses_ended(state: LetterState, _: int | None) -> Reason | None:
+        return Reason("state", str(state)) if state in ENDED else None
 
     if verb == "note":
         return lambda _state, _replay: None
@@ -164,7 +161,7 @@ def _taken(store: Store, frozen: FrozenSet) -> Iterator[tuple[str, str, int, int
 
 
 def _nothing_to_replay(found: Preview) -> ReplayRefusedError:
-    reasons = [f"{letters} left as they are: {why}" for why, letters in found.stays.items()]
+    reasons = [f"{letters} left as they are: {why.text(letters)}" for why, letters in found.stays.items()]
     return ReplayRefusedError(
         subject="replay",
         problem=f"there is nothing to replay: {'; '.join(reasons) or 'no dead letters match'}",

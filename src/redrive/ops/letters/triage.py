@@ -25,6 +25,7 @@ from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
+from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
 from redrive.store.records import Row, Step, json_list
 
@@ -41,7 +42,7 @@ class ActResult:
     """What an act has changed."""
 
     changed: int
-    left: Mapping[str, int]
+    left: Mapping[Reason, int]
     """Letters that were left alone, by the reason why."""
 
 
@@ -164,7 +165,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
     """Apply the acts to a frozen set, step by step; all acts on a step are one transaction."""
     by = by.hiding(values_of_set(store, frozen, by.reason))
     changed = seen = 0
-    left: Counter[str] = Counter()
+    left: Counter[Reason] = Counter()
     for ids in frozen_steps(store, frozen):
         seen += len(ids)
         for _ in range(TRIES_MAX):
@@ -179,17 +180,21 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
         changed += len(able)
         left += reasons
     if seen < frozen.count:
-        left["it was moved or pruned meanwhile"] += frozen.count - seen
+        left[Reason("gone")] += frozen.count - seen
     return ActResult(changed=changed, left=dict(left.most_common()))
 
 
-def _read(store: Store, frozen: FrozenSet, ids: list[int], act: _Act) -> tuple[list[_Letter], Counter[str]]:
+def _read(
+    store: Store, frozen: FrozenSet, ids: list[int], act: _Act
+) -> tuple[list[_Letter], Counter[Reason]]:
     """Read letters; return those an act can change, and count the others by reason."""
     rows = store.query("letters_to_triage", json_list(ids))
     # Only a triage leaves letters alone that a replay has taken.
     freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
     able: list[_Letter] = []
-    reasons: Counter[str] = Counter({"it was pruned": len(ids) - len(rows)} if len(rows) < len(ids) else {})
+    reasons: Counter[Reason] = Counter(
+        {Reason("pruned"): len(ids) - len(rows)} if len(rows) < len(ids) else {}
+    )
     for number, state, taken_by, moved in cast("list[tuple[int, str, int | None, int]]", rows):
         letter = _Letter(number, LetterState(state), taken_by, moved)
         why = (
@@ -204,21 +209,20 @@ def _read(store: Store, frozen: FrozenSet, ids: list[int], act: _Act) -> tuple[l
     return able, reasons
 
 
-def _left_state(letter: _Letter, frozen: FrozenSet) -> str | None:
+def _left_state(letter: _Letter, frozen: FrozenSet) -> Reason | None:
     """Return that a letter is not in the state of the filter, or came into it after the set was frozen."""
     wanted = frozen.which.state
     if wanted is None or (letter.state == wanted and letter.moved <= frozen.moves):
         return None
-    is_back = letter.state == wanted
-    return f"it became {letter.state} only later" if is_back else f"it is {letter.state} by now"
+    return Reason("came_later" if letter.state == wanted else "left_state", str(letter.state))
 
 
-def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> str | None:
+def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> Reason | None:
     """Return that a letter became able only after the preview had counted it as left alone."""
     only = frozen.only
     if only is not None and (letter.state not in only or letter.moved > frozen.moves):
-        return f"it became {letter.state} only later"
-    return "a replay released it only later" if letter.id in freed else None
+        return Reason("came_later", str(letter.state))
+    return Reason("released_later") if letter.id in freed else None
 
 
 def _steps(

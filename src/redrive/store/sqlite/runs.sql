@@ -57,6 +57,9 @@ ON CONFLICT (name) DO UPDATE SET lane_id = excluded.lane_id, payload = excluded.
     next_at = CASE WHEN cron = excluded.cron AND zone = excluded.zone THEN next_at ELSE excluded.next_at END,
     cron = excluded.cron, zone = excluded.zone;
 
+-- name: schedule
+SELECT lane_id, cron, zone, payload, priority FROM schedules WHERE name = ?;
+
 -- name: tick
 UPDATE schedules SET next_at = ?, last_at = ? WHERE name = ? AND next_at = ?;
 

@@ -11,6 +11,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.letters.preview import ReplayPreview
+from redrive.ops.letters.reasons import Reason
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.store.records import Step
@@ -112,7 +113,7 @@ def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: 
     judged = triage.discard(shop.store, chosen, BY)
 
     assert (chosen.count, judged.changed) == (2, 2)
-    assert judged.left == {"it became open only later": 4}
+    assert judged.left == {Reason("came_later", "open"): 4}
 
 
 @pytest.mark.parametrize(

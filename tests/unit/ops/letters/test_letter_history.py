@@ -19,6 +19,7 @@ from redrive.ops.letters import triage
 from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.letter import get_letter
+from redrive.ops.letters.reasons import Reason
 from redrive.ops.replay import replays
 
 ANN = Actor("ann", "a test")
@@ -54,7 +55,7 @@ def test_an_act_by_filter_is_in_the_story_of_exactly_the_letters_it_changed(rd: 
     )
 
     by_filter = ("triage", "filter pipeline=shop")
-    assert (done.changed, dict(done.left)) == (2, {"it is discarded": 1})
+    assert (done.changed, dict(done.left)) == (2, {Reason("state", "discarded"): 1})
     assert [by_filter in acts(rd, letter) for letter in (1, 2, 3, 4)] == [True, False, False, True]
     assert acts(rd, 3) == [("discard", "letter 3")]
 

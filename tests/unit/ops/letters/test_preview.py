@@ -11,11 +11,12 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.preview import Verb, preview
+from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
 from tests.embedded import embedded
 from tests.unit.ops.letters.test_triage import ALL, ANN, fail, only, stamp, states
 
-EARLY = "it is open: triage it first, or give a diagnosis as well"
+EARLY = Reason("untriaged", "open")
 
 
 def mixed(rd: Redrive) -> None:
@@ -37,31 +38,46 @@ def mixed(rd: Redrive) -> None:
         (
             "triage",
             {"open": 2, "triaged": 1, "ready": 1},
-            {"replay 1 has taken it": 1, "it is discarded": 1, "it is resolved": 1},
+            {Reason("taken", replay=1): 1, Reason("state", "discarded"): 1, Reason("state", "resolved"): 1},
         ),
         (
             "remediate",
             {"triaged": 1},
-            {EARLY: 3, "it is ready": 1, "it is discarded": 1, "it is resolved": 1},
+            {
+                EARLY: 3,
+                Reason("state", "ready"): 1,
+                Reason("state", "discarded"): 1,
+                Reason("state", "resolved"): 1,
+            },
         ),
-        ("discard", {"open": 3, "triaged": 1, "ready": 1}, {"it is discarded": 1, "it is resolved": 1}),
+        (
+            "discard",
+            {"open": 3, "triaged": 1, "ready": 1},
+            {Reason("state", "discarded"): 1, Reason("state", "resolved"): 1},
+        ),
         (
             "restore",
             {"discarded": 1},
-            {"it is open": 3, "it is triaged": 1, "it is ready": 1, "it is resolved": 1},
+            {
+                Reason("state", "open"): 3,
+                Reason("state", "triaged"): 1,
+                Reason("state", "ready"): 1,
+                Reason("state", "resolved"): 1,
+            },
         ),
-        ("assign", {"open": 3, "triaged": 1, "ready": 1, "discarded": 1}, {"it is resolved": 1}),
+        ("assign", {"open": 3, "triaged": 1, "ready": 1, "discarded": 1}, {Reason("state", "resolved"): 1}),
         ("note", {"open": 3, "triaged": 1, "ready": 1, "discarded": 1, "resolved": 1}, {}),
     ],
 )
 def test_what_will_change_and_what_stays_is_told_for_every_act(
-    rd: Redrive, which: LetterFilter, verb: Verb, changes: dict[str, int], stays: dict[str, int]
+    rd: Redrive, which: LetterFilter, verb: Verb, changes: dict[str, int], stays: dict[Reason, int]
 ) -> None:
     mixed(rd)
 
     told = preview(rd.store, freeze(rd.store, which), verb)
 
-    assert (dict(told.changes), dict(told.stays)) == (changes, stays)
+    assert dict(told.changes) == changes
+    assert told.stays == stays
     assert told.changing == 7 - sum(stays.values())
 
 
@@ -87,7 +103,7 @@ def test_letters_that_become_able_while_somebody_thinks_are_left_alone(rd: Redri
     done = triage.remediate(rd.store, told.frozen, ANN, evidence="e", is_safe=True)
 
     assert told.changing == 1
-    assert done == ActResult(changed=1, left={"it became triaged only later": 1, EARLY: 1})
+    assert done == ActResult(changed=1, left={Reason("came_later", "triaged"): 1, EARLY: 1})
     assert states(rd) == {1: "ready", 2: "triaged", 3: "open"}
 
 
@@ -100,7 +116,7 @@ def test_letters_that_come_into_a_state_nobody_was_in_are_left_alone(rd: Redrive
 
     done = triage.discard(rd.store, told.frozen, ANN)
 
-    assert done == ActResult(changed=1, left={"it became triaged only later": 1})
+    assert done == ActResult(changed=1, left={Reason("came_later", "triaged"): 1})
 
 
 def test_letters_that_a_replay_lets_go_of_meanwhile_are_left_alone(rd: Redrive) -> None:
@@ -112,7 +128,7 @@ def test_letters_that_a_replay_lets_go_of_meanwhile_are_left_alone(rd: Redrive) 
     done = triage.triage(rd.store, told.frozen, ANN, diagnosis="data")
 
     assert told.changing == 1
-    assert done == ActResult(changed=1, left={"a replay released it only later": 1})
+    assert done == ActResult(changed=1, left={Reason("released_later"): 1})
 
 
 def test_two_acts_on_one_set_are_no_surprise_to_a_program(rd: Redrive) -> None:

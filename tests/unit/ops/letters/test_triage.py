@@ -14,6 +14,7 @@ from redrive.errors import LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
 from redrive.store.records import Step
 from redrive.testing import VirtualClock
@@ -183,14 +184,14 @@ def test_evidence_makes_triaged_letters_ready(rd: Redrive) -> None:
 
     done = triage.remediate(rd.store, freeze(rd.store, ALL), ANN, evidence=" deployed 1.2 ", is_safe=True)
 
-    assert done == ActResult(changed=1, left={"it is open: triage it first, or give a diagnosis as well": 1})
+    assert done == ActResult(changed=1, left={Reason("untriaged", "open"): 1})
     assert (letter(rd)["state"], letter(rd)["evidence"], letter(rd)["is_safe"]) == (
         "ready",
         "deployed 1.2",
         1,
     )
     assert triage.remediate(rd.store, only(rd, 1), ANN, evidence="again", is_safe=True) == ActResult(
-        changed=0, left={"it is ready": 1}
+        changed=0, left={Reason("state", "ready"): 1}
     )
 
 
@@ -249,9 +250,9 @@ def test_discarding_and_restoring_begin_anew(rd: Redrive) -> None:
     fail(rd, 0)
     triage.remediate(rd.store, only(rd, 1), ANN, evidence="e", is_safe=True, diagnosis="data")
 
-    assert triage.restore(rd.store, only(rd, 1), ANN).left == {"it is ready": 1}
+    assert triage.restore(rd.store, only(rd, 1), ANN).left == {Reason("state", "ready"): 1}
     assert triage.discard(rd.store, only(rd, 1), ANN).changed == 1
-    assert triage.discard(rd.store, only(rd, 1), ANN).left == {"it is discarded": 1}
+    assert triage.discard(rd.store, only(rd, 1), ANN).left == {Reason("state", "discarded"): 1}
     assert triage.restore(rd.store, only(rd, 1), ANN).changed == 1
 
     assert (letter(rd)["state"], letter(rd)["diagnosis"], letter(rd)["is_safe"]) == ("open", None, 0)
@@ -266,7 +267,7 @@ def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discard
     kept = triage.triage(rd.store, freeze(rd.store, ALL), ANN, diagnosis="transient")
     gone = triage.discard(rd.store, only(rd, 1), ANN)
 
-    assert kept == ActResult(changed=1, left={f"replay {replay} has taken it": 1})
+    assert kept == ActResult(changed=1, left={Reason("taken", replay=replay): 1})
     assert gone.changed == 1
     assert letter(rd)["replay_id"] is None
     assert rd.store.query("replay_skips", replay) == [("it was discarded meanwhile", 1)]
@@ -278,7 +279,9 @@ def test_a_replaying_letter_cannot_be_discarded(rd: Redrive) -> None:
     fail(rd, 0)
     embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
 
-    assert triage.discard(rd.store, only(rd, 1), ANN) == ActResult(changed=0, left={"it is replaying": 1})
+    assert triage.discard(rd.store, only(rd, 1), ANN) == ActResult(
+        changed=0, left={Reason("state", "replaying"): 1}
+    )
     assert log(rd) == []
 
 
@@ -320,7 +323,7 @@ def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
     done = triage.discard(rd.store, which, ANN)
 
-    assert done == ActResult(changed=1, left={"it is replaying": 1})
+    assert done == ActResult(changed=1, left={Reason("state", "replaying"): 1})
     assert log(rd)[0][3] == 1
 
 
@@ -339,7 +342,7 @@ def test_what_left_the_set_meanwhile_is_counted(rd: Redrive) -> None:
     triage.discard(rd.store, only(rd, 2), ANN)
 
     assert triage.triage(rd.store, which, ANN, diagnosis="data") == ActResult(
-        changed=1, left={"it was moved or pruned meanwhile": 1}
+        changed=1, left={Reason("gone"): 1}
     )
 
 
@@ -357,8 +360,10 @@ def test_closed_letters_need_nobody(rd: Redrive) -> None:
         "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0"
     )
 
-    assert triage.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {"it is resolved": 1}
-    assert triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {"it is resolved": 1}
+    assert triage.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {Reason("state", "resolved"): 1}
+    assert triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {
+        Reason("state", "resolved"): 1
+    }
 
 
 def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -> None:
@@ -372,7 +377,7 @@ def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
 
-    assert triage.discard(rd.store, which, ANN) == ActResult(changed=1, left={"it was pruned": 1})
+    assert triage.discard(rd.store, which, ANN) == ActResult(changed=1, left={Reason("pruned"): 1})
 
 
 def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> None:
@@ -386,4 +391,6 @@ def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> No
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
 
-    assert triage.discard(rd.store, which, ANN) == ActResult(changed=1, left={"it is triaged by now": 1})
+    assert triage.discard(rd.store, which, ANN) == ActResult(
+        changed=1, left={Reason("left_state", "triaged"): 1}
+    )
