@@ -34,8 +34,8 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     """The payload of a job: what to review, and whom to notify."""
 
     source: GitRange | PatchUrl
-    notify: str = "terminal"
-    """`terminal`, `webhook`, `webhook:URL` or `smtp:ADDRESS`."""
+    notify: tuple[str, ...] = ("terminal",)
+    """The recipients, each `terminal`, `webhook`, `webhook:URL` or `smtp:ADDRESS`."""
 
 
 class ChangedFile(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Change(Struct, frozen=True):
     """The output of `fetch`."""
 
     title: str
-    notify: str
+    notify: tuple[str, ...]
     files: tuple[ChangedFile, ...]
 
 

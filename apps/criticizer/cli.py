@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands: `review` and `submit-url` submit, `watch` works, `demo` runs on a sample repository.
 
-Exit codes: 0 done; 1 the review failed and is a dead letter; 2 wrong usage. The `redrive` command, on the same database, lists,
-triages and replays dead letters.
+The same order twice is one review. Exit codes: 0 done; 1 the review failed and is a dead letter; 2 wrong usage. The `redrive`
+command, on the same database, lists, triages and replays dead letters.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 from apps.criticizer.change import GitRange, Order, PatchUrl
+from apps.criticizer.clients.fetch import order_key
+from apps.criticizer.clients.notify import recipient_problem
 from apps.criticizer.pipeline import flow
+from apps.criticizer.settings import Settings
 from redrive import RedriveError, connect, redact
 
 app = typer.Typer(
@@ -35,8 +38,14 @@ Database = Annotated[
     ),
 ]
 Notify = Annotated[
-    str, typer.Option("--notify", help="Whom to notify: terminal, webhook, webhook:URL or smtp:ADDRESS.")
+    list[str] | None,
+    typer.Option(
+        "--notify",
+        metavar="RECIPIENT",
+        help="Whom to notify: terminal, webhook, webhook:URL or smtp:ADDRESS; may be repeated. Default: terminal.",
+    ),
 ]
+Again = Annotated[bool, typer.Option("--again", help="Review it again, although the same order was done.")]
 Queue = Annotated[bool, typer.Option("--queue", help="Only submit it; `criticizer watch` does the work.")]
 
 GOOD: Final = "def total(prices):\n    return sum(prices)\n"
@@ -48,12 +57,14 @@ def review(
     *,
     repo: Annotated[Path, typer.Option("--repo", help="The repository.")] = Path(),
     revisions: Annotated[str, typer.Option("--range", metavar="A..B", help="The change.")] = "HEAD~1..HEAD",
-    notify: Notify = "terminal",
+    notify: Notify = None,
     queue: Queue = False,
+    again: Again = False,
     database_url: Database = None,
 ) -> None:
     """Review a range of revisions of a git repository."""
-    _submit(Order(GitRange(str(repo.absolute()), revisions), notify), database_url, is_queued=queue)
+    source = GitRange(str(repo.absolute()), revisions)
+    _submit(Order(source, _recipients(notify)), database_url, is_queued=queue, is_again=again)
 
 
 @app.command()
@@ -62,12 +73,13 @@ def submit_url(
         str, typer.Argument(metavar="URL", help="The patch; its host must be in CRITICIZER_HOSTS.")
     ],
     *,
-    notify: Notify = "terminal",
+    notify: Notify = None,
     queue: Queue = False,
+    again: Again = False,
     database_url: Database = None,
 ) -> None:
     """Review a patch on a server."""
-    _submit(Order(PatchUrl(url), notify), database_url, is_queued=queue)
+    _submit(Order(PatchUrl(url), _recipients(notify)), database_url, is_queued=queue, is_again=again)
 
 
 @app.command()
@@ -80,7 +92,10 @@ def watch(
     lease: Annotated[
         float, typer.Option("--lease", help="Seconds until a silent worker counts as dead.")
     ] = 30.0,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option("--log-level", case_sensitive=False, help="How much is logged."),
+    ] = "info",
     database_url: Database = None,
 ) -> None:
     """Work on submitted reviews until stopped."""
@@ -102,13 +117,29 @@ def demo(
         repo = place / "example"
         _make_repository(repo)
         order = Order(GitRange(str(repo.absolute()), "HEAD~1..HEAD"))
-        _submit(order, str(place / "demo.db"), is_queued=False)
+        _submit(order, str(place / "demo.db"), is_queued=False, is_again=False)
 
 
-def _submit(order: Order, database_url: str | None, *, is_queued: bool) -> None:
+def _recipients(given: list[str] | None) -> tuple[str, ...]:
+    """Return whom to notify; refuse what cannot be a recipient."""
+    for recipient in given or ():
+        if (problem := recipient_problem(recipient)) is not None:
+            wrong = f"{redact(recipient)!r}: {problem}"
+            raise typer.BadParameter(wrong, param_hint="--notify")
+    return tuple(given or ("terminal",))
+
+
+def _submit(order: Order, database_url: str | None, *, is_queued: bool, is_again: bool) -> None:
     """Submit an order and, unless it is only queued, work on it; exit with 1 when the review failed."""
+    settings = Settings.read()
+    if not is_queued and "webhook" in order.notify and not settings.webhook_url:
+        wrong = "'webhook' needs CRITICIZER_WEBHOOK_URL"
+        raise typer.BadParameter(wrong, param_hint="--notify")
     with connect(database_url) as rd:
-        job = rd.submit(flow, order)
+        job = rd.submit(flow, order, key=None if is_again else order_key(order, settings))
+        if job.is_duplicate and job.status == "complete":
+            typer.echo(f"job {job.id} has reviewed this already: use --again to review it once more")
+            return
         if is_queued:
             typer.echo(f"job {job.id} is queued: run criticizer watch to work on it")
             return

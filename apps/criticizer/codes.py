@@ -41,7 +41,7 @@ CODES: Final = CodeSet("criticizer", [
     OwnCode("MODEL_NOT_FOUND", [Category.NOT_FOUND], stages=["llm"], category=Category.NOT_FOUND, retryable=False,
             line="The model does not exist.", hint="Correct CRITICIZER_LLM_URL and CRITICIZER_LLM_MODEL, then replay."),
     OwnCode("DESTINATION_GONE", [Category.NOT_FOUND], stages=["notify"], category=Category.NOT_FOUND, retryable=False,
-            line="The recipient no longer exists.", hint="Restore the destination or correct the order, then replay."),
+            line="The recipient no longer exists.", hint="Restore it, or correct notify with dlq edit, then replay."),
     OwnCode("SOURCE_DENIED", category=Category.REJECTED, retryable=False,
             line="Patches may not come from this address.", hint="Add its host to CRITICIZER_HOSTS if it may, then replay."),
     OwnCode("CONTENT_REJECTED", ["REJECTED_POLICY"], category=Category.REJECTED, retryable=False,

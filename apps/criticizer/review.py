@@ -47,7 +47,7 @@ class Review(Struct, frozen=True, kw_only=True):
     """The output of `llm`."""
 
     title: str
-    notify: str
+    notify: tuple[str, ...]
     reviewer: str
     findings: tuple[Finding, ...]
     dropped: tuple[str, ...] = ()
@@ -105,8 +105,8 @@ def review_of(change: Change, findings: Iterable[object], *, reviewer: str) -> R
 
 
 def _valid_finding(raw: object, added: Mapping[str, frozenset[int]]) -> Finding:
-    """Return a valid finding about a new line; raises ValidationError for any other."""
-    finding = msgspec.convert(raw, Finding)
+    """Return a valid finding about a new line; raises ValidationError for any other. A number may be written as a text."""
+    finding = msgspec.convert(raw, Finding, strict=False)
     if finding.file not in added:
         problem = "its file is not part of the change"
         raise ValidationError(problem)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from redrive import register_secret
+from redrive import ConfigurationError, register_secret
+
+PREFIX: Final = "CRITICIZER_"
 
 SECRET_MIN: Final = 8
 """Shorter keys are not hidden: a private server may accept any word as a key, and hiding it would hide ordinary words."""
@@ -46,12 +49,31 @@ class Settings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the settings of an environment: `CRITICIZER_LLM_URL` and so on; the key may also be `OPENAI_API_KEY`."""
+        """Return the settings of an environment: `CRITICIZER_LLM_URL` and so on; the key may also be `OPENAI_API_KEY`.
+
+        Raises:
+            ConfigurationError: a variable `CRITICIZER_...` is not a setting.
+        """
+        names = {
+            PREFIX + name.upper(): name for name in cls.__dataclass_fields__ if name != "timeout_seconds"
+        }
+        for variable in environment:
+            if variable.startswith(PREFIX) and variable not in names:
+                given = variable.removeprefix(PREFIX).lower()
+                near = difflib.get_close_matches(given, names.values(), n=1)
+                raise ConfigurationError(
+                    field=variable,
+                    # The value may be a secret.
+                    value="<not shown>",
+                    rule="is not a setting",
+                    fix=f"Did you mean {PREFIX}{near[0].upper()}?"
+                    if near
+                    else f"The settings are {', '.join(names)}.",
+                )
         plain = {
             name: value
-            for name in cls.__dataclass_fields__
-            if name not in {"hosts", "timeout_seconds"}
-            and (value := environment.get(f"CRITICIZER_{name.upper()}"))
+            for variable, name in names.items()
+            if name != "hosts" and (value := environment.get(variable))
         }
         plain.setdefault("llm_key", environment.get("OPENAI_API_KEY", ""))
         hosts = (host.strip().lower() for host in environment.get("CRITICIZER_HOSTS", "").split(","))

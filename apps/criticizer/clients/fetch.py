@@ -7,18 +7,22 @@ hosts, without redirects to other hosts, and only up to the limit.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import httpx
+import msgspec
 from msgspec.structs import replace
 
-from apps.criticizer.change import Change, ChangedFile, GitRange, Order, parse_patch
+from apps.criticizer.change import Change, ChangedFile, GitRange, Order, PatchUrl, parse_patch
+from apps.criticizer.clients.notify import recipient_problem
 from apps.criticizer.settings import Settings
 from redrive import Fail
 
@@ -33,8 +37,23 @@ _DIFF: Final = (
 )
 
 
+def order_key(order: Order, settings: Settings) -> str:
+    """Return a key that two orders share if they ask for the same review: of the same commits or URL, for the same recipients."""
+    source = order.source
+    subject = [source.url] if isinstance(source, PatchUrl) else [source.repo, source.range]
+    if isinstance(source, GitRange):
+        # A branch moves on: then the same range is another change. A range that cannot be resolved is refused by the first stage.
+        with suppress(Fail, OSError, subprocess.SubprocessError):
+            subject = [source.repo, *_ends_of(source, settings)]
+    asked = msgspec.json.encode([subject, sorted({*order.notify})])
+    return f"order-{hashlib.sha256(asked).hexdigest()[:32]}"
+
+
 def fetch_change(order: Order, settings: Settings, http: httpx.Client) -> Change:
-    """Return the change of an order."""
+    """Return the change of an order, whose recipients are checked first: before anything is fetched, and the model asked."""
+    for recipient in order.notify:
+        if (problem := recipient_problem(recipient)) is not None:
+            raise Fail(code="SCHEMA_INVALID", message=f"notify: {problem}")
     if isinstance(order.source, GitRange):
         return Change(f"Review of {order.source.range}", order.notify, _from_git(order.source, settings))
     url = order.source.url
@@ -45,13 +64,19 @@ def fetch_change(order: Order, settings: Settings, http: httpx.Client) -> Change
     return Change(f"Review of {urlsplit(url).path}", order.notify, files)
 
 
-def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
+def _ends_of(source: GitRange, settings: Settings) -> tuple[str, str]:
+    """Return the two commits of a range."""
     first, dots, last = source.range.partition("..")
     if not dots or last.startswith("."):
         raise Fail(code="CHANGE_NOT_FOUND", message="the range must be A..B")
     if not Path(source.repo).is_dir():
         raise Fail(code="CHANGE_NOT_FOUND", message="there is no repository at this path")
     old, new = (_revision(source.repo, name or "HEAD", settings) for name in (first, last))
+    return old, new
+
+
+def _from_git(source: GitRange, settings: Settings) -> tuple[ChangedFile, ...]:
+    old, new = _ends_of(source, settings)
     files = parse_patch(_git(source.repo, "diff", *_DIFF, old, new, "--", settings=settings))
     if len(files) > FILES_MAX:
         raise Fail(code="TOO_LARGE", message=f"more than {FILES_MAX} files are changed")

@@ -2,12 +2,14 @@
 """Send a review by webhook, by mail, or to the terminal.
 
 Every message has the idempotency key of its job, as a header (webhook) or as its Message-ID (mail), so that a receiver recognises
-one that is sent again after a crash. On the terminal a review may appear twice.
+one that is sent again after a crash; several recipients of one job have a key each. On the terminal a review may appear twice.
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import re
 import smtplib
 import ssl
 from email.message import EmailMessage
@@ -23,21 +25,65 @@ from apps.criticizer.settings import Settings
 from redrive import Fail
 
 KEY_HEADER: Final = "Idempotency-Key"
+DROPPED_MAX: Final = 5
+"""How many dropped findings are named in a text."""
+KINDS: Final = ("terminal", "webhook", "smtp")
+_MAIL: Final = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
+
+
+def recipient_problem(recipient: str) -> str | None:
+    """Return what is wrong with a recipient, without its address; None if it can be one."""
+    kind, colon, address = recipient.partition(":")
+    if kind == "smtp":
+        is_good = _MAIL.fullmatch(address) is not None and address.isprintable()
+        return None if is_good else "smtp: must be followed by a mail address, as in smtp:team@example.org"
+    if kind == "webhook":
+        is_good = not colon or _is_web_address(address)
+        return None if is_good else "webhook: must be followed by an http or https address, or nothing"
+    if recipient == "terminal":
+        return None
+    near = difflib.get_close_matches(kind, KINDS, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"must be terminal, webhook, webhook:URL or smtp:ADDRESS{hint}"
+
+
+def _is_web_address(address: str) -> bool:
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL:
+        return False
+    return url.scheme in {"http", "https"} and bool(url.host) and address.isprintable()
 
 
 def send(review: Review, key: str, settings: Settings, http: httpx.Client) -> str:
-    """Send the review to its recipient; return the channel, without the address."""
-    kind, _, address = review.notify.partition(":")
+    """Send the review to its recipients, the terminal last; return the channels, without addresses.
+
+    All are tried; then the first failure is raised. Those that have it recognise it by its key when it is sent again.
+    """
+    failures: list[Exception] = []
+    recipients = sorted(dict.fromkeys(review.notify), key=lambda each: each == "terminal")
+    for place, recipient in enumerate(recipients):
+        try:
+            _send_to(recipient, review, f"{key}:{place}" if place else key, settings, http)
+        except Exception as error:  # noqa: BLE001 - one recipient that fails must not keep the review from the others.
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return ",".join(dict.fromkeys(each.partition(":")[0] for each in recipients))
+
+
+def _send_to(recipient: str, review: Review, key: str, settings: Settings, http: httpx.Client) -> None:
+    kind, _, address = recipient.partition(":")
+    if (problem := recipient_problem(recipient)) is not None:
+        raise Fail(code="SCHEMA_INVALID", message=f"notify: {problem}")
     if kind == "terminal":
         typer.echo(as_text(review))
-    elif kind == "webhook" and (address or settings.webhook_url):
-        post(http, address or settings.webhook_url, review, key=key, token=settings.webhook_token)
-    elif kind == "smtp" and "@" in address and address.isprintable():
+    elif kind == "smtp":
         _mail(address, review, key, settings)
+    elif address or settings.webhook_url:
+        post(http, address or settings.webhook_url, review, key=key, token=settings.webhook_token)
     else:
-        problem = f"notifying by {kind!r} is not configured"
-        raise Fail(code="CONFIG_INVALID", message=problem)
-    return kind
+        raise Fail(code="CONFIG_INVALID", message="notifying by 'webhook' needs CRITICIZER_WEBHOOK_URL")
 
 
 def post(http: httpx.Client, url: str, body: object, *, key: str, token: str) -> None:
@@ -56,8 +102,9 @@ def as_text(review: Review) -> str:
         f"{each.file}:{each.line}: {each.severity} [{each.category}] {each.message}"
         for each in review.findings
     ]
-    if review.dropped:
-        lines.append(f"{len(review.dropped)} more were dropped because they are not about the change")
+    lines += [f"dropped {reason}" for reason in review.dropped[:DROPPED_MAX]]
+    if len(review.dropped) > DROPPED_MAX:
+        lines.append(f"dropped {len(review.dropped) - DROPPED_MAX} more findings")
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
 
 

@@ -48,11 +48,11 @@ def answer(*findings: object, version: str = VERSION) -> str:
     return json.dumps({"version": version, "findings": list(findings)})
 
 
-def order(upstream: Upstream, notify: str = "webhook") -> Order:
+def order(upstream: Upstream, *notify: str) -> Order:
     """Return an order to review the patch that the server holds."""
     upstream.patch = PATCH
     upstream.say(answer(FINDING))
-    return Order(PatchUrl(f"{upstream.url}/change.patch"), notify)
+    return Order(PatchUrl(f"{upstream.url}/change.patch"), notify or ("webhook",))
 
 
 def run(job: Order, settings: Settings, pipeline: Pipeline = flow) -> InlineResult:
@@ -112,5 +112,5 @@ def git(repo: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def last_change(repo: Path, notify: str = "terminal") -> Order:
-    return Order(GitRange(str(repo), "HEAD~1..HEAD"), notify)
+def last_change(repo: Path) -> Order:
+    return Order(GitRange(str(repo), "HEAD~1..HEAD"))

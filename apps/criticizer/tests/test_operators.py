@@ -207,3 +207,22 @@ def test_a_replay_that_meets_the_same_permanent_failure_is_escalated(
     assert (second.state, second.is_escalated, second.follows) == ("open", True, 1)
     assert rd.replays.report(replay.id).status == "done"
     assert (rd.job(job).status, upstream.calls(MODEL)) == ("failed", 2)
+
+
+@pytest.mark.req("CR-5.4")
+def test_the_target_of_a_notification_can_be_corrected_for_a_replay(
+    rd: Redrive, upstream: Upstream, settings: Settings
+) -> None:
+    upstream.fail("/gone", 404)
+    job = rd.submit(flow, order(upstream, f"webhook:{upstream.url}/gone"))
+    work(rd, settings)
+    right = [{"op": "replace", "path": "/notify/0", "value": f"webhook:{upstream.url}/hook"}]
+    rd.replays.edit(1, patch=json.dumps(right).encode(), pipeline=flow, actor="ann")
+    rd.dead_letters.remediate(
+        rd.dead_letters.choose(ids=[1]), evidence="the new address", is_safe=True, diagnosis="data"
+    )
+    rd.replays.retry(job.id)
+    work(rd, settings)
+
+    assert (rd.job(job.id).status, upstream.calls(MODEL)) == ("complete", 1)
+    assert (upstream.calls("/gone"), upstream.calls("/hook")) == (1, 1)

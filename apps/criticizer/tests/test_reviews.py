@@ -24,8 +24,9 @@ from apps.criticizer.tests.scenes import (
     run,
 )
 from apps.criticizer.tests.servers import Mailbox, Upstream
+from redrive import ConfigurationError
 
-CHANGE = Change("Review", "terminal", parse_patch(PATCH))
+CHANGE = Change("Review", ("terminal",), parse_patch(PATCH))
 
 
 def test_the_model_reviews_and_the_webhook_is_told(upstream: Upstream, settings: Settings) -> None:
@@ -48,11 +49,11 @@ def test_the_version_stands_in_the_prompt_and_in_the_answer() -> None:
 def test_findings_that_cannot_be_believed_are_dropped_one_by_one_with_the_reason() -> None:
     bad = [
         {**FINDING, "severity": "fatal"},
-        {**FINDING, "line": "3"},
+        {**FINDING, "line": "three"},
         {**FINDING, "file": "../../etc/passwd"},
         {**FINDING, "line": 1},
         {**FINDING, "confidence": 0.9},
-        {"severity": "error"},
+        {name: value for name, value in FINDING.items() if name != "line"},
         "prices.py is bad",
     ]
 
@@ -65,6 +66,14 @@ def test_findings_that_cannot_be_believed_are_dropped_one_by_one_with_the_reason
         "finding 3: its file is not part of the change",
         "finding 4: line 1 is not new",
     )
+    assert review.dropped[5] == "finding 6: Object missing required field `line`"
+
+
+def test_a_number_that_is_written_as_a_text_is_read_as_a_number() -> None:
+    review = parse_answer(answer({**FINDING, "line": "3"}), CHANGE, reviewer="m")
+
+    assert [each.line for each in review.findings] == [3]
+    assert review.dropped == ()
 
 
 def test_what_the_model_is_shown_keeps_its_numbers_when_lines_are_redacted() -> None:
@@ -74,7 +83,7 @@ def test_what_the_model_is_shown_keeps_its_numbers_when_lines_are_redacted() -> 
         "-----END PRIVATE KEY-----",
     ]
     added = "".join(f"+{line}\n" for line in (*pem, "last = 1"))
-    change = Change("t", "terminal", parse_patch(f"--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,4 @@\n{added}"))
+    change = Change("t", ("terminal",), parse_patch(f"--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,4 @@\n{added}"))
 
     shown = prompt_of(change)
 
@@ -143,8 +152,55 @@ def test_the_terminal_is_told_without_anything_that_could_steer_it(
     assert capsys.readouterr().out.splitlines() == [
         "Review of /change.patch: 1 finding (gpt-4o-mini)",
         "prices.py:3: error [security] red  [31m alert  forged: line",
-        "1 more were dropped because they are not about the change",
+        "dropped finding 2: Object missing required field `severity`",
     ]
+
+
+def test_a_text_names_the_first_findings_that_were_dropped(
+    upstream: Upstream, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = order(upstream, "terminal")
+    upstream.say(answer(*({**FINDING, "line": line} for line in range(10, 20))))
+    run(job, settings)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "dropped finding 1: line 10 is not new"
+    assert (len(lines), lines[-1]) == (7, "dropped 5 more findings")
+
+
+def test_several_recipients_are_all_notified_each_under_its_own_key(
+    upstream: Upstream, settings: Settings, mailbox: Mailbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everybody = ("terminal", "smtp:a@example.org", "webhook", "smtp:b@example.org", "smtp:a@example.org")
+    result = run(order(upstream, *everybody), settings)
+
+    assert [mail["To"] for mail in mailbox.messages] == ["a@example.org", "b@example.org"]
+    assert len({mail["Message-ID"] for mail in mailbox.messages}) == 2
+    assert upstream.calls("/hook") == 1
+    assert "1 finding" in capsys.readouterr().out
+    assert result.status == "complete"
+
+
+def test_a_recipient_that_fails_keeps_the_review_from_no_other(
+    upstream: Upstream, settings: Settings, mailbox: Mailbox
+) -> None:
+    upstream.fail("/hook", 404)
+    result = run(order(upstream, "webhook", "smtp:a@example.org"), settings)
+
+    assert result.letter is not None
+    assert result.letter.code == "DESTINATION_GONE"
+    assert [mail["To"] for mail in mailbox.messages] == ["a@example.org"]
+
+
+@pytest.mark.parametrize("recipient", ["pigeon", "smtp:", "webhook:nonsense", "webhook:", "terminal:1", ""])
+def test_a_recipient_that_cannot_be_one_is_refused_before_the_model_is_asked(
+    upstream: Upstream, settings: Settings, recipient: str
+) -> None:
+    result = run(order(upstream, "terminal", recipient), settings)
+
+    assert result.letter is not None
+    assert (result.letter.code, result.attempts[-1].stage) == ("SCHEMA_INVALID", "fetch")
+    assert (upstream.calls("/change.patch"), upstream.calls("/v1/chat/completions")) == (0, 0)
 
 
 def test_a_mail_holds_the_review_and_the_key(
@@ -165,7 +221,7 @@ def test_a_mail_address_cannot_add_headers(
     result = run(order(upstream, f"smtp:{address}"), settings)
 
     assert result.letter is not None
-    assert (result.letter.code, mailbox.messages) == ("CONFIG_INVALID", [])
+    assert (result.letter.code, mailbox.messages) == ("SCHEMA_INVALID", [])
 
 
 def test_settings_come_from_the_environment_and_show_no_secret() -> None:
@@ -187,3 +243,19 @@ def test_settings_come_from_the_environment_and_show_no_secret() -> None:
         == "sk-two-0123456789"
     )
     assert replace(read, llm_key="").llm_key == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("CRITICIZER_LLM_MODLE", "Did you mean CRITICIZER_LLM_MODEL?"),
+        ("CRITICIZER_X", "CRITICIZER_PAGER_URL"),
+    ],
+)
+def test_a_misspelt_setting_is_refused_with_the_nearest_name(variable: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.read({variable: "sk-one-0123456789"})
+
+    assert variable in str(refused.value)
+    assert hint in refused.value.fix
+    assert "sk-one" not in f"{refused.value} {refused.value.fix}"
