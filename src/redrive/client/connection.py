@@ -326,8 +326,9 @@ def run_options(
     """Return the options of a run; what is not given is as before, or for a new run the default. Raises ConfigurationError."""
     changes: dict[str, object] = {}
     if not isinstance(budget, UnsetType):
-        is_budget = budget is None or isinstance(budget, FailureBudget)
-        changes["budget"] = budget if is_budget else FailureBudget(max_rate=budget)
+        if budget is not None and not isinstance(budget, FailureBudget):
+            budget = FailureBudget(max_rate=budget)
+        changes["budget"] = budget
     if thresholds is not None:
         changes["thresholds"] = RunThresholds.of("thresholds", thresholds)
     if hold_max is not None:

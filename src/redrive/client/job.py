@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Concatenate, Final, ParamSpec, TypeVar, cast
 
@@ -17,7 +18,10 @@ from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.runtime import CURRENT
 from redrive.errors import JobCancelledError, JobErasedError, JobFailedError, WaitTimeoutError
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts
+from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
+
+logger = logging.getLogger("redrive.client")
 
 F = TypeVar("F")
 P = ParamSpec("P")
@@ -25,7 +29,38 @@ P = ParamSpec("P")
 LOOK_FIRST: Final = 0.002
 LOOK_MOST: Final = 0.1
 """Between two looks at a job that is waited for, in seconds; each pause is twice the last."""
+UNSERVED_SECONDS: Final = 5.0
+"""After so long, and twice as long each time, a caller that waits learns that no worker serves the pipeline."""
 ENDED: Final = frozenset({"complete", "failed", "cancelled"})
+
+
+class _Waiting:
+    """How one caller waits for a job: until when, how long between two looks, and when that is remarkably long."""
+
+    def __init__(self, job_id: int, timeout: float | None) -> None:
+        self.clock = CURRENT.get().clock
+        self._job_id = job_id
+        self._limit = None if timeout is None else seconds("wait(timeout)", timeout)
+        self._started_at = self.clock.monotonic()
+        self._pause = LOOK_FIRST / 2
+        self._long = UNSERVED_SECONDS
+
+    def pause_after(self, status: str) -> float:
+        """Return how long to pause before the next look; raises WaitTimeoutError when the time is up."""
+        if self._limit is not None and self._waited() >= self._limit:
+            raise WaitTimeoutError(job_id=self._job_id, status=status, timeout=self._limit)
+        self._pause = min(2 * self._pause, LOOK_MOST)
+        return self._pause
+
+    def is_long(self) -> bool:
+        """Return whether it has waited remarkably long; then not before twice that time."""
+        if self._waited() < self._long:
+            return False
+        self._long *= 2
+        return True
+
+    def _waited(self) -> float:
+        return self.clock.monotonic() - self._started_at
 
 
 class Job:
@@ -55,17 +90,30 @@ class Job:
         return self.facts.status
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until the job has ended and return its status; raises WaitTimeoutError."""
-        clock = CURRENT.get().clock
-        limit = None if timeout is None else seconds("wait(timeout)", timeout)
-        end_at = None if limit is None else clock.monotonic() + limit
-        pause = LOOK_FIRST
+        """Wait until the job has ended and return its status; raises WaitTimeoutError.
+
+        Without a worker that serves its pipeline, it may wait for ever: that is logged, after some seconds and then ever less often.
+        """
+        waiting = _Waiting(self.id, timeout)
         while (status := self.status) not in ENDED:
-            if end_at is not None and clock.monotonic() >= end_at:
-                raise WaitTimeoutError(job_id=self.id, status=status, timeout=limit or 0.0)
-            clock.sleep(pause)
-            pause = min(2 * pause, LOOK_MOST)
+            pause = waiting.pause_after(status)
+            if waiting.is_long():
+                self.warn_if_unserved()
+            waiting.clock.sleep(pause)
         return status
+
+    def warn_if_unserved(self) -> None:
+        """Log a warning if the job is queued and no live worker serves its pipeline."""
+        facts = self.facts
+        if facts.status == "queued" and not any(
+            worker.is_live and facts.pipeline in worker.pipelines for worker in workers(self._store)
+        ):
+            logger.warning(
+                "job %s waits in %s, and no worker serves that pipeline: start one with `redrive worker MODULE:PIPELINE`"
+                " or rd.work([pipeline])",
+                self.id,
+                facts.pipeline,
+            )
 
     def result(self, timeout: float | None = None) -> object:
         """Wait for the job and return what its last stage returned.
@@ -119,17 +167,14 @@ class AsyncJob:
         return (await self.facts()).status
 
     async def wait(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the same arguments as the sync handle's.
-        """Wait until the job has ended and return its status; raises WaitTimeoutError."""
-        clock = CURRENT.get().clock
-        limit = None if timeout is None else seconds("wait(timeout)", timeout)
-        end_at = None if limit is None else clock.monotonic() + limit
-        pause = LOOK_FIRST
+        """Wait until the job has ended and return its status; see `Job.wait`."""
+        waiting = _Waiting(self.id, timeout)
         # No thread is kept while it waits: many may wait at once.
         while (status := await self.status()) not in ENDED:
-            if end_at is not None and clock.monotonic() >= end_at:
-                raise WaitTimeoutError(job_id=self.id, status=status, timeout=limit or 0.0)
-            await clock.asleep(pause)
-            pause = min(2 * pause, LOOK_MOST)
+            pause = waiting.pause_after(status)
+            if waiting.is_long():
+                await asyncio.to_thread(self._job.warn_if_unserved)
+            await waiting.clock.asleep(pause)
         return status
 
     async def result(self, timeout: float | None = None) -> object:  # noqa: ASYNC109 - the same arguments as the sync handle's.

@@ -21,6 +21,7 @@ from redrive.errors import (
     SerializationError,
     WaitTimeoutError,
 )
+from redrive.store.records import WorkerFacts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.build import bounded, one_stage, work
@@ -266,3 +267,33 @@ def test_a_result_that_no_longer_fits_its_type_says_so(
 
     with pytest.raises(SerializationError, match="answer"):
         job.result()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_waiting_for_a_pipeline_that_no_worker_serves_is_logged_after_some_seconds(
+    filed: Redrive, caplog: pytest.LogCaptureFixture, is_async: bool
+) -> None:
+    with virtual_time(), caplog.at_level("WARNING", "redrive.client"):
+        job = filed.submit(SHOP, 7)
+
+        async def scene() -> None:
+            await module.AsyncJob(job).wait(30)
+
+        with pytest.raises(WaitTimeoutError):
+            bounded(scene()) if is_async else job.wait(30)
+
+        # After 5, 10 and 20 seconds.
+        assert len(caplog.messages) == 3
+        assert f"job {job.id} waits in shop, and no worker serves that pipeline" in caplog.messages[0]
+
+
+def test_waiting_for_a_pipeline_that_a_worker_serves_is_not_logged(
+    filed: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = filed.submit(SHOP, 7)
+    filed.store.start_worker("w", clock.wall(), 100.0, WorkerFacts(pipelines=("shop",)))
+
+    with pytest.raises(WaitTimeoutError):
+        job.wait(30)
+
+    assert caplog.messages == []
