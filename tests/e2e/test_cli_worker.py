@@ -72,7 +72,7 @@ def test_a_worker_says_which_jobs_wait_in_a_stage_that_was_renamed(shell: Shell)
 
     ended = shell("worker", "renamed:orders", "--until-idle")
 
-    assert ended.code == 0
+    assert ended.code == 3
     assert "1 job queued in orders.fetch, a stage the pipeline no longer has" in ended.err
     assert "@stage(name='fetch')" in ended.err
 

@@ -222,7 +222,8 @@ class Redrive:
         """Work on the jobs of these pipelines until interrupted, or until nothing is queued any more.
 
         `until_idle` returns "idle" when nothing is left, and "held" when all that is left has been held for `hold_max` seconds: by
-        an open breaker, or because it was paused. `health` is an address for supervisors to ask.
+        an open breaker, or because it was paused; or when jobs are queued in a stage that a pipeline no longer has. `health` is an
+        address for supervisors to ask.
         """
         pipelines = check_pipelines("work(pipelines)", pipelines)
         options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)

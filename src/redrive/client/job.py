@@ -92,7 +92,7 @@ class Job:
     def wait(self, timeout: float | None = None) -> str:
         """Wait until the job has ended and return its status; raises WaitTimeoutError.
 
-        Without a worker that serves its pipeline, it may wait for ever: that is logged, after some seconds and then ever less often.
+        Without a worker that serves the pipeline it may wait for ever: that is logged, after some seconds and then ever less often.
         """
         waiting = _Waiting(self.id, timeout)
         while (status := self.status) not in ENDED:

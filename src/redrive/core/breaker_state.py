@@ -61,6 +61,7 @@ class BreakerState:
     changed_at: float | None = None
     """When the phase last changed; None if it never did, so that a new breaker does not ramp."""
     failures: int = 0
+    """In a row, until it closes."""
     successes: int = 0
     samples: tuple[Sample, ...] = ()
     probe: Probe | None = None
@@ -96,7 +97,11 @@ def admit(
     successes = 0 if state.phase is Phase.OPEN else state.successes
     changed_at = now if state.phase is Phase.OPEN else state.changed_at
     taken = BreakerState(
-        phase=Phase.HALF_OPEN, changed_at=changed_at, successes=successes, probe=Probe(token, now)
+        phase=Phase.HALF_OPEN,
+        changed_at=changed_at,
+        failures=state.failures,
+        successes=successes,
+        probe=Probe(token, now),
     )
     return taken, Admitted(is_probe=True)
 
@@ -129,7 +134,7 @@ def record(
     if state.phase is not Phase.HALF_OPEN or state.probe is None or state.probe.token != token:
         return state
     if failed:
-        return opened(now)
+        return opened(now, state.failures + failed)
     if state.successes + ok >= breaker.close_after:
         return closed(now)
     return replace(state, successes=state.successes + ok, probe=None)
@@ -140,9 +145,9 @@ def release(state: BreakerState, token: str) -> BreakerState:
     return replace(state, probe=None) if state.probe is not None and state.probe.token == token else state
 
 
-def opened(now: float) -> BreakerState:
-    """Return an open breaker, tripped or opened by an operator."""
-    return BreakerState(phase=Phase.OPEN, changed_at=now)
+def opened(now: float, failures: int = 0) -> BreakerState:
+    """Return an open breaker, tripped after so many failures in a row, or opened by an operator."""
+    return BreakerState(phase=Phase.OPEN, changed_at=now, failures=failures)
 
 
 def closed(now: float) -> BreakerState:
@@ -218,7 +223,7 @@ def _recorded_closed(breaker: Breaker, state: BreakerState, now: float, ok: int,
     if failures == state.failures and samples is state.samples:
         return state
     after = replace(state, failures=failures, samples=samples)
-    return opened(now) if failed and _is_tripped(breaker, after, now) else after
+    return opened(now, failures) if failed and _is_tripped(breaker, after, now) else after
 
 
 def _is_tripped(breaker: Breaker, state: BreakerState, now: float) -> bool:

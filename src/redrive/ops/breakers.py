@@ -2,7 +2,7 @@
 """Breakers by hand: list them, open one, close it, or isolate it until it is closed again.
 
 A change is a compare-and-swap against the workers' own, with its line of the operator log in the same transaction; workers see it
-with their next commit. The configuration of a breaker is in the code of the pipelines and not known here.
+with their next commit, an idle one at once. Of the configuration of a breaker only what workers have recorded is known here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from redrive.core.breaker_state import BreakerState, closed, isolated, opened
+from redrive.core.breaker_state import BreakerState, Phase, closed, isolated, opened
 from redrive.engine.clock import instant
 from redrive.engine.delivery.messages import breaker_members
+from redrive.engine.replay.rules import KnownBreaker, known_breakers
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
@@ -43,9 +44,11 @@ class BreakerFacts:
     """closed, open, half_open or isolated."""
     changed_at: datetime | None
     failures: int
-    """In a row, while it is closed."""
+    """In a row, until it closes."""
     probe_at: datetime | None
     """Since when a probe is out."""
+    next_probe_at: datetime | None
+    """From when the next probe may go out, unless it is closed or isolated; None if no worker has recorded the breaker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,25 +73,35 @@ class BreakerEvent:
 
 def breakers(store: Store) -> list[BreakerFacts]:
     """Return the breakers that have seen a failure, or were moved by hand, by name."""
-    return [_facts_of(str(name), cast("bytes", state)) for name, state in store.query("breakers")]
+    known = known_breakers(store)
+    return [
+        _facts_of(str(name), cast("bytes", state), known.get(str(name)))
+        for name, state in store.query("breakers")
+    ]
 
 
 def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False) -> BreakerFacts:
-    """Open, close or isolate a breaker; `is_new` allows a name that no worker has written down yet."""
+    """Open, close or isolate a breaker; `is_new` allows a name that no worker has written down yet.
+
+    Jobs that are held for a breaker are due as soon as it is closed; while it ramps, workers start few of them at a time.
+    """
     for _ in range(SWAPS_MAX):
         before = store.breaker(name)
         if before is None and not is_new:
             known = [each.name for each in breakers(store)]
             raise unknown(name, known, kind="breaker", otherwise="No breaker has seen a failure yet.")
-        state = _MOVES[verb](CURRENT.get().clock.wall())
+        now = CURRENT.get().clock.wall()
+        state = _MOVES[verb](now)
         after = msgspec.json.encode(state)
         verb_step, values = (
             ("add_breaker", (name, after)) if before is None else ("swap_breaker", (after, name, before))
         )
         log = by.log(verb, f"breaker {name}")
-        change = _change_of(name, before, state, log)
-        if store.apply(Step(verb_step, values, rows=1), log, *change) is not None:
-            return _facts_of(name, after)
+        steps = [Step(verb_step, values, rows=1), log, *_change_of(name, before, state, log)]
+        if verb == "close":
+            steps.append(Step("release_held", (now, name)))
+        if store.apply(*steps) is not None:
+            return _facts_of(name, after, known_breakers(store).get(name))
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
@@ -130,7 +143,7 @@ def _changed(row: Row) -> BreakerEvent:
     return msgspec.convert(breaker_members(row), BreakerEvent)
 
 
-def _facts_of(name: str, raw: bytes) -> BreakerFacts:
+def _facts_of(name: str, raw: bytes, known: KnownBreaker | None) -> BreakerFacts:
     state = msgspec.json.decode(raw, type=BreakerState)
     return BreakerFacts(
         name=name,
@@ -138,4 +151,13 @@ def _facts_of(name: str, raw: bytes) -> BreakerFacts:
         changed_at=None if state.changed_at is None else instant(state.changed_at),
         failures=state.failures,
         probe_at=None if state.probe is None else instant(state.probe.taken_at),
+        next_probe_at=_next_probe_at(state, known),
     )
+
+
+def _next_probe_at(state: BreakerState, known: KnownBreaker | None) -> datetime | None:
+    if known is None or state.changed_at is None or state.phase not in {Phase.OPEN, Phase.HALF_OPEN}:
+        return None
+    if state.phase is Phase.OPEN:
+        return instant(state.changed_at + known.open_for)
+    return instant(state.changed_at if state.probe is None else state.probe.taken_at + known.probe_timeout)

@@ -15,6 +15,7 @@ import msgspec
 
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.rules import stages_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import UnknownNameError
 from redrive.ops.audit import Actor
@@ -112,10 +113,16 @@ def workers(store: Store) -> list[WorkerFacts]:
 
 
 def pipelines(store: Store) -> list[PipelineFacts]:
-    """Return every pipeline that was ever submitted to or worked on, by name."""
+    """Return every pipeline that was ever submitted to or worked on, by name, with the stages that it has now or that have jobs."""
     by_name: dict[str, list[LaneFacts]] = {}
     for lane in lanes(store):
         by_name.setdefault(lane.pipeline, []).append(lane)
+    for name, found in by_name.items():
+        present = stages_of(store, name)
+        if present:
+            by_name[name] = [
+                lane for lane in found if lane.stage in present or lane.queued or lane.processing
+            ]
     live = [worker for worker in workers(store) if worker.is_live]
     return [
         PipelineFacts(name=name, lanes=found, workers=sum(1 for worker in live if name in worker.pipelines))

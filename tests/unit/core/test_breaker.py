@@ -37,7 +37,7 @@ def test_failures_in_a_row_open_it_and_a_success_starts_the_count_again() -> Non
     state = step.record(THREE, state, 0, failed=2)
 
     assert state.phase is Phase.CLOSED
-    assert step.record(THREE, state, 5, failed=1) == step.opened(5)
+    assert step.record(THREE, state, 5, failed=1) == step.opened(5, failures=3)
 
 
 def test_an_open_breaker_refuses_until_its_time_has_come() -> None:
@@ -72,7 +72,7 @@ def test_enough_good_probes_in_a_row_close_it() -> None:
 def test_a_bad_probe_opens_it_for_another_full_time() -> None:
     state, _ = step.admit(THREE, tripped(THREE), 30, "a")
 
-    assert step.record(THREE, state, 31, failed=1, token="a") == step.opened(31)
+    assert step.record(THREE, state, 31, failed=1, token="a") == step.opened(31, failures=4)
 
 
 def test_a_good_probe_followed_by_a_bad_one_opens_it_again() -> None:
@@ -80,7 +80,7 @@ def test_a_good_probe_followed_by_a_bad_one_opens_it_again() -> None:
     state = step.record(THREE, state, 31, ok=1, token="a")
     state, _ = step.admit(THREE, state, 31, "b")
 
-    assert step.record(THREE, state, 32, failed=1, token="b") == step.opened(32)
+    assert step.record(THREE, state, 32, failed=1, token="b") == step.opened(32, failures=4)
 
 
 def test_late_results_of_older_calls_do_not_move_a_half_open_breaker() -> None:

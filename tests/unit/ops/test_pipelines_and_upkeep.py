@@ -6,12 +6,14 @@ from __future__ import annotations
 import getpass
 import os
 import sqlite3
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from redrive import ConfigurationError, Event, Pipeline, Redrive, connect, stage
+from redrive import Breaker, ConfigurationError, Event, Pipeline, Redrive, Snooze, connect, stage
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.rules import record_rules
 from redrive.errors import JobNotFoundError, StoreUnavailableError
 from redrive.ops import audit, breakers
 from redrive.ops.audit import Actor, present_user
@@ -26,6 +28,8 @@ from redrive.ops.upkeep import prune as pruning
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.prune import Retention, prunable, prune
 from redrive.testing import VirtualClock
+from tests.embedded import embedded
+from tests.unit.build import work
 
 ANN = Actor("ann", "a test")
 DAY = 86_400.0
@@ -69,6 +73,71 @@ def test_a_stage_that_the_code_no_longer_has_is_found_by_its_waiting_jobs(rd: Re
     assert [(lane.stage, lane.queued) for lane in stale_lanes(rd.store, [renamed])] == [("fetch", 1)]
     assert stale_lanes(rd.store, [SHOP]) == []
     assert stale_lanes(rd.store, []) == []
+
+
+def test_a_worker_does_not_end_as_idle_while_jobs_wait_in_a_stage_that_is_gone(
+    rd: Redrive, caplog: pytest.LogCaptureFixture
+) -> None:
+    rd.submit(SHOP, 1)
+    rd.submit(SHOP, 2)
+
+    assert rd.work([Pipeline("shop", [store])], until_idle=True) == "held"
+
+    assert "2 jobs queued in shop.fetch, a stage the pipeline no longer has" in caplog.text
+    assert rd.work([SHOP], until_idle=True) == "idle"
+
+
+def test_only_stages_that_exist_or_have_jobs_are_listed(rd: Redrive) -> None:
+    rd.submit(SHOP, 1)
+    rd.work([Pipeline("shop", [store])], until_idle=True)
+    assert [[lane.stage for lane in each.lanes] for each in pipelines(rd.store)] == [["fetch", "store"]]
+
+    rd.work([SHOP], until_idle=True)
+    rd.work([Pipeline("shop", [store])], until_idle=True)
+
+    assert [[lane.stage for lane in each.lanes] for each in pipelines(rd.store)] == [["store"]]
+
+
+@pytest.mark.parametrize("verb", ["open", "isolate"])
+def test_closing_a_breaker_by_hand_releases_what_is_held_for_it_at_once(
+    rd: Redrive, clock: VirtualClock, verb: breakers.Verb
+) -> None:
+    is_down = True
+    asked: list[str] = []
+
+    @stage(breaker=Breaker("api", consecutive=1, open_for=120, ramp=0))
+    async def call(what: str) -> str:
+        if what == "later" and what not in asked:
+            asked.append(what)
+            raise Snooze(1_000)
+        if is_down:
+            raise ConnectionRefusedError(111, "refused")
+        return what
+
+    flow = Pipeline("calls", [call])
+    record_rules(rd.store, [flow])
+    snoozed, job = rd.submit(flow, "later"), rd.submit(flow, "now")
+    assert work(embedded(rd), flow, hold_max=0) == "held"
+    held_until = job.facts.run_at
+    assert (held_until - clock_now(clock)).total_seconds() > 100
+    (facts,) = breakers.breakers(rd.store)
+    assert (facts.phase, facts.failures, facts.next_probe_at) == ("open", 1, held_until)
+
+    breakers.move(rd.store, "api", verb, ANN)
+    assert work(embedded(rd), flow, hold_max=0) == "held"
+    is_down = False
+    closed = breakers.move(rd.store, "api", "close", ANN)
+
+    assert (closed.phase, closed.next_probe_at) == ("closed", None)
+    assert job.facts.run_at <= clock_now(clock)
+    # A stage that asked to wait is not released.
+    assert (snoozed.facts.run_at - clock_now(clock)).total_seconds() > 500
+    assert work(embedded(rd), flow) == "idle"
+    assert job.result() == "now"
+
+
+def clock_now(clock: VirtualClock) -> datetime:
+    return datetime.fromtimestamp(clock.wall(), UTC)
 
 
 def test_checking_a_name_counts_no_jobs(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
     """List breakers that have recorded a failure or were changed by hand."""
     with open_database(database_url) as rd:
         found = breakers.breakers(rd.store)
-    columns = ("name", "phase", "changed_at", "failures", "probe_at")
+    columns = ("name", "phase", "changed_at", "failures", "probe_at", "next_probe_at")
     print_rows(found, columns, output, empty="no breakers")
 
 

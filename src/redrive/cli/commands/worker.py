@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`redrive worker`: run the jobs of some pipelines, in this process or in several supervised ones.
 
-Exit codes: 0 stopped by a signal, or no jobs left; 3 with --until-idle when all that is left is held.
+Exit codes: 0 stopped by a signal, or no jobs left; 3 with --until-idle when all that is left is held, or
+queued in a stage that the pipeline no longer has.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replay rules, codes and stages of a pipeline, stored for use without its code.
+"""The replay rules, codes, stages and breakers of a pipeline, stored for use without its code.
 
 A pipeline that was never recorded is under the strictest rules.
 """
@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
+from redrive.core.arguments import seconds
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -29,11 +30,20 @@ class OwnHint(Struct, frozen=True):
     hint: str
 
 
+class KnownBreaker(Struct, frozen=True):
+    """The times of a breaker that some stage has."""
+
+    name: str
+    open_for: float
+    probe_timeout: float
+
+
 class _Kept(Struct, frozen=True):
     """What is stored beside the rules."""
 
     hints: tuple[OwnHint, ...] = ()
     stages: tuple[str, ...] = ()
+    breakers: tuple[KnownBreaker, ...] = ()
 
 
 def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
@@ -46,7 +56,11 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool
         rows = store.query("rules", pipeline.name)
         kept = _kept_in(rows)
         stages = tuple(stage.name for stage in pipeline.stages)
-        present = _Kept(_hints_in(pipeline.codes), stages if is_served else kept.stages or stages)
+        present = _Kept(
+            _hints_in(pipeline.codes),
+            stages if is_served else kept.stages or stages,
+            _breakers_of(pipeline) if is_served else kept.breakers,
+        )
         if (_rules_in(rows), kept) != (pipeline.replay, present):
             encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(present)})
             steps.append(Step("put_rules", (pipeline.name, encoded)))
@@ -67,6 +81,20 @@ def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
 def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
     """Return the stages of a pipeline, as the last worker that was started has them; none if nobody has used it."""
     return _kept_in(store.query("rules", pipeline)).stages
+
+
+def known_breakers(store: Store) -> dict[str, KnownBreaker]:
+    """Return the breakers of all pipelines by name, as the workers have them."""
+    kept = (_kept_in([row]) for row in store.query("all_rules"))
+    return {breaker.name: breaker for each in kept for breaker in each.breakers}
+
+
+def _breakers_of(pipeline: Pipeline) -> tuple[KnownBreaker, ...]:
+    found = {stage.breaker.name: stage.breaker for stage in pipeline.stages if stage.breaker is not None}
+    return tuple(
+        KnownBreaker(name, seconds("open_for", one.open_for), seconds("probe_timeout", one.probe_timeout))
+        for name, one in sorted(found.items())
+    )
 
 
 def _rules_in(rows: Sequence[Row]) -> ReplayRules:

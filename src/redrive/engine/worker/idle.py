@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar, cast
 
+import msgspec
+
+from redrive.core.units import plural
 from redrive.engine.clock import Clock
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
@@ -20,6 +24,8 @@ from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId, UpcomingWork
+
+logger = logging.getLogger("redrive.worker")
 
 T = TypeVar("T")
 
@@ -98,7 +104,7 @@ class IdleWait:
             return None
         if not upcoming.due and not upcoming.leased:
             if not await self._is_replaying():
-                return "idle"
+                return "held" if await self._has_stranded() else "idle"
             await self._sleep(POLL_SECONDS)
             return None
         wait = self._next_look(upcoming)
@@ -136,6 +142,21 @@ class IdleWait:
         """Return whether a replay over these pipelines is under way and may release more jobs."""
         rows = await self._ask_until_answered(functools.partial(self._store.query, "live_replays"))
         return any(row[1] in self._pipelines for row in rows or ())
+
+    async def _has_stranded(self) -> bool:
+        """Return whether jobs are queued in stages that these pipelines no longer have, and log which."""
+        lists = (sorted(self._pipelines), list(self._journal.order))
+        served = (msgspec.json.encode(each).decode() for each in lists)
+        rows = await self._ask_until_answered(functools.partial(self._store.query, "stranded", *served))
+        for pipeline, stage, jobs in rows or ():
+            logger.warning(
+                "%s queued in %s.%s, a stage the pipeline no longer has: restore its name with @stage(name=%r)",
+                plural(cast("int", jobs), "job"),
+                pipeline,
+                stage,
+                stage,
+            )
+        return bool(rows)
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep until woken; for less when this worker watches the store, because others may submit jobs at any time."""

@@ -38,7 +38,7 @@ logger = logging.getLogger("redrive.worker")
 
 T = TypeVar("T")
 Ending = Literal["idle", "held", "stopped"]
-"""Why a worker ended: nothing is left, all that is left is held, or it was stopped."""
+"""Why a worker ended: nothing is left, all that is left is held or in a stage that is gone, or it was stopped."""
 
 RESEND_SECONDS: Final = 1.0
 """How long to wait before a batch that the store did not take is sent again."""

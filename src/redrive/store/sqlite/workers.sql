@@ -56,6 +56,12 @@ FROM lanes ORDER BY pipeline, position;
 -- Without their jobs: counting those takes as long as there are many.
 SELECT pipeline, stage FROM lanes ORDER BY pipeline, position;
 
+-- name: stranded
+-- Queued jobs of some pipelines in lanes that are not among the served ones.
+SELECT lanes.pipeline, lanes.stage, count(*) FROM lanes CROSS JOIN jobs ON jobs.lane_id = lanes.id AND jobs.status = 'queued'
+WHERE lanes.pipeline IN (SELECT value FROM json_each(?1)) AND lanes.id NOT IN (SELECT value FROM json_each(?2))
+GROUP BY lanes.id ORDER BY lanes.pipeline, lanes.position;
+
 -- name: paused
 SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 
@@ -187,6 +193,13 @@ SELECT ?1, ?2, ?3, ?4, ?5, json_object(
     'after', json_object('status', ?6, 'jobs_waiting', (
         SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?7))))
 FROM lanes WHERE pipeline = ?7;
+
+-- name: release_held
+-- Jobs that wait for a breaker become due; not those whose stage asked to wait.
+UPDATE jobs SET run_at = ?1 WHERE status = 'queued' AND waiting = 'hold' AND run_at > ?1 AND EXISTS (
+    SELECT 1 FROM attempts WHERE attempts.job_id = jobs.id AND attempts.dispatch = jobs.dispatch
+    AND json_extract(attempts.decision, '$.breaker') = ?2)
+RETURNING id;
 
 -- name: pause_lanes
 UPDATE lanes SET paused_at = ? WHERE pipeline = ? AND paused_at IS NULL RETURNING id;

@@ -30,6 +30,7 @@ from redrive.testing.conformance.build import (
 )
 
 QUERIES: dict[str, tuple[object, ...]] = {
+    "all_rules": (),
     "attempts": (1,),
     "breaker_changes": (0, None, 10),
     "breakers": (),
@@ -52,6 +53,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "run_tally": (1,),
     "runs": (10,),
     "schedules": (),
+    "stranded": ('["shop"]', "[1]"),
     "replays": (10, None, 10),
     "replay_counts": (1,),
     "latest_breaker_changes": (None, 10),
