@@ -2,7 +2,8 @@
 """Parse the bytes of a mail, even malformed ones.
 
 Nothing in a mail is trusted: dates, encodings and charsets may be missing or wrong, headers may contain line breaks, parts may be
-nested without end. Unreadable parts are left out; only a mail without any readable part fails.
+nested without end. A charset that is missing or wrong is detected. Unreadable parts are left out; a mail whose text cannot be read
+fails, so that no page is empty for that reason.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import email
 import email.header
 import email.utils
 import re
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.errors import MessageError
 from email.message import Message
 from email.policy import Compat32
 from html import unescape
+from itertools import islice
 from typing import Final
 
+from charset_normalizer import from_bytes
 from msgspec import Struct
 
 from apps.collabiq.codes import MAIL_TOO_LARGE, MAIL_UNREADABLE
@@ -32,6 +37,11 @@ LINE_MAX: Final = 1_000
 PARTS_MAX: Final = 200
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _ILLEGIBLE_SHARE: Final = 0.3
+_DAMAGED_SHARE: Final = 0.1
+DETECTED_MAX: Final = 50_000
+"""Bytes from which a charset is detected."""
+_UNDECLARED: Final = frozenset({"us-ascii", "ascii", "unknown-8bit"})
+"""Charsets that programs declare without looking at the text."""
 _TAG: Final = re.compile(r"<(?P<name>!--|[/!?]?[a-z][a-z0-9]{0,20})")
 _HIDDEN: Final = frozenset({"script", "style", "head", "title", "template"})
 _BREAKS: Final = frozenset({"p", "br", "div", "tr", "li", "h1", "h2", "h3", "table", "blockquote"})
@@ -71,6 +81,8 @@ def parse(email_id: str, raw: bytes) -> Mail:
         raise Fail(MAIL_TOO_LARGE, f"the mail has {len(raw)} bytes; {RAW_MAX} is the most")
     try:
         mail = _read(email_id, email.message_from_bytes(raw, policy=_SHORT_HEADERS))
+    except Fail:
+        raise
     except Exception as error:
         # The standard library's parser may raise anything, even RecursionError; the mail is the cause in any case.
         raise Fail(MAIL_UNREADABLE, f"the mail cannot be parsed ({type(error).__name__})") from error
@@ -80,36 +92,50 @@ def parse(email_id: str, raw: bytes) -> Mail:
 
 
 def _read(email_id: str, message: Message) -> Mail:
-    plain, html, names = _parts(message)
+    parts = _parts(message)
+    html = (_text_of_html(each[:TEXT_MAX]) for each in parts.html)
+    text = "\n\n".join(parts.plain or html).strip()[:TEXT_MAX]
+    if not text and parts.is_partly_lost:
+        raise Fail(MAIL_UNREADABLE, "the text of the mail is not readable")
     return Mail(
         email_id=email_id,
         sender=_header(message, "From"),
         recipients=tuple(_header_lines(message, "To") + _header_lines(message, "Cc")),
         subject=_header(message, "Subject"),
         sent_at=_date(message),
-        text="\n\n".join(plain or [_text_of_html(each[:TEXT_MAX]) for each in html]).strip()[:TEXT_MAX],
-        attachments=tuple(names),
+        text=text,
+        attachments=tuple(parts.names),
     )
 
 
-def _parts(message: Message) -> tuple[list[str], list[str], list[str]]:
-    """Return the plain texts, the HTML texts and the names of the attachments."""
-    plain: list[str] = []
-    html: list[str] = []
-    names: list[str] = []
-    for place, part in enumerate(message.walk()):
-        if place >= PARTS_MAX:
-            break
+@dataclass(slots=True)
+class _Parts:
+    plain: list[str] = field(default_factory=list)
+    html: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """The names of the attachments."""
+    is_partly_lost: bool = False
+    """True if a text cannot be read."""
+
+
+def _parts(message: Message) -> _Parts:
+    """Return the texts and the names of the attachments."""
+    found = _Parts()
+    for part in islice(message.walk(), PARTS_MAX):
         if part.is_multipart():
             continue
         name = part.get_filename()
+        # What has no parts although its type has them is text with a wrong type.
+        is_text = part.get_content_type() == "text/plain" or part.get_content_maintype() == "multipart"
         if name or part.get_content_disposition() == "attachment":
-            names.append(_one_line(str(name or "unnamed")))
-        elif part.get_content_type() in {"text/plain", "text/html"}:
+            found.names.append(_one_line(str(name or "unnamed")))
+        elif is_text or part.get_content_type() == "text/html":
             text = _decoded(part)
             if text.strip():
-                (plain if part.get_content_type() == "text/plain" else html).append(text)
-    return plain, html, names
+                (found.plain if is_text else found.html).append(text)
+            elif str(part.get_payload()).strip():
+                found.is_partly_lost = True
+    return found
 
 
 def _decoded(part: Message) -> str:
@@ -117,15 +143,48 @@ def _decoded(part: Message) -> str:
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes):
         return ""
-    try:
-        text = content.decode(part.get_content_charset() or "utf-8", "replace")
-    except (LookupError, ValueError):
-        text = content.decode("utf-8", "replace")
-    text = text[: 4 * TEXT_MAX]
-    illegible = sum(1 for each in text if each == "\ufffd" or (each < " " and each not in "\t\r\n\f"))
-    if illegible > _ILLEGIBLE_SHARE * len(text):
+    text = _text_of(content, part.get_content_charset())[: 4 * TEXT_MAX]
+    if _illegible(text) > _ILLEGIBLE_SHARE:
         return ""
     return "".join(each for each in text if each >= " " or each in "\t\n")
+
+
+def _text_of(content: bytes, declared: str | None) -> str:
+    """Return bytes as text: by the declared charset or as UTF-8, and if they do not fit, by the most likely charset."""
+    given = declared if declared not in _UNDECLARED else None
+    for name in (given, "utf-8"):
+        if (text := _by_charset(content, name, "strict")) is not None:
+            return text
+    text = _by_charset(content, given, "replace")
+    if text is not None and _illegible(text) <= _DAMAGED_SHARE:
+        return text
+    # The charset is not declared, or the declaration is wrong.
+    detected = _by_charset(content, _detected(content), "replace")
+    return detected or text or content.decode("utf-8", "replace")
+
+
+def _by_charset(content: bytes, name: str | None, errors: str) -> str | None:
+    """Return bytes as text; None without a charset, with one that nobody knows, or if they do not fit."""
+    with suppress(LookupError, ValueError):
+        return None if name is None else content.decode(name, errors)
+    return None
+
+
+def _detected(content: bytes) -> str | None:
+    """Return the most likely charset of bytes; None if they do not look like text."""
+    found = from_bytes(content[:DETECTED_MAX])
+    best = found.best()
+    if best is None:
+        return None
+    equal = [each.encoding for each in found if (each.chaos, each.coherence) == (best.chaos, best.coherence)]
+    # Several Western charsets often fit equally well; this is by far the most common of them.
+    return "cp1252" if "cp1252" in equal else best.encoding
+
+
+def _illegible(text: str) -> float:
+    """Return the share of characters that are no text."""
+    count = sum(1 for each in text if each == "\ufffd" or (each < " " and each not in "\t\r\n\f"))
+    return count / max(1, len(text))
 
 
 def _header_lines(message: Message, name: str) -> list[str]:

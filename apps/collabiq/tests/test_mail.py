@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import mailbox
+import random
 import sqlite3
 import time
 from collections.abc import Generator
@@ -45,8 +46,8 @@ READABLE: dict[str, tuple[bytes, str]] = {
         HEAD + b"Content-Type: text/plain; charset=utf-8\n\nhello and good day \xff",
         "hello and good day \ufffd",
     ),
-    "base64 that is none": (HEAD + b"Content-Transfer-Encoding: base64\n\n!!!", ""),
-    "a boundary that never comes": (HEAD + b'Content-Type: multipart/mixed; boundary="x"\n\nhello', ""),
+    "nothing but a subject": (HEAD + b"\n \n", ""),
+    "a boundary that never comes": (HEAD + b'Content-Type: multipart/mixed; boundary="x"\n\nhello', "hello"),
     "HTML alone": (
         HEAD
         + b"Content-Type: text/html\n\n<style>p{}</style><p>hello</p><script>x()</script><p>you &amp; me</p>",
@@ -81,6 +82,9 @@ def test_a_mail_in_a_bad_state_is_read_as_far_as_it_can_be(name: str) -> None:
         (b"", "MAIL_UNREADABLE"),
         (b"\n\n" + bytes(range(128, 256)), "MAIL_UNREADABLE"),
         (DEEP, "MAIL_UNREADABLE"),
+        (HEAD + b"Content-Transfer-Encoding: base64\n\n!!!", "MAIL_UNREADABLE"),
+        (HEAD + b"\n" + bytes(range(128, 256)), "MAIL_UNREADABLE"),
+        (HEAD + b"Content-Type: text/html; charset=utf-8\n\n" + bytes(range(128, 256)), "MAIL_UNREADABLE"),
         (HEAD + b"\n" + b"x" * RAW_MAX, "MAIL_TOO_LARGE"),
     ],
 )
@@ -89,6 +93,53 @@ def test_a_mail_of_which_nothing_can_be_read_fails_by_name(raw: bytes, code: str
         parse("e1", raw)
 
     assert raised.value.code == code
+
+
+KOREAN = "안녕하세요, (주)하늘소프트 이서준 팀장입니다.\n2026년 3월 12일에 미팅 가능하실까요?"
+UNDECLARED: dict[str, tuple[str, str]] = {
+    "EUC-KR": (KOREAN, "euc-kr"),
+    "a greeting": ("안녕하세요", "euc-kr"),
+    "mostly English": (
+        "Hello, this is Bo Chen of Acme Corp. 협업 제안드립니다. Let us meet on March 3.",
+        "cp949",
+    ),
+    "Shift JIS": ("お世話になっております。株式会社サンプルの田中です。", "shift_jis"),
+    "GB18030": ("您好 我是北京样本公司的王伟。我们想在三月十二日讨论合作。", "gb18030"),
+    "KOI8-R": ("Здравствуйте, меня зовут Иван. Давайте встретимся 12 марта 2026 года.", "koi8-r"),
+    "Windows-1252": ("Bonjour, je suis très intéressé par une réunion. À bientôt, Frédéric", "cp1252"),
+}
+
+
+@pytest.mark.req("CQ-5.1")
+@pytest.mark.parametrize("declared", [None, "us-ascii", "utf-8", "klingon"])
+@pytest.mark.parametrize("name", UNDECLARED)
+def test_a_charset_that_is_not_declared_or_wrong_is_detected(name: str, declared: str | None) -> None:
+    text, charset = UNDECLARED[name]
+    kind = "" if declared is None else f"Content-Type: text/plain; charset={declared}\n"
+
+    read = parse("e1", HEAD + kind.encode() + b"Content-Transfer-Encoding: 8bit\n\n" + text.encode(charset))
+
+    assert read.text == text
+
+
+@pytest.mark.req("CQ-5.1")
+def test_a_korean_mail_without_a_charset_gives_a_full_page(
+    settings: Settings, rd: Redrive, clock: VirtualClock
+) -> None:
+    write_mailbox(settings, [HEAD + b"\n" + KOREAN.encode("euc-kr")])
+
+    work_off(settings, rd)
+
+    (page,) = (settings.root / "pages").glob("*.md")
+    assert "(주)하늘소프트" in page.read_text(encoding="utf-8")
+    assert "2026-03-12" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", [1_000, 5_000_000])
+def test_no_charset_takes_long_to_detect(size: int) -> None:
+    raw = random.Random(7).randbytes(size).replace(b"\n", b"")
+    with at_most(10), suppress(Fail):
+        parse("e1", HEAD + b"\n" + raw)
 
 
 def test_what_is_attached_is_named_and_never_looked_at() -> None:
