@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from apps.collabiq.values import Amount, Positive, check, check_fields
-from redrive import Backoff, Breaker, BreakerOpenError, Jitter, RetryPolicy
+from redrive import Backoff, Breaker, BreakerOpenError, Category, Jitter, RetryPolicy
 
 Service = Literal["gmail", "gemini", "notion", "infisical"]
 
@@ -37,6 +37,8 @@ class RetryConfig:
     """Time limit of one request, in seconds."""
     retryable_exceptions: AbstractSet[type[Exception]]
     """Exception classes to retry, unless the failure is permanent by its HTTP status, such as a 404."""
+    retryable_codes: AbstractSet[str] = frozenset()
+    """Codes and categories of the engine to retry as well: some clients have no exception class for what can heal."""
     respect_retry_after: bool = True
 
     def __post_init__(self) -> None:
@@ -66,7 +68,7 @@ class RetryConfig:
         return RetryPolicy(
             self.max_attempts,
             self.backoff,
-            retry_on=[*self.retryable_exceptions, BreakerOpenError],
+            retry_on=[*self.retryable_exceptions, *sorted(self.retryable_codes), BreakerOpenError],
             respect_retry_after=self.respect_retry_after,
         )
 
@@ -90,6 +92,8 @@ GMAIL_RETRY_CONFIG: Final = RetryConfig(
     # imaplib raises `abort` when the connection breaks.
     retryable_exceptions={TimeoutError, ConnectionError, imaplib.IMAP4.abort}
     | _installed("googleapiclient.errors.HttpError", *_HTTPX),
+    # Its other failures, such as a name that cannot be resolved or NO [UNAVAILABLE], are in classes for everything else too.
+    retryable_codes={Category.NETWORK.value, "RATE_LIMITED", "UPSTREAM_ERROR", "UPSTREAM_NOT_READY"},
 )
 GEMINI_RETRY_CONFIG: Final = RetryConfig(
     timeout=60.0,  # a model takes its time

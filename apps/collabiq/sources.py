@@ -11,6 +11,7 @@ import base64
 import hashlib
 import imaplib
 import mailbox
+import re
 import ssl
 import threading
 from collections.abc import Generator, Iterator, Sequence
@@ -20,10 +21,11 @@ from typing import Final, Protocol, cast
 
 from apps.collabiq.codes import MAIL_GONE
 from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG
-from apps.collabiq.settings import Settings
+from apps.collabiq.settings import PREFIX, Settings
 from redrive import ConfigurationError, Fail
 
 TIMEOUT: Final = GMAIL_RETRY_CONFIG.timeout
+_IMAP_ID: Final = re.compile(r"(?P<validity>[0-9]{1,10})-(?P<uid>[1-9][0-9]{0,9})")
 
 
 class Source(Protocol):
@@ -102,6 +104,8 @@ class ImapSource:
     def __init__(self, settings: Settings, password: str) -> None:
         self._settings = settings
         self._password = password
+        self._user = _quoted("IMAP_USER", settings.imap_user)
+        self._folder = _quoted("IMAP_FOLDER", settings.imap_folder)
 
     def ids(self) -> Iterator[str]:
         """Return the id of every mail in the folder."""
@@ -111,9 +115,12 @@ class ImapSource:
 
     def fetch(self, email_id: str) -> bytes:
         """Return a mail, without marking it as read."""
-        expected, _, uid = email_id.partition("-")
+        # The id comes from a payload: nothing else may reach a line of the protocol.
+        if (found := _IMAP_ID.fullmatch(email_id)) is None:
+            raise Fail(MAIL_GONE, "the id is not the id of a mail on an IMAP server")
         with self._opened() as (server, validity):
-            parts = _answer(server.uid("FETCH", uid, "(BODY.PEEK[])")) if validity == expected else []
+            is_same = validity == found["validity"]
+            parts = _answer(server.uid("FETCH", found["uid"], "(BODY.PEEK[])")) if is_same else []
         for part in parts:
             if isinstance(part, tuple):
                 return cast("bytes", part[1])
@@ -132,9 +139,8 @@ class ImapSource:
             else imaplib.IMAP4(host, port, timeout=TIMEOUT)
         )
         try:
-            server.login(self._settings.imap_user, self._password)
-            folder = self._settings.imap_folder.replace("\\", "\\\\").replace('"', '\\"')
-            _answer(server.select(f'"{folder}"', readonly=True))
+            server.login(self._user, self._password)
+            _answer(server.select(self._folder, readonly=True))
             validity = server.response("UIDVALIDITY")[1][0]
             yield server, (validity or b"0").decode()
         finally:
@@ -142,6 +148,18 @@ class ImapSource:
                 server.logout()
             with suppress(OSError):
                 server.shutdown()  # If the logout got no answer, the socket is still open.
+
+
+def _quoted(name: str, text: str) -> str:
+    """Return a setting as a quoted string of the protocol, which cannot have line breaks."""
+    if not text.isprintable():
+        raise ConfigurationError(
+            field=PREFIX + name,
+            value=text,
+            rule="must not have line breaks or other control characters",
+            fix="Check it for a stray line break.",
+        )
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _answer(response: tuple[str, Sequence[object]]) -> Sequence[object]:

@@ -20,6 +20,7 @@ class ImapServer:
         self.validity = 77
         self.password = "sesame-street"
         self.commands: list[str] = []
+        self.lines: list[bytes] = []
         self.faults: deque[str] = deque()
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
@@ -70,7 +71,8 @@ def _handler_of(server: ImapServer) -> type[socketserver.StreamRequestHandler]:
 
         def handle(self) -> None:
             self.wfile.write(b"* OK IMAP4rev1 ready\r\n")
-            while (found := _COMMAND.fullmatch(self.rfile.readline())) is not None:
+            while (found := _COMMAND.fullmatch(line := self.rfile.readline())) is not None:
+                server.lines.append(line)
                 tag, _, verb, rest = found.groups()
                 server.commands.append(verb.decode().upper())
                 answer = server.answer(verb.decode().upper(), rest)

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import errno
+import imaplib
 import json
+import socket
+import ssl
 import threading
 from collections.abc import Generator
 from dataclasses import replace
@@ -20,7 +24,7 @@ from apps.collabiq.tests.driving import mail, work_off, write_mailbox
 from apps.collabiq.tests.imap_server import ImapServer
 from apps.collabiq.tests.services import Gemini, Gmail, Notion
 from apps.collabiq.tests.wire import Asked, Fault, Way
-from redrive import Fail, Redrive
+from redrive import ConfigurationError, Fail, Redrive
 from redrive.testing import VirtualClock
 
 HEALING: list[Way] = [
@@ -218,7 +222,16 @@ def test_mail_comes_over_imap_and_is_not_marked_as_read(
 
 @pytest.mark.req("CQ-3.1")
 @pytest.mark.parametrize(
-    ("fault", "calls"), [("drop", 3), ("[NONEXISTENT] no such mail", 1), ("[NOPERM] not for you", 1)]
+    ("fault", "calls"),
+    [
+        ("drop", 3),
+        ("[UNAVAILABLE] later", 3),
+        ("[LIMIT] slow down", 3),
+        ("[SERVERBUG] oops", 3),
+        ("[NONEXISTENT] no such mail", 1),
+        ("[NOPERM] not for you", 1),
+        ("no reason", 1),
+    ],
 )
 def test_a_fetch_over_imap_is_made_exactly_as_often_as_it_may(
     by_imap: Settings, rd: Redrive, clock: VirtualClock, imap: ImapServer, fault: str, calls: int
@@ -230,6 +243,84 @@ def test_a_fetch_over_imap_is_made_exactly_as_often_as_it_may(
 
     assert job.status == "failed"
     assert imap.commands.count("FETCH") == calls
+
+
+@pytest.mark.req("CQ-3.1", "CQ-5.1")
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), 3),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), 3),
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), 3),
+        (imaplib.IMAP4.error("b'[UNAVAILABLE] Temporary authentication failure.'"), 3),
+        (ssl.SSLCertVerificationError(1, "certificate verify failed"), 1),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_an_imap_server_that_cannot_be_reached_is_tried_as_often_as_other_services(
+    by_imap: Settings,
+    rd: Redrive,
+    clock: VirtualClock,
+    imap: ImapServer,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    calls: int,
+) -> None:
+    imap.mails = {4: mail("One")}
+    connect = imaplib.IMAP4.open
+    opened: list[str] = []
+
+    def open_once(server: imaplib.IMAP4, *args: object, **kwargs: object) -> None:
+        opened.append("a connection")
+        if len(opened) > 1:  # the first one lists the mail
+            raise error
+        connect(server, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(imaplib.IMAP4, "open", open_once)
+
+    (job,) = work_off(by_imap, rd)
+
+    assert job.status == "failed"
+    assert len(opened) == 1 + calls
+
+
+@pytest.mark.parametrize(
+    "email_id",
+    [
+        "5-1 (FLAGS)\r\nZ1 SELECT INBOX\r\n",
+        "77-4\n",
+        "77-4:*",
+        "77-*",
+        "77-0",
+        "77-",
+        "4",
+        "",
+        "\u0667\u0667-\u0664",
+        f"77-{10**10}",
+    ],
+)
+def test_nothing_but_an_id_reaches_a_line_of_the_imap_protocol(
+    by_imap: Settings, imap: ImapServer, email_id: str
+) -> None:
+    imap.mails = {4: mail("One")}
+
+    with pytest.raises(Fail) as raised:
+        ImapSource(by_imap, imap.password).fetch(email_id)
+
+    assert raised.value.code == "MAIL_GONE"
+    assert imap.lines == []
+
+
+def test_settings_reach_the_imap_server_quoted_or_not_at_all(by_imap: Settings, imap: ImapServer) -> None:
+    imap.mails = {4: mail("One")}
+    odd = replace(by_imap, imap_user='k"im \\ x', imap_folder="Sent mail")
+
+    assert list(ImapSource(odd, imap.password).ids()) == ["77-4"]
+    assert any(rb'LOGIN "k\"im \\ x" ' in line for line in imap.lines)
+    assert any(b'EXAMINE "Sent mail"' in line for line in imap.lines)
+    for name in ("imap_user", "imap_folder"):
+        with pytest.raises(ConfigurationError, match=name.upper()):
+            ImapSource(replace(by_imap, **{name: "x\r\nZ1 SELECT INBOX"}), imap.password)  # type: ignore[arg-type]
 
 
 def test_a_mail_that_is_gone_is_no_fault_of_the_server(
