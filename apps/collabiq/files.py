@@ -11,6 +11,7 @@ import errno
 import json
 import logging
 import os
+import threading
 import traceback
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -201,28 +202,34 @@ class DlqFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._lock = threading.Lock()
 
     def deliver(self, letter: SunkLetter) -> None:
-        """Write the file of a new dead letter; raises OSError, and the engine tries it again."""
+        """Write the file of a dead letter that has changed; raises OSError, and the engine tries it again."""
         entry = _entry_of_sunk(letter)
-        _write(self._folder / _place(entry), entry.to_json())
+        path = self._folder / _place(entry)
+        if letter.input is None:
+            entry = _with_payload(entry, _read_object(path).get("original_payload"))
+        if entry.processed:
+            # The list first: a file that is marked as processed is then always in the list.
+            self._update_processed([entry], is_expected=False)
+        _write(path, entry.to_json())
 
     def update(self, rd: Redrive) -> list[DLQEntry]:
         """Write every file that differs from the database, and return the entries of all dead letters, oldest first."""
         entries: list[DLQEntry] = []
-        were_processed: set[str] = set()
+        is_expected = False
         for line in letter_lines(rd):
             entry = _entry_of(rd, line.id)
             content = _read_object(self._folder / _place(entry))
             if line.state in PAST:
                 # The job has left the stage; only the file, written when it failed, still has that stage's input.
                 entry = _with_payload(entry, content.get("original_payload"))
-            if content.get("processed") is True:
-                were_processed.add(entry.dlq_id)
+            is_expected = is_expected or content.get("processed") is True
             if content != entry.to_json():
                 _try_to_write(self._folder / _place(entry), entry.to_json())
             entries.append(entry)
-        self._update_processed(entries, is_expected=bool(were_processed))
+        self._update_processed(entries, is_expected=is_expected)
         return sorted(entries, key=lambda each: (each.last_attempt, each.dlq_id))
 
     def processed_ids(self) -> set[str]:
@@ -233,6 +240,10 @@ class DlqFiles:
             return set()
 
     def _update_processed(self, entries: Collection[DLQEntry], *, is_expected: bool) -> None:
+        with self._lock:
+            self._write_processed(entries, is_expected=is_expected)
+
+    def _write_processed(self, entries: Collection[DLQEntry], *, is_expected: bool) -> None:
         path = self._folder / PROCESSED
         before = self.processed_ids()
         done = before.difference(each.dlq_id for each in entries if not each.processed)
@@ -324,10 +335,7 @@ def _entry_of(rd: Redrive, letter_id: int) -> DLQEntry:
         created_at=min(letter.first_failure_at, letter.last_failure_at),
         last_attempt=letter.last_failure_at,
     )
-    replayed_at = None
-    if letter.state == "resolved":
-        replayed_at = max(letter.closed_at or letter.last_failure_at, letter.last_failure_at)
-    return entry.with_status(status_of(letter.state, is_escalated=letter.is_escalated), replayed_at)
+    return _with_state(entry, letter, letter.closed_at)
 
 
 def _id_without_mail(pipeline: str, job: int) -> str:
@@ -353,16 +361,24 @@ def _entry_of_sunk(letter: SunkLetter) -> DLQEntry:
     # The sink gets the key redacted, but not the payload.
     payload = cast("dict[str, object]", letter.payload or {})
     email_id = str(payload.get("email_id") or letter.key or _id_without_mail(letter.pipeline, letter.job_id))
-    return DLQEntry(
+    entry = DLQEntry(
         dlq_id=dlq_id_of(letter.last_failure_at, email_id),
         email_id=email_id,
         operation_type=cast("Operation", letter.stage),
-        status=status_of("open", is_escalated=letter.is_escalated),
+        status=DLQStatus.PENDING,
         original_payload=cast("dict[str, object]", letter.input or letter.payload or ERASED),
         error_details=_details(letter, letter.context, job_id=letter.job_id, letter_id=letter.letter_id),
         created_at=letter.first_failure_at,
         last_attempt=letter.last_failure_at,
     )
+    return _with_state(entry, letter, letter.changed_at)
+
+
+def _with_state(entry: DLQEntry, letter: SunkLetter | DeadLetter, closed_at: datetime | None) -> DLQEntry:
+    """Return an entry with the status of its letter; `closed_at` is when the letter was resolved."""
+    is_resolved = letter.state == "resolved"
+    replayed_at = max(closed_at or entry.last_attempt, entry.last_attempt) if is_resolved else None
+    return entry.with_status(status_of(letter.state, is_escalated=letter.is_escalated), replayed_at)
 
 
 def _details(

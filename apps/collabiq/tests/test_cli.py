@@ -79,7 +79,7 @@ def test_a_run_reads_what_is_new_and_keeps_what_failed(told: Settings) -> None:
     (dlq_id, status, operation, _) = listed.split()
     assert (status, operation) == ("pending", "gmail_fetch")
     shown = json.loads(collabiq("dlq", "show", dlq_id).output)
-    assert shown["error_details"]["error_message"] == "no part of the mail is readable"
+    assert shown["error_details"]["error_message"] == "the text of the mail is not readable"
     (command,) = re.findall(r"`redrive (dlq [^`]+)`", README)
     groups = CliRunner().invoke(
         redrive, command.replace("data/", f"{told.folder}/").split(), env={"COLUMNS": "250"}
