@@ -18,7 +18,7 @@ import pytest
 
 from redrive import redact
 from redrive.errors import ConfigurationError
-from redrive.sinks import Webhook
+from redrive.sinks import BreakerChange, Webhook
 from redrive.sinks.webhook import WebhookRefusedError
 
 from .test_files import letter
@@ -87,6 +87,37 @@ def test_a_letter_is_posted_with_the_same_key_each_time(site: Site) -> None:
     assert json.loads(body)["job_id"] == 7
     assert "payload" not in json.loads(body)
     assert "Redrive-Signature" not in headers
+
+
+def test_each_change_of_a_letter_is_posted_with_a_key_of_its_own(site: Site) -> None:
+    sink = Webhook(site.url)
+    sink.deliver(letter())
+    sink.deliver(letter(delivery="abc-7-1-2", event="resolved", state="resolved"))
+
+    assert [headers["Idempotency-Key"] for _, headers, _ in site.seen] == ["abc-7-1-1", "abc-7-1-2"]
+    assert [json.loads(body)["event"] for *_, body in site.seen] == ["born", "resolved"]
+
+
+def test_a_change_of_a_breaker_is_posted_signed_and_with_its_key(site: Site) -> None:
+    change = BreakerChange(
+        delivery="abc-breaker-1",
+        sent_at=letter().sent_at,
+        breaker="bank",
+        before="closed",
+        after="open",
+        at=letter().sent_at,
+        cause="failures",
+        code="NETWORK_TIMEOUT",
+        actor="w1",
+        reason=None,
+        sentence="too many calls failed",
+    )
+    Webhook(site.url, secret="a long enough secret").deliver_breaker(change)
+
+    ((_, headers, body),) = site.seen
+    assert (headers["Idempotency-Key"], "Redrive-Signature" in headers) == ("abc-breaker-1", True)
+    posted = json.loads(body)
+    assert (posted["event"], posted["breaker"], posted["after"]) == ("breaker", "bank", "open")
 
 
 def test_a_payload_goes_along_only_when_there_is_one(site: Site) -> None:

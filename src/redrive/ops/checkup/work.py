@@ -210,13 +210,13 @@ def _letters(state: _State) -> Iterator[Finding]:
 
 
 def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]:
-    """Find late hook calls, and dead letters that a sink did not accept or whose sink no longer exists."""
+    """Find late hook calls, and notices that a sink did not accept or whose sink no longer exists."""
     sinks = {pipeline.name: {sink.name for sink in pipeline.sinks} for pipeline in known}
     for row in state.store.query("undelivered", state.now - LATE_SECONDS):
         pipeline, recipient = str(row[0]), str(row[1])
         count, late, first, tries = (cast("int", each) for each in row[2:])
         since = format_duration(state.now - first)
-        letters = plural(count, "dead letter")
+        notices = plural(count, "notice")
         if recipient == HOOK:
             if late:
                 yield warning(
@@ -227,14 +227,14 @@ def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]
         elif pipeline in sinks and recipient not in sinks[pipeline]:
             yield warning(
                 "sinks",
-                f"{letters} undelivered to the sink {recipient}, which the code of {pipeline} does not have",
-                f"Add a sink of that name to Pipeline({pipeline!r}) again; the letters are kept until it accepts them.",
+                f"{notices} undelivered to the sink {recipient}, which the code of {pipeline} does not have",
+                f"Add a sink of that name to Pipeline({pipeline!r}) again; the notices are kept until it accepts them.",
             )
         elif late or tries >= TRIES_MANY:
             tried = f"after {plural(tries, 'attempt')}" if tries else f"due for {since} and never tried"
             yield warning(
                 "sinks",
-                f"{letters} undelivered to the sink {recipient} of {pipeline}, {tried}",
+                f"{notices} undelivered to the sink {recipient} of {pipeline}, {tried}",
                 "See the worker's log for what the sink raises, and check that a worker whose code has that sink runs; "
                 "redrive doctor MODULE:PIPELINE compares the code.",
             )

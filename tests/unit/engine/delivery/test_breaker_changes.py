@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
-from redrive import Breaker, Pipeline, Redrive, stage
+from redrive import Breaker, Pipeline, Redrive, connect, stage
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import PAUSE_FIRST, record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
@@ -18,7 +20,7 @@ from redrive.sinks import BreakerChange, SunkLetter
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
-from tests.unit.build import STEADY, bounded, rows, work
+from tests.unit.build import STEADY, bounded, rows, turns, until, work
 
 API = Breaker("api", consecutive=2, open_for=60, ramp=0)
 
@@ -201,3 +203,55 @@ def test_only_the_last_changes_are_kept(store: SqliteStore, rd: Redrive) -> None
 def test_what_is_no_function_is_refused(clock: VirtualClock) -> None:
     with pytest.raises(ConfigurationError, match=r"Pipeline\(shop\)\.on_breaker"):
         calling(clock, 0, on_breaker="page me")
+
+
+def test_a_worker_delivers_a_change_that_it_made_without_waiting_to_look_around(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.engine.delivery.outbox.LOOK_SECONDS", 10_000.0)
+    heard: list[str] = []
+    pipeline = calling(clock, 0, on_breaker=lambda change: heard.append(change.after))
+    record_listeners(store, lanes_of(store, [pipeline]))
+    changes = 0
+
+    async def scene() -> None:
+        nonlocal changes
+        delivery = Delivery(
+            store,
+            lanes_of(store, [pipeline]),
+            clock,
+            ask_store=at_once,
+            call=at_once,
+            breaker_changes=lambda: changes,
+        )
+        task = asyncio.ensure_future(delivery.run())
+        await turns()
+        move(store, "api", "open", Actor("mia"), is_new=True)
+        delivery.committed([])
+        await turns()
+        assert heard == []
+        changes = 1
+        delivery.committed([])
+        await until(lambda: heard)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    bounded(scene())
+    assert heard == ["open"]
+
+
+def test_a_service_delivers_what_happens_to_its_breakers(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    @stage(breaker=Breaker("api", consecutive=1, open_for=0.01), retry=STEADY)
+    def call(number: int) -> int:
+        if not heard:
+            raise ConnectionRefusedError(111, "refused")
+        return number
+
+    pipeline = Pipeline("shop", [call], on_breaker=lambda change: heard.append(change.after))
+    with connect(tmp_path / "jobs.db") as rd:
+        rd.submit(pipeline, 1)
+        rd.work([pipeline], until_idle=True, hold_max=20)
+
+    assert (heard[0], heard[-1]) == ("open", "closed")

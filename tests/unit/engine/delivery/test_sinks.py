@@ -482,7 +482,7 @@ def test_the_doctor_tells_of_sinks_that_fail_and_of_those_nobody_has_any_more(
     later = failing(sinks=[Basket("full", refusals=9)])
     assert untold(store, pipeline) == []
     assert untold(store, later) == [
-        "1 dead letter undelivered to the sink gone, which the code of shop does not have"
+        "1 notice undelivered to the sink gone, which the code of shop does not have"
     ]
 
     for _ in range(3):
@@ -490,6 +490,6 @@ def test_the_doctor_tells_of_sinks_that_fail_and_of_those_nobody_has_any_more(
         clock.advance(PAUSE_MAX)
     clock.advance(3_600)
     assert untold(store) == [
-        "1 dead letter undelivered to the sink full of shop, after 3 attempts",
-        "1 dead letter undelivered to the sink gone of shop, due for 1.5 h and never tried",
+        "1 notice undelivered to the sink full of shop, after 3 attempts",
+        "1 notice undelivered to the sink gone of shop, due for 1.5 h and never tried",
     ]
