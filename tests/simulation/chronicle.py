@@ -17,8 +17,8 @@ from typing import NamedTuple, cast
 import msgspec
 
 from redrive.core.replay import BURST_SECONDS, HALF, STRICT_MAX, Plan
-from redrive.engine.replay.campaign import Options
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.record import ReplayOptions
 from redrive.store.sqlite.store import SqliteStore
 
 FREE = frozenset({"open", "triaged", "ready"})
@@ -34,10 +34,10 @@ BEGIN
     INSERT INTO chronicle (kind, subject, was, state, was_of, replay, verdict, has_evidence)
     VALUES ('letter', NEW.id, OLD.state, NEW.state, OLD.replay_id, NEW.replay_id, NEW.verdict, NEW.evidence IS NOT NULL);
 END;
-CREATE TEMP TRIGGER campaign_came AFTER INSERT ON replays BEGIN
+CREATE TEMP TRIGGER replay_came AFTER INSERT ON replays BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('replay', NEW.id, NEW.status);
 END;
-CREATE TEMP TRIGGER campaign_moved AFTER UPDATE ON replays WHEN NEW.status <> OLD.status BEGIN
+CREATE TEMP TRIGGER replay_moved AFTER UPDATE ON replays WHEN NEW.status <> OLD.status BEGIN
     INSERT INTO chronicle (kind, subject, was, state) VALUES ('replay', NEW.id, OLD.status, NEW.status);
 END;
 CREATE TEMP TRIGGER edit_came AFTER INSERT ON edits BEGIN
@@ -247,7 +247,7 @@ def _course(
     return Course(
         id=cast("int", number),
         which=msgspec.json.decode(cast("bytes", frozen), type=LetterFilter),
-        plan=msgspec.json.decode(cast("bytes", options), type=Options).plan,
+        plan=msgspec.json.decode(cast("bytes", options), type=ReplayOptions).plan,
         cutoff=cast("int", cutoff),
         expected=cast("int", expected),
         # Whoever starts one signs with the place in the chronicle.

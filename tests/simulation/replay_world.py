@@ -16,8 +16,8 @@ from unittest import mock
 
 from redrive import Backoff, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.replay import campaign
-from redrive.engine.replay.campaign import ReplayDriver
+from redrive.engine.replay import driver
+from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
@@ -72,8 +72,8 @@ class ReplayWorld(World):
             super().run(workers)
             return
         with (
-            mock.patch.object(campaign, "MARK_WINDOW", 4),
-            mock.patch.object(campaign, "RELEASE_MAX", 3),
+            mock.patch.object(driver, "MARK_WINDOW", 4),
+            mock.patch.object(driver, "RELEASE_MAX", 3),
             mock.patch.dict(cast("dict[str, object]", freeze.frozen_steps.__kwdefaults__), step=2),
         ):
             super().run(workers)

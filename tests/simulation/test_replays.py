@@ -9,9 +9,10 @@ import pytest
 
 from redrive.core import replay as replay_core
 from redrive.core.replay import Finish, Plan, Release
-from redrive.engine.replay import campaign
+from redrive.engine.replay import driver
 from redrive.engine.replay import release as releasing
-from redrive.engine.replay.campaign import Options, Replay, ReplayDriver, mark_steps
+from redrive.engine.replay.driver import ReplayDriver, mark_steps
+from redrive.engine.replay.record import Replay, ReplayOptions
 from redrive.ops.jobs import retry
 from redrive.store.records import Step
 from redrive.store.sqlite import settle
@@ -57,7 +58,7 @@ def released_in_two_steps(patch: pytest.MonkeyPatch) -> None:
 def newcomers_are_taken(patch: pytest.MonkeyPatch) -> None:
     plain = ReplayDriver._mark
 
-    def greedy(self: ReplayDriver, replay: Replay, options: Options) -> float:
+    def greedy(self: ReplayDriver, replay: Replay, options: ReplayOptions) -> float:
         self._store.query("last_letter")
         wait = plain(self, replay, options)
         beyond = (replay.cutoff, 10**9)
@@ -123,7 +124,7 @@ def a_retry_leaves_its_letter_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def letters_that_wait_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(campaign, "next_turn", lambda *_args, **_kwargs: Finish())
+    patch.setattr(driver, "next_turn", lambda *_args, **_kwargs: Finish())
 
 
 def edits_are_only_logged(patch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,6 @@ TIDY: list[tuple[Check, str, str]] = [
         "def metadata(): ...\ndef kill_process(): ...\ndef done(): ...\ndef __init__(self): ...",
     ),
     (language.private_words, CORE, "timestamp = 'between'  # what the rules say goes first"),
-    (language.private_words, CORE, "from redrive.engine.replay.campaign import ReplayDriver"),
     (language.private_words, CORE, "near = 1  # names that are near"),
     (words.unowned_todos, CORE, "# TODO(ada): say when\ns = 'TODO'"),
     (reasons, CORE, "x = 1  # noqa: BLE001 - a plug-in may raise anything"),

@@ -23,7 +23,7 @@ from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
-from redrive.engine.replay.campaign import ReplayDriver
+from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import Ticker

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from redrive.core.units import format_duration, plural
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.replay.campaign import counts_of
+from redrive.engine.replay.record import counts_of
 from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning

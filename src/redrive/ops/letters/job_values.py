@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.engine.replay.campaign import Replay
+from redrive.engine.replay.record import Replay
 from redrive.engine.worker.dead_letter import literals_in
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps, id_steps
 from redrive.redaction.process import MARGIN

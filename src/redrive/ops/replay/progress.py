@@ -13,8 +13,8 @@ from typing import Final, cast
 
 from redrive.core.replay import Counts, Wait, next_turn, seconds_left
 from redrive.engine.clock import instant
-from redrive.engine.replay.campaign import Replay, counts_of
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.record import Replay, counts_of
 from redrive.engine.runtime import CURRENT
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay

@@ -16,8 +16,9 @@ import msgspec
 from redrive.core.replay import Counts, Plan
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.codec import storable
-from redrive.engine.replay.campaign import Options, Replay, counts_of, replay_of, unmark
+from redrive.engine.replay.driver import unmark
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, replay_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, safe_text
@@ -44,7 +45,7 @@ def start(
         raise _lacking(which, found)
     now = CURRENT.get().clock.wall()
     which = msgspec.structs.replace(which, pipeline=found.pipeline)
-    options = Options(plan=plan, is_evidence_optional=found.rules.evidence == "optional")
+    options = ReplayOptions(plan=plan, is_evidence_optional=found.rules.evidence == "optional")
     values = (
         found.pipeline,
         msgspec.json.encode(which),

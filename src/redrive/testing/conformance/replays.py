@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from redrive.engine.replay.campaign import counts_of, mark_steps
+from redrive.engine.replay.driver import mark_steps
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.store.protocol import Store
 from redrive.store.records import JobId, LaneId, Step

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from redrive import Context, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
-from redrive.engine.replay.campaign import ReplayDriver
+from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.worker.worker import Ending
 from redrive.ops.audit import Actor
 from redrive.store.records import NewJob

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.replay.campaign import ReplayDriver
+from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from redrive import Pipeline, RetryPolicy, stage
 from redrive.core.replay import plan_of
 from redrive.engine.pipeline.codec import codec_for
-from redrive.engine.replay.campaign import ReplayDriver, counts_of
+from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, misfit, release_steps
 from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redrive import Redrive
-from redrive.engine.replay.campaign import unmark
+from redrive.engine.replay.driver import unmark
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
-import msgspec
-
 from redrive.core.lifecycle import LetterState
-from redrive.core.replay import Counts, Finish, Plan, Release, Stop, Wait, next_turn
+from redrive.core.replay import Finish, Release, Stop, Wait, next_turn
 from redrive.engine.clock import Clock
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import FREE, LATEST, LetterFilter
+from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, options_of, replay_of
 from redrive.engine.replay.release import (
     Batch,
     Candidate,
@@ -50,63 +48,6 @@ MARK_WINDOW: Final = 5_000
 """Ids that are looked at in one step of marking."""
 RELEASE_MAX: Final = 1_000
 """Letters that are released in one transaction."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """A replay as it is stored."""
-
-    id: int
-    pipeline: str
-    status: str
-    filter: LetterFilter
-    plan: Plan
-    cutoff: int
-    marked_to: int
-    expected: int
-    pardoned: Counts
-    next_at: float
-    why: str | None
-    note: str | None
-    driver: str | None
-    driven_until: float
-    actor: str
-    created_at: float
-    ended_at: float | None
-    closed_at: float | None
-    moves: int
-
-
-_COLUMNS: Final = (
-    "id pipeline status filter options cutoff marked_to expected pardoned next_at why note driver driven_until actor created_at"
-    " ended_at closed_at moves"
-).split()
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a replay, as they are stored."""
-
-    plan: Plan
-    is_evidence_optional: bool = False
-
-
-def replay_of(row: Row) -> Replay:
-    """Return a replay from its row."""
-    facts: dict[str, object] = dict(zip(_COLUMNS, row, strict=True))
-    facts |= {name: msgspec.json.decode(cast("bytes", facts[name])) for name in ("filter", "pardoned")}
-    return msgspec.convert({**facts, "plan": options_of(row).plan}, Replay)
-
-
-def options_of(row: Row) -> Options:
-    """Return the options of a replay from its row."""
-    return msgspec.json.decode(cast("bytes", row[4]), type=Options)
-
-
-def counts_of(store: Store, replay: int) -> Counts:
-    """Return how many letters of a replay are in which state."""
-    return msgspec.convert(
-        {str(standing): letters for standing, letters in store.query("replay_counts", replay)}, Counts
-    )
 
 
 class ReplayDriver:
@@ -181,7 +122,7 @@ class ReplayDriver:
             case _:
                 return self._release(replay)
 
-    def _mark(self, replay: Replay, options: Options) -> float:
+    def _mark(self, replay: Replay, options: ReplayOptions) -> float:
         """Mark the letters of the next window as this replay's."""
         end = min(replay.marked_to + MARK_WINDOW, replay.cutoff)
         self._store.apply(

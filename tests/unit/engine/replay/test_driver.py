@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
-from redrive.engine.replay import campaign
-from redrive.engine.replay.campaign import ReplayDriver
+from redrive.engine.replay import driver
+from redrive.engine.replay.driver import WAIT_SECONDS, ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops import pipelines
@@ -88,7 +88,7 @@ def test_a_stop_that_comes_too_late_is_not_on_record(
             replays.pause(shop.store, begun.id, BY)
         return turn
 
-    monkeypatch.setattr(campaign, "next_turn", stop_late)
+    monkeypatch.setattr(driver, "next_turn", stop_late)
     shop.work()
 
     assert report_of(shop.store, begun.id).status == "paused"
@@ -312,8 +312,8 @@ def test_a_rate_spreads_the_releases(shop: Shop) -> None:
 
 
 def test_marking_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "MARK_WINDOW", 7)
-    monkeypatch.setattr(campaign, "RELEASE_MAX", 3)
+    monkeypatch.setattr(driver, "MARK_WINDOW", 7)
+    monkeypatch.setattr(driver, "RELEASE_MAX", 3)
     shop.fail(30)
     shop.fix()
 
@@ -408,4 +408,4 @@ def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Sh
     waits = [driver.drive() for _ in range(8)]
 
     assert waits[0] == 0.0, "the two that are there go"
-    assert waits[-1] == campaign.WAIT_SECONDS
+    assert waits[-1] == WAIT_SECONDS
