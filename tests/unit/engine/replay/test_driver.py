@@ -216,7 +216,7 @@ def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
     with pytest.raises(ReplayRefusedError, match=f"belongs to replay {begun.id}"):
         retry_job(shop.store, 2, BY)
     taken = LetterFilter(ids=(2, 3))
-    with pytest.raises(ReplayRefusedError, match=f"2 left as they are: replay {begun.id} has taken it"):
+    with pytest.raises(ReplayRefusedError, match=f"2 left as they are: replay {begun.id} has taken them"):
         replays.start(shop.store, taken, BY, plan=plan_of())
 
 
