@@ -124,7 +124,8 @@ def _around_placeholders(
     A value may contain a placeholder, because a text that was redacted before became a value. A span within a placeholder is a
     word such as `redacted`, and stays.
     """
-    for start, end, form in spans:
+    for first, last, form in spans:
+        start, end = first, last
         outside = end - start
         place = bisect_right(placeholders, start, key=itemgetter(1))
         while place < len(placeholders) and (touched := placeholders[place])[0] < end:

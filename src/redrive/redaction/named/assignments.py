@@ -170,7 +170,7 @@ def _secret_at(
         return _query_value(text, after.end())
     if meaning is None or _is_reference(text, start, before, after.end()):
         return None
-    if not meaning.certain and syntax is Syntax.NEXT_TO and name.lower().endswith("key"):
+    if not meaning.certain and syntax is Syntax.NEXT_TO and name.lower() in _SHORT_NAMES:
         # `for key 9f8e...` is a lookup; `API key 9f8e...` is a secret.
         return None
     if _is_too_short(text, after.end(), syntax, meaning):

@@ -28,6 +28,18 @@ GUARDED_MIN: Final = 6
 
 UUID_LENGTH: Final = 36
 
+PIECE_MIN: Final = 10
+"""A shorter piece of a value is not random by itself."""
+
+SPLIT_MIN: Final = 20
+"""A value of short pieces only is random from this many letters and digits on."""
+
+SHIFTS_PER: Final = 5
+"""Random text changes between letters, digits and cases at least once in so many characters."""
+
+WORD_LENGTH: Final = 3
+"""The words of a name in camel case are longer than this on average."""
+
 CROSSES_MIN: Final = 3
 """This many letters x in a row mask a value."""
 
@@ -65,7 +77,7 @@ _PIN: Final = re.compile("[0-9]{4,8}")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
 # Words of a passphrase joined by dashes; `case-sensitive` and `out-of-date` are words of a sentence.
 _DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
-_PIECES: Final = re.compile(r"[A-Za-z0-9]{10,}+")
+_PIECES: Final = re.compile(r"[A-Za-z0-9]++")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
@@ -76,6 +88,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
 _LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
 _DIGIT: Final = re.compile("[0-9]")
+_CAMEL_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
@@ -172,11 +185,16 @@ def is_random(value: str) -> bool:
         return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
     if _is_uuid(looked_at) or _ULID.fullmatch(looked_at):
         return False
-    if looked_at.isalpha() or (not looked_at.isalnum() and _is_labelled(looked_at)):
+    if not looked_at.isalnum() and _is_labelled(looked_at):
         return False
     if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
         return True
-    return any(map(_is_mixed, _PIECES.findall(looked_at)))
+    pieces = _PIECES.findall(looked_at)
+    if any(map(_is_mixed, pieces)):
+        return True
+    # Signs may split a random value into short pieces; the parts of a name have no shifts inside.
+    size = sum(map(len, pieces))
+    return size >= SPLIT_MIN and SHIFTS_PER * sum(len(_SHIFTS.findall(piece)) for piece in pieces) >= size
 
 
 def _is_labelled(value: str) -> bool:
@@ -188,6 +206,9 @@ def _is_labelled(value: str) -> bool:
 
 def _is_mixed(piece: str) -> bool:
     """Return whether letters of both cases and digits alternate as they do in random text."""
-    if len(piece) < 10 or not _DIGIT.search(piece):
+    if len(piece) < PIECE_MIN:
         return False
-    return len(_SHIFTS.findall(piece)) * 5 >= len(piece)
+    if _DIGIT.search(piece) and len(_SHIFTS.findall(piece)) * SHIFTS_PER >= len(piece):
+        return True
+    # Words of a name in camel case are longer than what random capitals cut out.
+    return len(piece) >= RANDOM_MIN and len(_CAMEL_WORDS.findall(piece)) * WORD_LENGTH >= len(piece)
