@@ -76,6 +76,7 @@ def test_a_quote_ends_a_value_only_before_a_delimiter(text: str, expected: str) 
         "'token=' % value",
         'raise ValueError("missing password=")',
         'url = base + "?token=" + quote(x)',
+        "With `secret=`, the header `X-Signature` is `sha256=` and a digest.",
         "password=''",
         'password=""',
         'password="", user="ada"',

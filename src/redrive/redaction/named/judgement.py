@@ -38,7 +38,7 @@ from redrive.redaction.named.values import (
 _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"'`]\s{0,8}[)\]]")
 _CLOSED_KEY: Final = re.compile(r"[\"']\s{0,4}:")
 _COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
-_AFTER_STRING: Final = re.compile(r"[\s+,;:.%*|&)\]}>\"'\\]|\Z")
+_AFTER_STRING: Final = re.compile(r"[\s+,;:.%*|&)\]}>\"'`\\]|\Z")
 _BRACKETED: Final = re.compile(r"\[\s{0,8}|\(\s{0,8}|[{<][bBuU]?(?=\\{0,15}[\"'`])|<(?=\w+>)")
 _CLOSED_BRACKET: Final = re.compile(r"\\{0,15}[\"'`]{0,3},?\s{0,8}[)\]}>]")
 _BRACKETS: Final = (")", "]", "}", ">")
@@ -110,12 +110,12 @@ def _closes_string(named: NamedValue) -> bool:
     """Return whether the quote after the separator closes a string that contains the name: `print("token=" + x)`."""
     position = named.after.end()
     quote = named.text[position : position + 1]
-    if quote not in ("'", '"') or named.after["close"] or not named.after["sep"]:
+    if quote not in ("'", '"', "`") or named.after["close"] or not named.after["sep"]:
         return False
-    if not _AFTER_STRING.match(named.text, position + 1):
-        # A value follows: the quotes within quotes are careless.
-        return False
-    return is_in_string(named.text, named.start, quote)
+    # Where a value follows, the quotes within quotes are careless.
+    return _AFTER_STRING.match(named.text, position + 1) is not None and is_in_string(
+        named.text, named.start, quote
+    )
 
 
 def _authorization(named: NamedValue, span: Span | None) -> Span | None:
