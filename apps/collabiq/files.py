@@ -103,7 +103,7 @@ class ErrorLog:
                 severity=_severity(category, is_last=event.kind == "dead"),
                 category=category,
                 message=event.message or event.sentence,
-                error_type=_error_type(event.code, event.error_class),
+                error_type=_error_type(event.code, event.exception),
                 stack_trace=event.stack or STACKS.pop(event) or _no_stack(event.code, event.sentence),
                 context={
                     "email_id": event.key or f"job-{event.job_id}",
@@ -128,7 +128,7 @@ class ErrorLog:
                 severity=_severity(category, is_last=event.kind == "dead"),
                 category=category,
                 message=event.sentence if failure is None else failure.message or event.sentence,
-                error_type=_error_type(code, "" if failure is None else failure.error_class),
+                error_type=_error_type(code, "" if failure is None else failure.exception),
                 stack_trace=None if error is None else stack_of(error),
                 context={"email_id": SYSTEM, "operation": operation, "decision": event.sentence},
                 http_status=None if failure is None else failure.http_status,
@@ -183,8 +183,8 @@ def _category(code: str, reason: str) -> ErrorCategory:
     return ErrorCategory.PERMANENT if is_permanent else category
 
 
-def _error_type(code: str, error_class: str) -> str:
-    return REFUSED if code == BREAKER_OPEN else error_class or code
+def _error_type(code: str, exception: str) -> str:
+    return REFUSED if code == BREAKER_OPEN else exception or code
 
 
 def _severity(category: ErrorCategory, *, is_last: bool) -> ErrorSeverity:
@@ -312,7 +312,7 @@ def _entry_of(rd: Redrive, letter_id: int) -> DLQEntry:
     found = rd.dead_letters.show(letter_id)
     letter = found.letter
     email_id = letter.key or _id_without_mail(letter.pipeline, letter.job)
-    context = cast("dict[str, object]", letter.context)
+    context = cast("dict[str, object]", letter.sanitized_context)
     details = _details(letter, context, job_id=letter.job, letter_id=letter.id)
     if letter.state == "returned":
         details["successor"] = None
@@ -320,7 +320,7 @@ def _entry_of(rd: Redrive, letter_id: int) -> DLQEntry:
         after = rd.dead_letters.show(letter.followed_by).letter
         details["successor"] = dlq_id_of(after.last_failure_at, email_id)
         details["replay_failure"] = {
-            "error_type": _error_type(after.code, after.error_class),
+            "error_type": _error_type(after.code, after.exception),
             "error_message": after.message,
         }
     if letter.state == "discarded":
@@ -367,7 +367,9 @@ def _entry_of_sunk(letter: SunkLetter) -> DLQEntry:
         operation_type=cast("Operation", letter.stage),
         status=DLQStatus.PENDING,
         original_payload=cast("dict[str, object]", letter.input or letter.payload or ERASED),
-        error_details=_details(letter, letter.context, job_id=letter.job_id, letter_id=letter.letter_id),
+        error_details=_details(
+            letter, letter.sanitized_context, job_id=letter.job_id, letter_id=letter.letter_id
+        ),
         created_at=letter.first_failure_at,
         last_attempt=letter.last_failure_at,
     )
@@ -385,9 +387,9 @@ def _details(
     letter: SunkLetter | DeadLetter, context: Mapping[str, object], *, job_id: int, letter_id: int | None
 ) -> dict[str, object]:
     return {
-        "error_type": _error_type(letter.code, letter.error_class),
+        "error_type": _error_type(letter.code, letter.exception),
         "error_message": letter.message,
-        "stack_trace": letter.stack,
+        "stack_trace": letter.last_stack,
         RETRY_COUNT: _retry_count(context),
         "code": letter.code,
         "reason": letter.reason,

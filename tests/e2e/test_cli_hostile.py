@@ -68,7 +68,7 @@ def test_such_a_text_is_shown_and_not_dropped(burnt: Shell, monkeypatch: pytest.
 
 def test_a_letter_of_another_installation_commands_nothing_either(burnt: Shell) -> None:
     line = json.loads(burnt("dlq", "export").out)
-    line["letter"]["error_class"] = f"Odd{HOSTILE}"
+    line["letter"]["exception"] = f"Odd{HOSTILE}"
     line["job"]["key"] = f"other{HOSTILE}"
     burnt.write("letters.jsonl", json.dumps(line, ensure_ascii=False), f"[{HOSTILE}")
     other = ("--database-url", "other.db")

@@ -137,7 +137,15 @@ def test_a_dead_letter_tells_everything_an_operator_needs_and_no_secret(
     shown = shell("dlq", "show", "1", "-o", "json")
     letter = shown.json
 
-    assert {"error_class", "last_stack", "first_failure_at", "last_failure_at", "stage"} <= set(letter)
+    assert {
+        "error_class",
+        "exception",
+        "last_stack",
+        "sanitized_context",
+        "first_failure_at",
+        "last_failure_at",
+        "stage",
+    } <= set(letter)
     assert "in llm" in letter["last_stack"]
     assert {"stage", "attempt", "http_status", "request_id", "input_sha256"} <= set(
         letter["sanitized_context"]

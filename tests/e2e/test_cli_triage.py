@@ -32,7 +32,7 @@ def test_triage_records_the_diagnosis_with_what_failed_and_how(shop: Shell) -> N
     assert done == {"subject": "letter 1", "count": 1, "changed": 1, "left": {}}
     told = letter(shop)
     assert (told["state"], told["diagnosis"]) == ("triaged", "code_defect")
-    assert (told["error_class"], told["stage"]) == ("ZeroDivisionError", "pay")
+    assert (told["error_class"], told["exception"], told["stage"]) == ("BUG_CODE", "ZeroDivisionError", "pay")
     assert told["reason"]
     assert [each["outcome"] for each in told["attempts"]] == ["dead"]
     last = shop.json("events", "--operations")[-1]

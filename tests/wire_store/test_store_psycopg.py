@@ -317,4 +317,4 @@ def test_a_real_driver_error_inside_a_users_exception_keeps_its_meaning(closed_p
     failure = failure_of(load)
 
     assert failure.code == "NETWORK_REFUSED"
-    assert failure.error_class.endswith("ImportFailedError")
+    assert failure.exception.endswith("ImportFailedError")

@@ -70,7 +70,7 @@ def test_psycopgs_error_inside_decides(
     failure = running(engine, statement)
 
     assert (failure.code, failure.provider_code) == (code, state)
-    assert failure.error_class.startswith("sqlalchemy.exc.")
+    assert failure.exception.startswith("sqlalchemy.exc.")
 
 
 @pytest.mark.req("CR-1.1")

@@ -106,11 +106,11 @@ def test_a_dead_letter_holds_what_an_operator_needs(
     letter = story.letter
 
     assert (letter.stage, letter.code, letter.category) == ("llm", "AUTH_INVALID", "auth")
-    assert letter.error_class == "openai.AuthenticationError"
+    assert (letter.error_class, letter.exception) == ("AUTH_INVALID", "openai.AuthenticationError")
     assert letter.first_failure_at == letter.last_failure_at
     assert letter.message == "the model's server answered 401"
-    assert "in llm" in letter.stack
-    context = cast("dict[str, object]", letter.context)
+    assert "in llm" in letter.last_stack
+    context = cast("dict[str, object]", letter.sanitized_context)
     assert (context["http_status"], context["provider_code"], context["attempt"]) == (
         401,
         "invalid_api_key",

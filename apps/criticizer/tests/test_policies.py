@@ -144,9 +144,9 @@ def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
     assert (letter.stage, letter.code, letter.reason) == (failing, "NETWORK_TRANSIENT", "exhausted")
     assert letter.first_failure_at == made[-5]["ended_at"]
     assert letter.last_failure_at == made[-1]["ended_at"]
-    assert letter.error_class.endswith(("HTTPStatusError", "InternalServerError"))
-    assert f"in {failing}" in letter.stack
-    context = cast("dict[str, object]", letter.context)
+    assert letter.exception.endswith(("HTTPStatusError", "InternalServerError"))
+    assert f"in {failing}" in letter.last_stack
+    context = cast("dict[str, object]", letter.sanitized_context)
     assert (context["stage"], context["attempt"], context["http_status"]) == (failing, 5, 503)
     assert (context["request_id"], len(str(context["input_sha256"]))) == ("req_42", 16)
 

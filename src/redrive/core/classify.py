@@ -147,7 +147,7 @@ class _Classification:
                 worst, retry_after=longest, rule=f"{worst.rule} (the worst of {class_name(type(group))})"
             )
             self.groups[id(group)] = worst
-        return replace(worst, error_class=class_name(type(outer)), message=message_of(outer))
+        return replace(worst, exception=class_name(type(outer)), message=message_of(outer))
 
     def _unknown(self, exc: BaseException) -> Failure:
         if type(exc) is ValueError:
@@ -189,7 +189,7 @@ class _Classification:
             retryable=code.retryable.holds(idempotent=self.idempotent),
             severity=code.severity,
             message=_message(exc, known, code),
-            error_class=class_name(type(exc)),
+            exception=class_name(type(exc)),
             lineage=lineage,
             rule=rule,
             canonical=code.name,

@@ -113,7 +113,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     severity: Severity
     message: str
     """The exception's message, cut to a bounded length and not redacted."""
-    error_class: str
+    exception: str
     """The dotted name of the exception's class."""
     lineage: tuple[str, ...] = ()
     """The dotted names of every class that the exception is an instance of, then those of the inner exception with the rule."""

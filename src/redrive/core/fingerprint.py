@@ -72,11 +72,11 @@ def frames_of(exc: BaseException) -> tuple[Frame, ...]:
 def fingerprint(failure: Failure, stage: str, frames: Sequence[Frame] = ()) -> str:
     """Return the fingerprint of a failure in a stage, such as `v1:3f2a90c1d4e5b687`."""
     raised, known = _classes(failure.lineage)
-    quotes_names = failure.error_class in _QUOTING_NAMES or not _QUOTING_NAMES.isdisjoint(raised)
+    quotes_names = failure.exception in _QUOTING_NAMES or not _QUOTING_NAMES.isdisjoint(raised)
     parts = [
         stage,
         failure.code,
-        failure.error_class,
+        failure.exception,
         raised[0] if raised else "",
         known,
         failure.provider_code or "",

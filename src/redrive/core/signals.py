@@ -15,6 +15,14 @@ from redrive.errors import ConfigurationError
 class Signal(Exception):  # noqa: N818 - a signal is a request of the stage, not an error.
     """The base class of the signals; never raised itself."""
 
+    __module__ = "redrive"
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Set the public module name of the signals of this module: it is part of an application's dead letters."""
+        super().__init_subclass__(**options)
+        if cls.__module__ == __name__:
+            cls.__module__ = "redrive"
+
 
 class Retry(Signal):
     """Try this stage again; burns an attempt. Without a delay the policy's backoff applies."""

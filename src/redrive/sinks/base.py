@@ -70,13 +70,16 @@ class SunkLetter(Struct, frozen=True, kw_only=True):
     category: str
     is_retryable: bool
     error_class: str
+    """The stable identifier to group by: the code."""
+    exception: str
+    """The Python class."""
     message: str
-    stack: str
+    last_stack: str
     fingerprint: str
     reason: str
     """Why the job failed for good, in one word."""
-    context: dict[str, object]
-    """The sanitized context: ids of the request, status of the upstream, attempt, hash of the input, notes."""
+    sanitized_context: dict[str, object]
+    """Ids of the request, status of the upstream, attempt, hash of the input, notes."""
     first_failure_at: datetime
     last_failure_at: datetime
     attempts: int

@@ -29,7 +29,7 @@ NAME_MAX: Final = 100
 FOLDER_MODE: Final = 0o700
 
 _FIELDS: Final = frozenset(
-    "identity letter_id job_id dispatch round pipeline stage key owner code category error_class fingerprint".split()
+    "identity letter_id job_id dispatch round pipeline stage key owner code category exception fingerprint".split()
 )
 _DISTINCT: Final = frozenset({"identity", "letter_id", "job_id"})
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._~-]")

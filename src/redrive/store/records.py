@@ -97,7 +97,7 @@ class Letter(Struct, frozen=True, kw_only=True):
     category: str
     is_retryable: bool
     message: str
-    error_class: str
+    exception: str
     stack: str
     fingerprint: str
     context: bytes
@@ -121,7 +121,7 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     started_at: float
     ended_at: float
     code: str | None = None
-    error_class: str | None = None
+    exception: str | None = None
     message: str | None = None
     http_status: int | None = None
     decision: str | None = None

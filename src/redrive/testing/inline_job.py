@@ -294,7 +294,7 @@ def _event_of(lane: Lane, settled: Settlement) -> Event:
         http_status=settled.http_status,
         notes=_notes_of(settled),
         category=category_of(lane, str(settled.code)) if letter is None else letter.category,
-        error_class=settled.error_class or "",
+        exception=settled.exception or "",
         stack="" if letter is None else letter.stack,
     )
 

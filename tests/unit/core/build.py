@@ -18,7 +18,7 @@ def failure(code: Code = taxonomy.NETWORK_TIMEOUT, /, **changes: object) -> Fail
         retryable=code.retryable.holds(idempotent=False),
         severity=code.severity,
         message="it broke",
-        error_class="builtins.OSError",
+        exception="builtins.OSError",
         lineage=("OSError", "Exception", "BaseException"),
         rule="a test",
         canonical=code.name,

@@ -65,7 +65,7 @@ def test_another_function_stage_code_or_class_is_another_group() -> None:
 
     assert base != print_of(loaded(ORDER.replace("find", "fetch") % "1"))
     assert base != print_of(loaded(ORDER % "1"), code="OTHER")
-    assert base != print_of(loaded(ORDER % "1"), error_class="shop.Other")
+    assert base != print_of(loaded(ORDER % "1"), exception="shop.Other")
     assert base != print_of(loaded(ORDER % "1"), http_status=500)
     assert fingerprint(failure(), "fetch") != fingerprint(failure(), "notify")
 
@@ -270,15 +270,13 @@ def test_a_number_after_a_colon_counts_things_unless_it_is_a_code() -> None:
     assert normalise("Error: 17 rows are bad") == normalise("Error: 5 rows are bad")
 
 
-@pytest.mark.parametrize(
-    "error_class", ["KeyError", "AttributeError", "NameError", "ImportError", "TypeError"]
-)
-def test_types_that_quote_names_keep_them(error_class: str) -> None:
+@pytest.mark.parametrize("exception", ["KeyError", "AttributeError", "NameError", "ImportError", "TypeError"])
+def test_types_that_quote_names_keep_them(exception: str) -> None:
     def of(message: str, **changes: object) -> str:
         return fingerprint(failure(message=message, **changes), "s")
 
-    mine = {"error_class": "shop.Mine", "lineage": ("shop.Mine", error_class, "Exception", "BaseException")}
-    assert of("bad 'email'", error_class=error_class) != of("bad 'phone'", error_class=error_class)
+    mine = {"exception": "shop.Mine", "lineage": ("shop.Mine", exception, "Exception", "BaseException")}
+    assert of("bad 'email'", exception=exception) != of("bad 'phone'", exception=exception)
     assert of("bad 'email'", **mine) != of("bad 'phone'", **mine)
     assert of("bad 'Ann Lee', 'k_17'", **mine) == of("bad 'B b', 'k_18'", **mine)
     assert of("bad 'email'") == of("bad 'phone'")

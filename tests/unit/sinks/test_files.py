@@ -25,8 +25,9 @@ ATTEMPT = SunkAttempt(
 LETTER = SunkLetter(
     delivery="abc-7-1-1", event="born", state="open", changed_at=AT, sent_at=AT, letter_id=3, job_id=7,
     dispatch=1, pipeline="shop", stage="fetch", round=1, key="k", owner=None,
-    code="BUG_CODE", category="bug", is_retryable=False, error_class="KeyError", message="'x'", stack="Traceback",
-    fingerprint="v1:0123456789abcdef", reason="permanent", context={"attempt": 1}, first_failure_at=AT,
+    code="BUG_CODE", category="bug", is_retryable=False, error_class="BUG_CODE",
+    exception="KeyError", message="'x'", last_stack="Traceback",
+    fingerprint="v1:0123456789abcdef", reason="permanent", sanitized_context={"attempt": 1}, first_failure_at=AT,
     last_failure_at=AT, attempts=1, history=(ATTEMPT,), is_escalated=False, follows=None,
     diagnosis=None, assignee=None, evidence=None, replay=None,
 )  # fmt: skip

@@ -62,7 +62,7 @@ NARROW_TO: Final = 100
 NARROW_MESSAGE_MAX: Final = 30
 GROUP_DIGITS: Final = 8
 """Digits of a fingerprint that are printed; enough for --group."""
-_PRINTED_BELOW: Final = frozenset({"context", "stack", "message", "error_class"})
+_PRINTED_BELOW: Final = frozenset({"sanitized_context", "last_stack", "message", "exception"})
 """Facts that `show` prints below its table."""
 
 
@@ -143,12 +143,9 @@ def show(letter_id: LetterId, *, database_url: Database = None, output: Output =
     if output == "table":
         _print_letter(details)
         return
-    facts = asdict(details.letter)
     print_json(
         {
-            **{name: value for name, value in facts.items() if name not in {"stack", "context"}},
-            "last_stack": facts["stack"],
-            "sanitized_context": facts["context"],
+            **asdict(details.letter),
             "frames": details.stack,
             "suggested_diagnosis": details.suggested_diagnosis,
             "hint": details.hint,
@@ -195,7 +192,7 @@ def _print_letter(details: LetterDetails) -> None:
         facts["job_status"] = details.facts.status
     print_facts({**facts, "hint": details.hint}, "table")
     out = console()
-    out.print(f"{letter.error_class}: {letter.message}", soft_wrap=True)
+    out.print(f"{letter.exception}: {letter.message}", soft_wrap=True)
     stack = details.stack
     for frames, name in ((stack.own, "your code"), (stack.library, "libraries")):
         if frames:
@@ -204,8 +201,9 @@ def _print_letter(details: LetterDetails) -> None:
     # The message of a single exception is printed above already.
     if len(stack.messages) > 1:
         out.print("\n".join(stack.messages), soft_wrap=True)
-    if letter.context:
-        out.print(f"context: {msgspec.json.encode(letter.context).decode()}", soft_wrap=True)
+    if letter.sanitized_context:
+        context = msgspec.json.encode(letter.sanitized_context).decode()
+        out.print(f"sanitized context: {context}", soft_wrap=True)
     print_attempts(details.attempts)
     print_table(details.edits, ("at", "actor", "part"))
     print_operations(details.operations)

@@ -198,5 +198,5 @@ def _print_job(details: JobDetails) -> None:
         state = f"{letter.state}, escalated" if letter.is_escalated else letter.state
         out.print(f"dead letter {letter.id} ({state}), group {letter.group}")
         out.print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
-        out.print(letter.stack.rstrip(), soft_wrap=True)
+        out.print(letter.last_stack.rstrip(), soft_wrap=True)
     print_operations(details.operations)

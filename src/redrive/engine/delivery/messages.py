@@ -54,7 +54,7 @@ class Notice(msgspec.Struct, frozen=True):
     http_status: int | None
     notes: str | None
     key: str | None
-    error_class: str | None
+    exception: str | None
     letter: int | None
     event: str | None
     state: str | None
@@ -88,8 +88,8 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
         notes=_notes_of(notice.notes),
         key=notice.key,
         category=cast("str | None", letter["category"]),
-        error_class=_text(letter.get("error_class", notice.error_class)),
-        stack=_text(letter.get("stack")),
+        exception=_text(letter.get("exception", notice.exception)),
+        stack=_text(letter.get("last_stack")),
     )
 
 
@@ -163,7 +163,8 @@ def _attempt_fields(lane: Lane, notice: Notice) -> dict[str, object]:
         "code": _text(notice.code),
         "message": _text(notice.message),
         "reason": _text(reason_and_sentence(notice.decision)[0]),
-        "error_class": _text(notice.error_class),
+        "error_class": _text(notice.code),
+        "exception": _text(notice.exception),
         "first_failure_at": instant(notice.ended_at),
         "last_failure_at": instant(notice.ended_at),
     }
@@ -173,9 +174,9 @@ _BLANK: Final[dict[str, object]] = {
     "letter_id": None,
     "category": "",
     "is_retryable": False,
-    "stack": "",
+    "last_stack": "",
     "fingerprint": "",
-    "context": {},
+    "sanitized_context": {},
     "is_escalated": False,
     "follows": None,
     "key": None,
@@ -189,7 +190,7 @@ _BLANK: Final[dict[str, object]] = {
 
 def _letter_fields(row: Row) -> dict[str, object]:
     """Return the fields from a letter's row."""
-    letter_id, pipeline, stage, round_, code, category, is_retryable, error_class, *texts = row
+    letter_id, pipeline, stage, round_, code, category, is_retryable, exception, *texts = row
     message, stack, print_, reason, context, first_at, last_at, is_escalated, follows, *more = texts
     key, owner, diagnosis, assignee, evidence, replay = more
     return {
@@ -200,12 +201,13 @@ def _letter_fields(row: Row) -> dict[str, object]:
         "code": _text(code),
         "category": _text(category),
         "is_retryable": bool(is_retryable),
-        "error_class": _text(error_class),
+        "error_class": _text(code),
+        "exception": _text(exception),
         "message": _text(message),
-        "stack": _text(stack),
+        "last_stack": _text(stack),
         "fingerprint": _text(print_),
         "reason": _text(reason),
-        "context": _context_of(context),
+        "sanitized_context": _context_of(context),
         "first_failure_at": instant(first_at),
         "last_failure_at": instant(last_at),
         "is_escalated": bool(is_escalated),

@@ -133,4 +133,4 @@ def _line(failure: Failure, decision: Decision) -> str:
     # Redact before cutting: half a secret would not be recognised.
     message = redact_start(failure.message, read=MESSAGE_MAX).strip().partition("\n")[0]
     text = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
-    return f"  {failure.error_class}: {text} -> {sentence_of(decision)}"
+    return f"  {failure.exception}: {text} -> {sentence_of(decision)}"

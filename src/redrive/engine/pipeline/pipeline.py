@@ -50,7 +50,7 @@ class Event:
     """The job's key, as it was submitted and so not redacted: it identifies what the job was about. None without one."""
     category: str | None = None
     """None for a retry or a hold with an own code that has no category of its own."""
-    error_class: str = ""
+    exception: str = ""
     """Class of the exception, with its module; empty when nothing was raised."""
     stack: str = ""
     """Of a dead letter only."""

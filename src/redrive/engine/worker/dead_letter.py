@@ -170,7 +170,7 @@ def letter_of(
         category=failure.category,
         is_retryable=failure.retryable,
         message=message[:MESSAGE_MAX],
-        error_class=failure.error_class,
+        exception=failure.exception,
         stack=redacted[-STACK_MAX:],
         fingerprint=fingerprint(_without_values(failure, message, redactor), stage, frames),
         context=msgspec.json.encode(_context_of(failure, redactor.job, stage, notes, literals)),

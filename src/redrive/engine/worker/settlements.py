@@ -117,7 +117,7 @@ def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
         retryable=False,
         severity=code.severity,
         message=UNREADABLE,
-        error_class="Exception",
+        exception="Exception",
         rule=UNREADABLE,
         canonical=code.name,
     )
@@ -132,7 +132,7 @@ def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
         _requeued(dispatch, outcome="dead"),
         status=JobState.FAILED,
         code=failure.code,
-        error_class=failure.error_class,
+        exception=failure.exception,
         message=UNREADABLE,
         decision=encode_decision(decision),
         letter=Letter(
@@ -140,7 +140,7 @@ def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
             category=failure.category,
             is_retryable=False,
             message=UNREADABLE,
-            error_class=failure.error_class,
+            exception=failure.exception,
             stack="",
             fingerprint=fingerprint(failure, lane.stage.name, ()),
             context=msgspec.json.encode(
@@ -157,7 +157,7 @@ def reduced_settlement(settlement: Settlement) -> Settlement:
     letter = settlement.letter
     return msgspec.structs.replace(
         settlement,
-        error_class=settlement.error_class and _plain_class(settlement.error_class),
+        exception=settlement.exception and _plain_class(settlement.exception),
         message=None if settlement.message is None else REFUSED,
         notes=None,
         children=(),
@@ -167,8 +167,8 @@ def reduced_settlement(settlement: Settlement) -> Settlement:
 
 
 def _reduced_letter(letter: Letter) -> Letter:
-    error_class = _plain_class(letter.error_class)
-    return msgspec.structs.replace(letter, message=REFUSED, error_class=error_class, stack="", context=b"{}")
+    exception = _plain_class(letter.exception)
+    return msgspec.structs.replace(letter, message=REFUSED, exception=exception, stack="", context=b"{}")
 
 
 def _plain_class(name: str) -> str:
@@ -202,7 +202,7 @@ def _settlement_of_decision(
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
         code=failure.code,
-        error_class=failure.error_class,
+        exception=failure.exception,
         message=redactor.message(failure)[:MESSAGE_MAX],
         http_status=failure.http_status,
         decision=encode_decision(decision),

@@ -22,7 +22,7 @@ from redrive.store.records import JobId, Row
 ID_END: Final = 1 << 63
 _ATTEMPT: Final = (
     "dispatch stage round attempt outcome burned code message http_status decision notes worker started_at ended_at config"
-    " error_class"
+    " exception"
 ).split()
 _EVENT: Final = "at event stage attempt code http_status duration_ms reason dispatch".split()
 

@@ -79,7 +79,7 @@ def letter_details(store: Store, letter_id: int) -> LetterDetails:
         hint = gone_for_good(facts.erased_at)
     return LetterDetails(
         letter=letter,
-        stack=stack_of(letter.stack),
+        stack=stack_of(letter.last_stack),
         suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
         hint=hint,
         facts=facts,

@@ -45,12 +45,13 @@ class ExportedLetter(Struct, frozen=True, kw_only=True):
     code: str
     category: str
     is_retryable: bool
-    error_class: str
+    exception: str
+    """The Python class."""
     fingerprint: str
     reason: str
     message: str
-    stack: str
-    context: dict[str, object]
+    last_stack: str
+    sanitized_context: dict[str, object]
     first_failure_at: datetime
     last_failure_at: datetime
     round: int = 1
@@ -60,6 +61,8 @@ class ExportedLetter(Struct, frozen=True, kw_only=True):
     assignee: str | None = None
     verdict: str | None = None
     is_escalated: bool = False
+    error_class: str = ""
+    """The stable identifier to group by: the code."""
 
 
 class ExportedJob(Struct, frozen=True, kw_only=True):

@@ -66,7 +66,7 @@ class LetterGroup:
     stages: Sequence[str]
     code: str
     category: str
-    error_class: str
+    exception: str
     sample: int
     """The newest letter."""
     message: str
@@ -99,7 +99,7 @@ class _Lane:
     stage: str
     code: str
     category: str
-    error_class: str
+    exception: str
     first_at: float
     last_at: float
 
@@ -286,7 +286,7 @@ def _described(
             stages=sorted({lane.stage for lane in lanes}),
             code=lanes[0].code,
             category=lanes[0].category,
-            error_class=lanes[0].error_class,
+            exception=lanes[0].exception,
             sample=samples[cause],
             message=messages.get(samples[cause], ""),
             diagnosis=suggested_diagnosis(lanes[0].category, lanes[0].code),

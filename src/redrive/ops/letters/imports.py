@@ -241,7 +241,7 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     mark = (line.origin, letter.id)
     now = CURRENT.get().clock.wall()
     message = clean.text(letter.message, MESSAGE_MAX)
-    failed_at, error_class = letter.last_failure_at.timestamp(), clean.text(letter.error_class, 200)
+    failed_at, exception = letter.last_failure_at.timestamp(), clean.text(letter.exception, 200)
     there = (job.id, _kept_attempts(line.attempts, clean))
     about = (letter.code, letter.category)
     where = (job.pipeline, job.stage)
@@ -261,9 +261,9 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     ]
     steps += [Step("import_value", (*mark, *each), rows=1) for each in large]
     first_at = min(letter.first_failure_at.timestamp(), failed_at)
-    group = (*where, letter.fingerprint, *about, error_class, first_at, failed_at)
+    group = (*where, letter.fingerprint, *about, exception, first_at, failed_at)
     texts = (clean.text(letter.reason, MESSAGE_MAX), message, _context(line, clean))
-    facts = (*about, int(letter.is_retryable), error_class, *texts, clean.text(letter.stack, STACK_MAX))
+    facts = (*about, int(letter.is_retryable), exception, *texts, clean.text(letter.last_stack, STACK_MAX))
     steps += [
         Step("import_group", group),
         Step("import_letter", (*mark, letter.fingerprint, first_at, failed_at), rows=1),
@@ -338,7 +338,7 @@ def _context(line: ExportedLine, clean: _Clean) -> bytes:
         "round": line.letter.round,
         "attempts": len(line.attempts),
     }
-    context = cast("dict[str, object]", redact_mapping(line.letter.context, payload=clean.literals))
+    context = cast("dict[str, object]", redact_mapping(line.letter.sanitized_context, payload=clean.literals))
     encoded = msgspec.json.encode({**context, "imported": source})
     return encoded if len(encoded) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
 

@@ -25,8 +25,9 @@ LINE_NAMES: Final = (
 ).split()
 """The columns of the statement `letter_lines`."""
 NAMES: Final = (
-    "id state round code category message error_class stack group context reason first_failure_at last_failure_at job is_escalated"
-    " verdict replay follows diagnosis assignee closed_at pipeline stage owner key followed_by evidence is_safe is_retryable"
+    "id state round code category message exception last_stack group sanitized_context reason first_failure_at last_failure_at job"
+    " is_escalated verdict replay follows diagnosis assignee closed_at pipeline stage owner key followed_by evidence is_safe"
+    " is_retryable"
 ).split()
 """The columns of the SQL part `letter_columns`."""
 PAST: Final = frozenset({"resolved", "returned"})
@@ -80,10 +81,13 @@ class DeadLetter(LetterLine):
     """When its replay ended."""
     is_retryable: bool
     error_class: str
+    """The stable identifier to group by: the code."""
+    exception: str
+    """The Python class."""
     reason: str
     """Why the policy gave up."""
-    context: object
-    stack: str
+    sanitized_context: object
+    last_stack: str
 
     @property
     def is_live(self) -> bool:
@@ -124,6 +128,7 @@ def letter_facts(names: Sequence[str], row: Row) -> dict[str, object]:
     for name in _FLAGS:
         if name in facts:
             facts[name] = bool(facts[name])
-    if "context" in facts:
-        facts["context"] = msgspec.json.decode(cast("bytes", facts["context"]))
+    if "sanitized_context" in facts:
+        facts["sanitized_context"] = msgspec.json.decode(cast("bytes", facts["sanitized_context"]))
+        facts["error_class"] = facts["code"]
     return facts

@@ -33,7 +33,7 @@ TRIES_MAX: Final = 20
 """How often a step is tried again if somebody else moved one of its letters meanwhile."""
 TEXT_MAX: Final = 8_192
 """Characters of evidence or of a note."""
-_LOGGED: Final = "id state replay diagnosis evidence is_safe assignee error_class stage code reason".split()
+_LOGGED: Final = "id state replay diagnosis evidence is_safe assignee exception stage code reason".split()
 """What the log keeps of a single letter before an act."""
 
 

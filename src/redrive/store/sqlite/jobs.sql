@@ -33,7 +33,7 @@ FROM jobs WHERE id = ?;
 
 -- name: attempts
 SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id,
-    started_at, ended_at, config, error_class
+    started_at, ended_at, config, exception
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ? ORDER BY dispatch;
 
 -- name: counts

@@ -149,7 +149,7 @@ SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, 
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
 -- part: letter_columns
-letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.error_class, letter.stack,
+letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.exception, letter.stack,
     letter.fingerprint, letter.context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id,
     letter.is_escalated, letter.verdict, letter.replay_id, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
     lanes.pipeline, lanes.stage, letter.owner, letter.key,
@@ -172,7 +172,7 @@ SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) AND fr
 SELECT id, part, at, actor FROM edits WHERE letter_id = ? ORDER BY id;
 
 -- name: letter_groups
-SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, error_class, first_at, last_at
+SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, first_at, last_at
 FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id IN (SELECT value FROM json_each(?));
 
 -- name: taken_letters

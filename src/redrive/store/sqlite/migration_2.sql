@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 2: campaigns become replays, and marking a replay's letters replaces stamping them. What was decided about an attempt is kept
+-- Version 2: campaigns become replays, and marking a replay's letters replaces stamping them. The Python class of
+-- a failure is its exception; what identifies it is the code. What was decided about an attempt is kept
 -- as a value; sentences of before stay as they are.
 
 DROP VIEW events;
@@ -16,6 +17,8 @@ ALTER TABLE dead_letters RENAME COLUMN campaign_id TO replay_id;
 ALTER TABLE letter_tallies RENAME COLUMN campaign_id TO replay_id;
 ALTER TABLE campaign_skips RENAME TO replay_skips;
 ALTER TABLE replay_skips RENAME COLUMN campaign_id TO replay_id;
+ALTER TABLE letter_groups RENAME COLUMN error_class TO exception;
+ALTER TABLE letter_facts RENAME COLUMN error_class TO exception;
 
 CREATE TABLE new_attempts (
     seq INTEGER PRIMARY KEY,
@@ -32,7 +35,7 @@ CREATE TABLE new_attempts (
         OR outcome = 'cancelled'),
     burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
     code TEXT,
-    error_class TEXT,
+    exception TEXT,
     message TEXT,
     http_status INTEGER,
     decision TEXT,
@@ -40,7 +43,7 @@ CREATE TABLE new_attempts (
 ) STRICT;
 
 INSERT INTO new_attempts (seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code,
-    error_class, message, http_status, decision, notes)
+    exception, message, http_status, decision, notes)
 SELECT seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, error_class, message,
     http_status,
     CASE WHEN reason IS NULL AND sentence IS NULL THEN NULL
@@ -98,7 +101,7 @@ CREATE VIEW letters AS
 SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.replay_id, letter.verdict,
     letter.is_escalated, letter.follows, letter.owner, letter.key, letter.first_failure_at, letter.last_failure_at, letter.diagnosis,
     letter.assignee, letter.is_safe, letter.evidence, letter.closed_at, letter.moved, facts.code, facts.category, facts.is_retryable,
-    facts.error_class, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
+    facts.exception, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
 FROM dead_letters letter CROSS JOIN letter_facts facts ON facts.letter_id = letter.id
     CROSS JOIN letter_groups ON letter_groups.id = letter.group_id;
 

@@ -5,7 +5,7 @@
 -- The letter, or even the job, may have been pruned since: then the notice has what is left. Changes of one letter are delivered in
 -- order, and those of breakers too: each waits until the one before it has been delivered.
 SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
-    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, error_class, letter_id, event, outbox.state, at, change_id, tries
+    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, exception, letter_id, event, outbox.state, at, change_id, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
     LEFT JOIN jobs ON jobs.id = outbox.job_id
 WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3
@@ -49,7 +49,7 @@ SELECT pipeline, recipient, count(*), sum(due_at < ?1), min(due_at), max(tries) 
 GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
 
 -- name: letter_for_sink
-SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.error_class,
+SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.exception,
     letter.message, letter.stack, letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
     letter.is_escalated, letter.follows, letter.key, letter.owner, letter.diagnosis, letter.assignee, letter.evidence, letter.replay_id
 FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?;

@@ -129,7 +129,7 @@ CREATE TABLE attempts (
         OR outcome = 'cancelled'),
     burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
     code TEXT,
-    error_class TEXT,
+    exception TEXT,
     message TEXT,
     http_status INTEGER,
     decision TEXT,                   -- what was decided, or how it ended, as JSON (core/decide.py: Recorded); NULL when it just succeeded
@@ -146,7 +146,7 @@ CREATE TABLE letter_groups (
     lane_id INTEGER NOT NULL,
     code TEXT NOT NULL,
     category TEXT NOT NULL,
-    error_class TEXT NOT NULL,
+    exception TEXT NOT NULL,
     first_at REAL NOT NULL,
     last_at REAL NOT NULL,
     first_letter INTEGER,            -- the id of its first letter; NULL only inside the transaction that makes both
@@ -198,7 +198,7 @@ CREATE TABLE letter_facts (
     code TEXT NOT NULL,
     category TEXT NOT NULL,
     is_retryable INTEGER NOT NULL,
-    error_class TEXT NOT NULL,
+    exception TEXT NOT NULL,
     reason TEXT NOT NULL,
     message TEXT NOT NULL,
     context BLOB NOT NULL,
@@ -210,7 +210,7 @@ CREATE VIEW letters AS
 SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.replay_id, letter.verdict,
     letter.is_escalated, letter.follows, letter.owner, letter.key, letter.first_failure_at, letter.last_failure_at, letter.diagnosis,
     letter.assignee, letter.is_safe, letter.evidence, letter.closed_at, letter.moved, facts.code, facts.category, facts.is_retryable,
-    facts.error_class, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
+    facts.exception, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
 FROM dead_letters letter CROSS JOIN letter_facts facts ON facts.letter_id = letter.id
     CROSS JOIN letter_groups ON letter_groups.id = letter.group_id;
 

@@ -180,7 +180,7 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
     if is_large(one):
         db.execute(SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
-        group = (one.letter.code, one.letter.category, one.letter.error_class, one.ended_at)
+        group = (one.letter.code, one.letter.category, one.letter.exception, one.ended_at)
         db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
         made = db.execute(SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
         db.execute(SQL["insert_facts"], (made, *_facts_of(one.letter)))
@@ -221,7 +221,7 @@ def _plain_attempt(one: Settlement) -> Row:
 
 
 def _full_attempt(one: Settlement) -> Row:
-    failure = (one.code, one.error_class, one.message, one.http_status or 0)
+    failure = (one.code, one.exception, one.message, one.http_status or 0)
     return (*_plain_attempt(one), one.outcome, int(one.burned), *failure, one.decision, one.notes or "")
 
 
@@ -236,7 +236,7 @@ def _facts_of(letter: Letter) -> Row:
         letter.code,
         letter.category,
         int(letter.is_retryable),
-        letter.error_class,
+        letter.exception,
         letter.reason,
         letter.message,
         letter.context,

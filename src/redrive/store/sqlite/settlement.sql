@@ -85,9 +85,9 @@ SELECT ?1, ?2, ?3, ?4, 1, ?5, 'ok', 1, * FROM (VALUES {rows});
 
 -- name: insert_attempt
 -- ?1: worker_id
--- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, error_class, message, http_status, decision, notes
+-- row: job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code, exception, message, http_status, decision, notes
 INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned, code,
-    error_class, message, http_status, decision, notes)
+    exception, message, http_status, decision, notes)
 SELECT ?1, column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12, column13,
     nullif(column14, 0), column15, nullif(column16, '')
 FROM (VALUES {rows});
@@ -100,7 +100,7 @@ INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, conf
 SELECT ?1, *, 'ok', 1 FROM (VALUES {rows});
 
 -- name: touch_group
-INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
 ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = max(last_at, excluded.last_at);
 
 -- name: insert_letter
@@ -115,7 +115,7 @@ SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint
 FROM jobs WHERE id = ?1;
 
 -- name: insert_facts
-INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_notice

@@ -53,7 +53,7 @@ UPDATE jobs SET status = 'failed', error_code = ?3, error_message = ?4, finished
 WHERE id = (SELECT job_id FROM imports WHERE origin = ?1 AND letter = ?2);
 
 -- name: import_group
-INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at)
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at)
 SELECT ?3, id, ?4, ?5, ?6, ?7, ?8 FROM lanes WHERE pipeline = ?1 AND stage = ?2
 ON CONFLICT (fingerprint, lane_id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
 
@@ -64,7 +64,7 @@ FROM imports JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.l
 WHERE origin = ?1 AND letter = ?2;
 
 -- name: import_facts
-INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
 VALUES (last_insert_rowid(), ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: import_notices

@@ -110,13 +110,13 @@ def test_an_event_tells_what_failed_and_for_whom(
 
     retry, dead = heard
     assert (retry.http_status, retry.category, retry.key) == (503, "network", "a@b.example")
-    assert (dict(retry.notes), retry.error_class, retry.stack) == (
+    assert (dict(retry.notes), retry.exception, retry.stack) == (
         {"request": "r-1"},
         "urllib.error.HTTPError",
         "",
     )
     assert (dead.http_status, dead.category, dead.key) == (403, "auth", "a@b.example")
-    assert (dict(dead.notes), dead.error_class) == ({"request": "r-2"}, "urllib.error.HTTPError")
+    assert (dict(dead.notes), dead.exception) == ({"request": "r-2"}, "urllib.error.HTTPError")
     assert "in call" in dead.stack
     assert len({retry, dead}) == 2
 
@@ -155,7 +155,7 @@ def test_what_is_left_of_a_letter_that_was_pruned_or_cannot_be_read_is_told(
     deliver(store, clock, pipeline)
 
     (event,) = heard
-    assert (event.code, event.category, event.error_class) == ("IO_DENIED", "io", "PermissionError")
+    assert (event.code, event.category, event.exception) == ("IO_DENIED", "io", "PermissionError")
     assert (event.stack, dict(event.notes)) == ("", {})
 
 
@@ -186,7 +186,7 @@ def test_a_hold_is_told_as_a_hold(store: SqliteStore, rd: Redrive, clock: Virtua
 
     assert [event.kind for event in heard] == ["hold", "hold"]
     assert "api" in heard[0].sentence
-    assert heard[0].error_class == "ConnectionRefusedError"
+    assert heard[0].exception == "ConnectionRefusedError"
 
 
 def test_the_next_attempt_is_due_when_the_event_says_and_a_dead_letter_is_due_at_its_end(

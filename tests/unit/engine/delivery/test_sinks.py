@@ -108,13 +108,13 @@ def test_a_sink_gets_all_there_is_to_say_redacted_and_without_the_payload(
         "call",
         1,
     )
-    assert (letter.code, letter.category, letter.error_class) == ("IO_DENIED", "io", "PermissionError")
+    assert (letter.code, letter.category, letter.exception) == ("IO_DENIED", "io", "PermissionError")
     assert (letter.attempts, [each.outcome for each in letter.history]) == (3, ["retry", "retry", "dead"])
     assert (letter.key, letter.owner, letter.is_escalated, letter.follows) == ("order-1", "mia", False, None)
     assert letter.first_failure_at < letter.last_failure_at
     assert letter.fingerprint.startswith("v1:")
-    assert (letter.context["attempt"], letter.context["notes"]) == (3, {"step": "paying"})
-    assert "Traceback" in letter.stack
+    assert (letter.sanitized_context["attempt"], letter.sanitized_context["notes"]) == (3, {"step": "paying"})
+    assert "Traceback" in letter.last_stack
     assert letter.payload is None
     told = repr(letter)
     assert ("abcdef0123456789" in told, ORDER["card"] in told) == (False, False)
@@ -166,9 +166,9 @@ def test_what_was_pruned_or_cannot_be_read_is_left_out(
     deliver(store, clock, pipeline)
 
     first, second = sorted(basket.letters, key=lambda letter: letter.job_id)
-    assert (first.letter_id, first.code, first.stack, first.stage) == (None, "IO_DENIED", "", "call")
-    assert first.error_class == "PermissionError"
-    assert (second.letter_id, second.context, second.payload) == (2, {}, None)
+    assert (first.letter_id, first.code, first.last_stack, first.stage) == (None, "IO_DENIED", "", "call")
+    assert first.exception == "PermissionError"
+    assert (second.letter_id, second.sanitized_context, second.payload) == (2, {}, None)
     assert rows(store, "id", "outbox") == []
 
 

@@ -32,5 +32,5 @@ def test_a_pipeline_run_inline_tells_its_hooks_as_much_as_a_worker() -> None:
     run_inline(Pipeline("shop", [call], on_dead=heard.append), 0)
 
     (event,) = heard
-    assert (event.category, event.error_class) == ("bug", "ZeroDivisionError")
+    assert (event.category, event.exception) == ("bug", "ZeroDivisionError")
     assert "in call" in event.stack

@@ -71,7 +71,7 @@ def test_a_stage_that_gives_up_over_such_a_name_fails_as_it_meant(store: SqliteS
 
 def test_every_text_of_a_failure_comes_across() -> None:
     plain = DEFAULT.classify(ConnectionResetError("gone"))
-    texts = ("message", "error_class", "rule", "provider_code", "request_id", "line", "hint")
+    texts = ("message", "exception", "rule", "provider_code", "request_id", "line", "hint")
     halves = msgspec.structs.replace(plain, lineage=("a\udce9",), **dict.fromkeys(texts, "a\udce9"))
 
     decoded = decoded_report(

@@ -206,9 +206,9 @@ def test_a_dead_letter_records_when_it_failed_first_and_last(
 
     ((first, last, state, round_),) = letters(store, "first_failure_at, last_failure_at, state, round")
     assert (first, last, state, round_) == (start, pytest.approx(start + 20), "open", 1)
-    ((fingerprint, error_class, category),) = letters(store, "fingerprint, error_class, category")
+    ((fingerprint, exception, category),) = letters(store, "fingerprint, exception, category")
     assert str(fingerprint).startswith("v")
-    assert error_class == "ConnectionResetError"
+    assert exception == "ConnectionResetError"
     assert category == "network"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import ConfigurationError, Fail, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, obstacle_to, release_steps, start_value
@@ -23,6 +25,7 @@ from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
+from redrive.sinks.base import SunkLetter
 from redrive.testing import virtual_time
 from tests.embedded import read_rows
 
@@ -66,6 +69,37 @@ def here(tmp_path: Path) -> Generator[Redrive]:
 def there(tmp_path: Path) -> Generator[Redrive]:
     with connect(tmp_path / "there.db") as opened:
         yield opened
+
+
+@stage
+def refuse(text: str) -> str:
+    raise Fail("REJECTED_POLICY", "not for us")
+
+
+def test_a_letter_has_the_same_names_wherever_it_is_read(here: Redrive) -> None:
+    class Kept:
+        name = "kept"
+
+        def __init__(self) -> None:
+            self.letters: list[SunkLetter] = []
+
+        def deliver(self, letter: SunkLetter) -> None:
+            self.letters.append(letter)
+
+    kept = Kept()
+    flow = Pipeline("refusals", [refuse], sinks=[kept])
+    here.submit(flow, "x")
+    here.work([flow], until_idle=True)
+
+    shown = asdict(here.dead_letters.show(1).letter)
+    exported = json.loads(lines(here)[0])["letter"]
+    sunk = msgspec.structs.asdict(kept.letters[0])
+
+    for names in (shown, exported, sunk):
+        assert (names["error_class"], names["exception"]) == ("REJECTED_POLICY", "redrive.Fail")
+        assert "in refuse" in names["last_stack"]
+        assert names["sanitized_context"]["stage"] == "refuse"
+        assert not {"stack", "context"} & set(names)
 
 
 def fail(rd: Redrive, *texts: str, pipeline: Pipeline = SHOP, **options: Any) -> None:
@@ -167,7 +201,7 @@ def test_a_letter_is_brought_in_once_and_can_be_looked_at(here: Redrive, there: 
     assert (story.facts.status, story.facts.stage, story.facts.owner) == ("failed", "check", "ann")
     assert story.facts.error_code == "BUG_CODE"
     assert story.letters[0].state == "open"
-    assert cast("dict[str, Any]", story.letters[0].context)["imported"]["attempts"] == 2
+    assert cast("dict[str, Any]", story.letters[0].sanitized_context)["imported"]["attempts"] == 2
     assert freeze(there.store, ALL).by_state == {"open": 2}
     assert inspect.counts(there.store)[("shop", "check")] == {"failed": 2}
     log = read_rows(there, "SELECT verb, subject, letters FROM operations")
@@ -270,7 +304,7 @@ def test_a_lane_that_is_there_keeps_its_place(here: Redrive, there: Redrive) -> 
         ("letter.category", "weather", "letter.category"),
         ("letter.last_failure_at", "2999-01-01T00:00:00Z", "letter.last_failure_at"),
         ("letter.first_failure_at", "2020-01-01T00:00:00", "letter.first_failure_at"),
-        ("letter.context", [], "$.letter.context"),
+        ("letter.sanitized_context", [], "$.letter.sanitized_context"),
         ("job.pipeline", " ", "job.pipeline must be a name"),
         ("job.stage", "s" * 500, "job.stage must be a name"),
         ("job.priority", 10, "job.priority"),
@@ -334,9 +368,9 @@ def test_what_others_wrote_is_redacted_again_and_cut(here: Redrive, there: Redri
     (line,) = lines(here, with_values=True)
     for path, value in (
         ("letter.message", "password=hunter2hunter2 " + "x" * 5_000),
-        ("letter.stack", "mail ann@example.com"),
+        ("letter.last_stack", "mail ann@example.com"),
         ("letter.reason", "the value was a-value-of-theirs"),
-        ("letter.context", {"notes": "mail ann@example.com", "huge": "y" * 100}),
+        ("letter.sanitized_context", {"notes": "mail ann@example.com", "huge": "y" * 100}),
         ("values.input", "a-value-of-theirs"),
         ("job.key", "ann@example.com"),
     ):
@@ -355,11 +389,11 @@ def test_what_others_wrote_is_redacted_again_and_cut(here: Redrive, there: Redri
 
 def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) -> None:
     fail(here, "bad")
-    line = changed(lines(here)[0], "letter.context", {"huge": ["y z"] * 40_000})
+    line = changed(lines(here)[0], "letter.sanitized_context", {"huge": ["y z"] * 40_000})
 
     import_letters(there.store, [line], ANN)
 
-    context = inspect.job_details(there.store, 1).letters[0].context
+    context = inspect.job_details(there.store, 1).letters[0].sanitized_context
     assert list(cast("dict[str, object]", context)) == ["imported"]
 
 

@@ -27,11 +27,11 @@ from tests.embedded import changing
 
 STATES = ("open", "triaged", "ready", "replaying", "resolved", "returned", "discarded")
 INSERT_GROUP = (
-    "INSERT INTO letter_groups (id, fingerprint, lane_id, code, category, error_class, first_at, last_at)"
+    "INSERT INTO letter_groups (id, fingerprint, lane_id, code, category, exception, first_at, last_at)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 INSERT_FACTS = (
-    "INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)"
+    "INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)"
     " VALUES (?, ?, ?, 0, 'E', 'permanent', 'm', x'7B7D', '')"
 )
 CODES_USED = (("NETWORK_ERROR", "network"), ("AUTH_DENIED", "auth"), ("OWN_CODE", "validation"))
@@ -202,7 +202,7 @@ def test_groups_put_letters_of_one_cause_together_over_pipelines(rd: Redrive, cl
 
     zero, missing = list_groups(rd.store, LetterFilter()).groups
 
-    assert (zero.code, zero.category, zero.error_class) == ("BUG_CODE", "bug", "ZeroDivisionError")
+    assert (zero.code, zero.category, zero.exception) == ("BUG_CODE", "bug", "ZeroDivisionError")
     assert (zero.pending, zero.letters, zero.states, zero.taken) == (3, 3, {"open": 3}, 0)
     assert (zero.pipelines, zero.stages) == (["mall", "shop"], ["fetch"])
     assert (zero.trend.hours[-1], sum(zero.trend.hours), zero.trend.word) == (3, 3, "rising")
@@ -338,7 +338,7 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
         ("bob", "letter 1"),
         ("ann", f"group {group}"),
     ]
-    assert (list(story.edits), story.letter.context["stage"]) == ([], "fetch")  # type: ignore[index]
+    assert (list(story.edits), story.letter.sanitized_context["stage"]) == ([], "fetch")  # type: ignore[index]
     assert len(story.stack.own) == 1
     assert "in fetch" in story.stack.own[0]
     assert story.stack.messages == ["ZeroDivisionError: integer division or modulo by zero"]

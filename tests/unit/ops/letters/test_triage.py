@@ -157,7 +157,7 @@ def test_triage_records_the_diagnosis_and_what_it_was_about(rd: Redrive) -> None
     (change,) = changes(rd)
     assert change["after"] == {"state": "triaged", "diagnosis": "code_defect"}
     assert (change["before"]["state"], change["before"]["stage"]) == ("open", "fetch")
-    assert change["before"]["error_class"] == "ZeroDivisionError"
+    assert change["before"]["exception"] == "ZeroDivisionError"
     assert change["before"]["reason"]
 
 
