@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, LONG_SHAPES, PREFIXES, SHAPES, SHORT_SHAPES
@@ -86,13 +87,23 @@ _ANY: Final = "|".join(
 )
 _TOKENS: Final = re.compile(f"{_BOUNDARY}(?:{_ANY})")
 _ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES})(?:{_ANY})")
+# The parts of a path are short.
 _LONG: Final = re.compile(
-    f"(?:{_BOUNDARY}|{_ESCAPES})(?:{'|'.join(f'{pattern}()' for _, pattern in LONG_SHAPES)})"
+    f"(?:{_BOUNDARY}|{_ESCAPES})(?=[\\w.+~:=-]{{{LONG_RUN_MIN}}})(?:{'|'.join(f'{pattern}()' for _, pattern in LONG_SHAPES)})"
 )
 
 
-_SHAPES: Final = tuple((kind, needle, re.compile(pattern)) for kind, needle, pattern in SHAPES)
-_SHORT_SHAPES: Final = tuple((kind, needle, re.compile(pattern)) for kind, needle, pattern in SHORT_SHAPES)
+def _by_needle(
+    rows: tuple[tuple[str, str, str], ...],
+) -> tuple[tuple[str, tuple[tuple[str, re.Pattern[str]], ...]], ...]:
+    return tuple(
+        (needle, tuple((kind, re.compile(pattern)) for kind, _, pattern in group))
+        for needle, group in groupby(rows, key=itemgetter(1))
+    )
+
+
+_SHAPES: Final = _by_needle(SHAPES)
+_SHORT_SHAPES: Final = _by_needle(SHORT_SHAPES)
 
 
 def redact_tokens(text: str, sentinels: Sentinels) -> str:
@@ -141,9 +152,10 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
 
 
 def _redact_shapes(
-    rows: tuple[tuple[str, str, re.Pattern[str]], ...], text: str, sentinels: Sentinels
+    shapes: tuple[tuple[str, tuple[tuple[str, re.Pattern[str]], ...]], ...], text: str, sentinels: Sentinels
 ) -> str:
-    for kind, needle, pattern in rows:
+    for needle, rows in shapes:
         if needle in text:
-            text = pattern.sub(sentinels.redacted(kind), text)
+            for kind, pattern in rows:
+                text = pattern.sub(sentinels.redacted(kind), text)
     return text

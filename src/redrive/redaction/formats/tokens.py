@@ -387,40 +387,25 @@ ionic           ion_                    alnum{40,}                              
 localstack      ls-                     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,}      three
 """
 
-# Also right after an escaped line end.
-_FREE: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    # The provider, a part that every such token has, and its pattern. A token here has no fixed beginning, or is known by the
-    # address that it is a part of.
-    ("terraform", ".atlasv1.", rf"{_FREE}[A-Za-z0-9]{{14}}\.atlasv1\.[\w=-]{{40,}}+"),
-    ("newrelic", "NRAL", rf"{_FREE}[0-9a-f]{{30,36}}NRAL"),
-    ("mailchimp", "-us", rf"{_FREE}[0-9a-f]{{32}}-us[0-9]{{1,2}}(?![0-9])"),
-    ("maxmind", "_mmk", rf"{_FREE}[A-Za-z0-9]{{6}}_[A-Za-z0-9]{{29}}_mmk"),
-    ("azure", "AZDO", rf"{_FREE}[A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}}(?![A-Za-z0-9])"),
-    ("azure-secret", "Q~", r"(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    # The provider, a part that every such text has, and the pattern: tokens that are known by what surrounds them.
     ("azure", "+AMC", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}\+AMC[A-Za-z0-9+/]{4}=="),
     ("azure", "+ASt", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{4}=="),
-    ("azure", "AzFu", r"(?<![\w-])[\w-]{44}AzFu[\w-]{4}={0,2}"),
-    ("azure", "AzSe", rf"{_FREE}[A-Za-z0-9]{{42}}AzSe[A-Za-z0-9]{{6}}"),
     ("azure", "ACDb", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}ACDb[A-Za-z0-9+/]{4}=="),
-    ("gcp-key", ":APA91b", r"(?<![\w-])[\w-]{11}:APA91b[\w-]{60,}+"),
-    ("dropbox", "AAAAAAAAAA", rf"{_FREE}(?=[A-Za-z]{{0,10}}[0-9])[A-Za-z0-9]{{11}}AAAAAAAAAA[\w=-]{{43}}"),
     ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
-    ("telegram", ":A", r"(?<![0-9])[0-9]{6,16}:A[\w-]{28,}+"),
-    ("telegram", "/bot", r"(?<=/bot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
-    ("telegram", "%2Fbot", r"(?<=%2Fbot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
+    ("telegram", "bot", r"(?<=/bot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
+    ("telegram", "bot", r"(?<=%2Fbot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
     ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
     ("telegram", "Bot(", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
     ("meta", "|", r"(?<![\w.-])[0-9]{15,16}\|[\w-]{27,40}(?![\w-])"),
     ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
-    ("webhook", "hooks.slack.com/", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"),
-    ("webhook", "/webhooks/", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
-    ("webhook", "webhook.office.com/", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
-    ("webhook", "outlook.office.com/webhook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
-    ("webhook", "hooks.zapier.com/hooks/", r"(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"),
-    ("webhook", "/open-apis/bot/v2/hook/", r"(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"),
-    ("webhook", "/cgi-bin/webhook/send?key=", r"(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"),
+    ("webhook", "hook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"),
+    ("webhook", "hook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
+    ("webhook", "hook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
+    ("webhook", "hook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
+    ("webhook", "hook", r"(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"),
+    ("webhook", "hook", r"(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"),
+    ("webhook", "hook", r"(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"),
 )
 
 SHORT_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
@@ -442,10 +427,21 @@ SHORT_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 LONG_SHAPES: Final[tuple[tuple[str, str], ...]] = (
-    # Tokens without any fixed part; tried only in long runs of characters.
+    # Tokens without a fixed beginning; tried only in long runs of characters.
+    ("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
+    ("newrelic", r"[0-9a-f]{30,36}NRAL"),
+    ("mailchimp", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
     ("mailgun", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
+    ("maxmind", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
+    ("azure", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])"),
+    ("azure", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
+    ("azure", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
     # The older tokens of Azure DevOps are just 32 bytes in base32.
     ("azure", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
+    ("azure-secret", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    ("gcp-key", r"[\w-]{11}:APA91b[\w-]{60,}+"),
+    ("dropbox", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
+    ("telegram", r"[0-9]{6,16}:A[\w-]{28,}+"),
     ("discord", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
     # Any other issuer of this common form: a short name, a word for the kind, a long body.
     (

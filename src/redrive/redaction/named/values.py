@@ -187,12 +187,15 @@ def is_random(value: str) -> bool:
         return False
     if not looked_at.isalnum() and _is_labelled(looked_at):
         return False
-    if _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at)):
-        return True
-    pieces = _PIECES.findall(looked_at)
+    is_key = _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at))
+    return bool(is_key) or _is_mixed_in_pieces(_PIECES.findall(looked_at))
+
+
+def _is_mixed_in_pieces(pieces: list[str]) -> bool:
+    """Return whether a piece is random, or all of them are: signs may split a random value into short pieces."""
     if any(map(_is_mixed, pieces)):
         return True
-    # Signs may split a random value into short pieces; the parts of a name have no shifts inside.
+    # The parts of a name have no shifts inside.
     size = sum(map(len, pieces))
     return size >= SPLIT_MIN and SHIFTS_PER * sum(len(_SHIFTS.findall(piece)) for piece in pieces) >= size
 
