@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, TypedDict, Unpack
 
 from redrive.client.awaited import AsyncFace, awaited
+from redrive.core.arguments import one_of
 from redrive.core.diagnosis import Diagnosis
-from redrive.engine.replay.filter import LetterFilter
+from redrive.core.failure import Category
+from redrive.engine.replay.filter import STATES, LetterFilter
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
 from redrive.ops.letters import triage
 from redrive.ops.letters.details import LetterDetails, letter_details
 from redrive.ops.letters.exports import export
-from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.freeze import FrozenSet, check_code, freeze
 from redrive.ops.letters.groups import LetterGroup, list_groups, resolve_group
 from redrive.ops.letters.imports import ImportResult, import_letters
 from redrive.ops.letters.pages import Page, list_letters
@@ -42,8 +46,8 @@ class FilterOptions(TypedDict, total=False):
     state: str
     owner: str
     key: str
-    since: datetime
-    until: datetime
+    since: datetime | timedelta
+    until: datetime | timedelta
     ids: Sequence[int]
 
 
@@ -167,23 +171,42 @@ def filter_of(store: Store, which: FilterOptions) -> LetterFilter:
     """Return the filter from keyword arguments; a prefix of a fingerprint becomes the whole.
 
     Raises:
-        ConfigurationError: an unknown name: ignored, it would match all letters.
+        ConfigurationError: an unknown name, state, category or code: ignored, it would match all letters, or none.
     """
     _check_names(which, FilterOptions)
-    since, until, ids, group = which.get("since"), which.get("until"), which.get("ids"), which.get("group")
+    ids, group = which.get("ids"), which.get("group")
+    state, category = which.get("state"), which.get("category")
+    if (code := which.get("code")) is not None:
+        check_code(store, code, may_be_new=True)
     return LetterFilter(
         pipeline=which.get("pipeline"),
         stage=which.get("stage"),
-        code=which.get("code"),
-        category=which.get("category"),
+        code=code,
+        category=None if category is None else one_of("category", category, tuple(Category)),
         group=None if group is None else resolve_group(store, group),
-        state=which.get("state"),
+        state=None if state is None else one_of("state", state, STATES),
         owner=which.get("owner"),
         key=which.get("key"),
-        since=None if since is None else since.timestamp(),
-        until=None if until is None else until.timestamp(),
+        since=_instant("since", which.get("since")),
+        until=_instant("until", which.get("until")),
         ids=None if ids is None else tuple(ids),
     )
+
+
+def _instant(field: str, value: object) -> float | None:
+    """Return an instant in seconds since the epoch: a datetime, or a timedelta before now; refuse anything else."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        return CURRENT.get().clock.wall() - value.total_seconds()
+    if not isinstance(value, datetime):
+        raise ConfigurationError(
+            field=field,
+            value=value,
+            rule="must be a datetime, or a timedelta before now",
+            fix="timedelta(hours=2), for example.",
+        )
+    return value.timestamp()
 
 
 def _check_names(given: Mapping[str, object], known: type[FilterOptions | ActorOptions]) -> None:

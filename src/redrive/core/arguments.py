@@ -73,8 +73,12 @@ def instance(field: str, value: object, kind: type, *, fix: str) -> None:
 def one_of(field: str, value: str, choices: tuple[str, ...]) -> str:
     """Return a string that is one of the choices."""
     if value not in choices:
+        fix = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise ConfigurationError(
-            field=field, value=value, rule=f"must be {' or '.join(choices)}", fix=f'"{choices[0]}" is usual.'
+            field=field,
+            value=value,
+            rule=f"must be {' or '.join(choices)}",
+            fix=fix or f'"{choices[0]}" is usual.',
         )
     return value
 

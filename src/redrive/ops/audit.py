@@ -116,13 +116,13 @@ def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -
         failed_at = letter.last_failure_at.timestamp()
         rows += store.query("acts_with_letter", letter.id, letter.group, failed_at)
         if letter.replay is not None:
-            rows += start_of_replay(store, letter.replay)
+            rows += bounds_of_replay(store, letter.replay)
     return in_order(map(operation_of, rows))
 
 
-def start_of_replay(store: Store, replay: int) -> list[Row]:
-    """Return the log line of the start of a replay."""
-    return [row for row in store.query("operations_on", f"replay {replay}") if row[3] == "replay"]
+def bounds_of_replay(store: Store, replay: int) -> list[Row]:
+    """Return the log lines of a replay that are about each of its letters: its start, and its close with the note."""
+    return [row for row in store.query("operations_on", f"replay {replay}") if row[3] in {"replay", "close"}]
 
 
 def in_order(done: Iterable[Operation]) -> list[Operation]:

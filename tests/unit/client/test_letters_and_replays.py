@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.errors import ConfigurationError, EvidenceMissingError, JobNotFoundError, ReplayRefusedError
 from redrive.ops.audit import operations
 from redrive.ops.checkup.doctor import examine
+from redrive.testing import VirtualClock
 
 
 @stage(retry=RetryPolicy(1))
@@ -53,6 +54,35 @@ def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
     assert rd.counts() == {"complete": 3}
     assert rd.dead_letters.show(1).letter.verdict == "completed"
     assert rd.dead_letters.list(state="open").letters == []
+
+
+@pytest.mark.parametrize(
+    ("which", "words"),
+    [
+        ({"state": "opne"}, "Did you mean open"),
+        ({"code": "IO_DENEID"}, "Did you mean IO_DENIED"),
+        ({"category": "netwrok"}, "Did you mean network"),
+        ({"since": "2h"}, r"must be a datetime, or a timedelta before now, got '2h'"),
+        ({"until": 7}, r"timedelta\(hours=2\)"),
+        ({"stat": "open"}, "Did you mean state"),
+    ],
+)
+def test_a_mistyped_filter_is_refused_with_the_nearest_name(
+    rd: Redrive, which: dict[str, Any], words: str
+) -> None:
+    for ask in (rd.dead_letters.list, rd.dead_letters.groups, rd.dead_letters.choose, rd.replays.validate):
+        with pytest.raises(ConfigurationError, match=words):
+            ask(**which)
+
+
+def test_a_filter_takes_a_time_before_now_and_a_code_that_no_letter_has_yet(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    clock.advance(7_200)
+
+    assert rd.dead_letters.list(since=timedelta(hours=1)).letters == []
+    assert len(rd.dead_letters.list(since=timedelta(hours=3)).letters) == 2
+    assert rd.dead_letters.list(code="SHOP_CLOSED").letters == []
 
 
 def test_a_program_asks_why_a_job_failed_and_what_attempts_add_up_to(rd: Redrive) -> None:

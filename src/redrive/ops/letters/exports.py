@@ -19,7 +19,7 @@ from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor, Operation, in_order, operation_of, start_of_replay
+from redrive.ops.audit import Actor, Operation, bounds_of_replay, in_order, operation_of
 from redrive.ops.jobs.facts import job_attempts
 from redrive.ops.letters.edit import Part
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
@@ -182,7 +182,7 @@ def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) ->
     for letter, *act in store.query("acts_with_letters", json_list(ids), ids[0], ids[-1]):
         by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
     by_replay = {
-        each: [operation_of(row) for row in start_of_replay(store, each)]
+        each: [operation_of(row) for row in bounds_of_replay(store, each)]
         for each in replays
         if each is not None
     }

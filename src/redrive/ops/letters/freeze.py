@@ -15,6 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.arguments import one_of
 from redrive.core.taxonomy import CODES
 from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
@@ -31,6 +32,8 @@ STEP: Final = 5_000
 WINDOW: Final = 200_000
 """Ids per read; a bound on memory, not on the size of a set."""
 LAST_ID: Final = 2**62
+SURELY: Final = 0.85
+"""A code this similar to a known one is surely mistyped; GW_4XX and GW_5XX are less similar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +89,8 @@ def freeze(store: Store, which: LetterFilter) -> FrozenSet:
         ConfigurationError: a state that does not exist.
         LetterNotFoundError: an id no letter has; the hint lists ids close to it.
     """
-    if which.state is not None and which.state not in STATES:
-        raise ConfigurationError(
-            field="state",
-            value=which.state,
-            rule="is not a state of a dead letter",
-            fix=f"{', '.join(STATES)}.",
-        )
+    if which.state is not None:
+        one_of("state", which.state, STATES)
     check_ids(store, which.ids or ())
     if which.is_by_group:
         ((cutoff, moves, counted),) = store.query("freeze_by_group", *which.group_row())
@@ -155,13 +153,15 @@ def check_filter(store: Store, which: LetterFilter) -> None:
         stages = {stage for pipeline, stage in lane_names(store) if which.pipeline in {None, pipeline}}
         if which.stage not in stages:
             raise unknown(which.stage, stages, kind="stage", otherwise="There are no jobs in this database.")
-    if which.code is not None and which.code not in CODES:
-        _check_code(store, which.code)
+    if which.code is not None:
+        check_code(store, which.code)
 
 
-def _check_code(store: Store, code: str) -> None:
-    known = known_codes(store)
-    if code in known:
+def check_code(store: Store, code: str, *, may_be_new: bool = False) -> None:
+    """Refuse a code that is neither built in nor that of any letter; one that may be new, only if it is surely mistyped."""
+    if code in CODES or code in (known := known_codes(store)):
+        return
+    if may_be_new and not difflib.get_close_matches(code, {*known, *CODES}, cutoff=SURELY):
         return
     # Any built-in code may have been meant; those that letters have are what there is to choose from.
     close = difflib.get_close_matches(code, {*known, *CODES}, n=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +142,31 @@ def test_rows_of_ids_hold_these_ids_and_no_others(ids: list[int]) -> None:
 
     assert [each for first, last in rows for each in range(first, last + 1)] == ids
     assert all(after[0] > before[1] + 1 for before, after in pairwise(rows))
+
+
+def test_the_note_that_closes_a_replay_is_in_the_history_of_each_of_its_letters(rd: Redrive) -> None:
+    fail(rd, SHOP, SHOP, MALL)
+    started = rd.replays.start(pipeline="shop", canary=())
+    rd.work([SHOP], until_idle=True)
+    rd.replays.close(started.id, actor="ann", note="the new key works")
+
+    for letter in (1, 2):
+        closed = letter_details(rd.store, letter).operations[-1]
+        assert (closed.actor, closed.verb, closed.reason) == ("ann", "close", "the new key works")
+        assert timeline(rd.store, letter)[-1].detail == "the new key works"
+        line = msgspec.json.decode(next(rd.dead_letters.export(ids=[letter])))
+        assert [each["reason"] for each in line["operations"]][-1] == "the new key works"
+    assert ("close", f"replay {started.id}") not in acts(rd, 3)
+
+
+def test_a_retry_comes_before_a_replay_that_is_still_marking_and_never_after(rd: Redrive) -> None:
+    """The replay counts the letter as left out, as the docs have it."""
+    fail(rd, SHOP, SHOP)
+    started = rd.replays.start(pipeline="shop", canary=())
+    rd.replays.retry(1)
+    rd.replays.pause(started.id)
+    rd.replays.cancel(started.id)
+    again = rd.replays.start(ids=[2], canary=())
+    rd.work([SHOP], until_idle=True)
+
+    assert (rd.replays.report(started.id).left_out, rd.replays.report(again.id).letters) == (2, 1)
