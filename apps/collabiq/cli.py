@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -18,9 +18,11 @@ from apps.collabiq.records import DLQStatus, Operation
 from apps.collabiq.secrets import load
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages
+from apps.collabiq.sources import check_mailbox
 from redrive import ConfigurationError, RedriveError
 
 Output = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 _CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
@@ -41,7 +43,7 @@ app = typer.Typer(
     cls=RefusalGroup,
     no_args_is_help=True,
     add_completion=False,
-    help="Read mail, find collaborations, write a page about each.",
+    pretty_exceptions_show_locals=False,
 )
 dlq = typer.Typer(no_args_is_help=True, help="Inspect and replay dead letters.")
 app.add_typer(dlq, name="dlq")
@@ -50,6 +52,16 @@ app.add_typer(dlq, name="dlq")
 def say(text: str, *, is_error: bool = False) -> None:
     """Print a line; text from a mail must not control the terminal."""
     typer.echo(_CONTROLS.sub("?", text), err=is_error)
+
+
+@app.callback()
+def main(
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="The lowest level to log.")] = "warning",
+) -> None:
+    """Read mail, find collaborations, write a page about each."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    for name in ("collabiq", "redrive"):
+        logging.getLogger(name).setLevel(log_level.upper())
 
 
 @app.command()
@@ -85,8 +97,11 @@ def doctor() -> None:
             problems.append(f"keys: {error}")
         waiting = sum(map(work.is_replayable, files.update(rd)))
         say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {waiting}")
-    if settings.source == "local" and not Path(settings.mailbox).exists():
-        problems.append(f"mailbox: not found at {settings.mailbox}; set COLLABIQ_MAILBOX")
+    if settings.source == "local":
+        try:
+            check_mailbox(settings.mailbox)
+        except ConfigurationError as error:
+            problems.append(f"mailbox: {error}")
     if settings.sink == "local":
         say(f"pages: {len(LocalPages(settings.root).kept())}")
     for problem in problems:

@@ -20,7 +20,7 @@ from apps.collabiq.files import RETRY_COUNT, WAITING, files_of, letter_lines
 from apps.collabiq.records import KEYS_PIPELINE
 from apps.collabiq.retry_config import INFISICAL_RETRY_CONFIG
 from apps.collabiq.service_calls import ServiceCall
-from apps.collabiq.settings import Settings
+from apps.collabiq.settings import PREFIX, Settings
 from redrive import (
     ConfigurationError,
     Context,
@@ -176,11 +176,25 @@ def ask_infisical(settings: Settings) -> Secrets:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the assignments in a file of lines `NAME=value`; empty when there is no such file."""
-    if not path.is_file():
+    """Return the assignments in a file of lines `NAME=value`; empty when there is no such file.
+
+    Raises:
+        ConfigurationError: it cannot be read as UTF-8 text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError):
         return {}
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigurationError(
+            field=f"{PREFIX}ENV_FILE",
+            value=str(path),
+            rule=f"cannot be read: {problem}",
+            fix="Save it as UTF-8, readable by this user.",
+        ) from None
     found: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         name, equals, value = line.removeprefix("export ").partition("=")
         if equals and not line.lstrip().startswith("#"):
             found[name.strip()] = value.strip().strip("'\"")

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, get_args, get_type_hints
 
 import msgspec
 
 from redrive import ConfigurationError
 
 PREFIX: Final = "COLLABIQ_"
+LISTED: Final = "README.md lists the settings."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +55,24 @@ class Settings:
         """Read the settings from `COLLABIQ_...`; missing ones keep their default.
 
         Raises:
-            ConfigurationError: a value does not fit.
+            ConfigurationError: there is no such setting, or a value does not fit.
         """
         found = os.environ if environment is None else environment
-        names = [each.name for each in fields(cls)]
-        given = {name: found[PREFIX + name.upper()] for name in names if PREFIX + name.upper() in found}
+        names = {PREFIX + each.name.upper(): each.name for each in fields(cls)}
+        for variable in found:
+            if variable.startswith(PREFIX) and variable not in names:
+                # Similar without the prefix that all have. The value may be a secret.
+                fix = _nearest(
+                    variable.removeprefix(PREFIX), [each.upper() for each in names.values()], PREFIX
+                )
+                raise ConfigurationError(
+                    field=variable, value="<hidden>", rule="is not a setting", fix=fix or LISTED
+                )
+        given = {name: found[variable] for variable, name in names.items() if variable in found}
         try:
             return msgspec.convert(given, cls, strict=False)
         except msgspec.ValidationError as error:
-            raise ConfigurationError(
-                field=f"{PREFIX}...",
-                value="<the environment>",
-                rule=str(error),
-                fix="README.md lists the settings.",
-            ) from None
+            raise _refused(given, error, get_type_hints(cls)) from None
 
     @property
     def root(self) -> Path:
@@ -83,3 +89,26 @@ class Settings:
             "NOTION_TOKEN": self.sink == "notion",
         }
         return tuple(name for name, is_asked in asked.items() if is_asked)
+
+
+def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str | None:
+    """Return a sentence with the most similar word; None if none is similar."""
+    similar = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {prefix}{similar[0]}?" if similar else None
+
+
+def _refused(
+    given: Mapping[str, str], error: msgspec.ValidationError, kinds: Mapping[str, object]
+) -> ConfigurationError:
+    """Return the error for a value that does not fit, with the name of its variable."""
+    rule, _, path = str(error).partition(" - at `$.")
+    name = path.rstrip("`")
+    choices = [str(each) for each in get_args(kinds[name])]
+    if choices:
+        rule = f"must be one of {', '.join(choices)}"
+    return ConfigurationError(
+        field=PREFIX + name.upper(),
+        value=given[name],
+        rule=rule,
+        fix=_nearest(given[name], choices) or LISTED,
+    )

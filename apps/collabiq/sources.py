@@ -25,6 +25,7 @@ from apps.collabiq.settings import PREFIX, Settings
 from redrive import ConfigurationError, Fail
 
 TIMEOUT: Final = GMAIL_RETRY_CONFIG.timeout
+FIRST_BYTES: Final = 100
 _IMAP_ID: Final = re.compile(r"(?P<validity>[0-9]{1,10})-(?P<uid>[1-9][0-9]{0,9})")
 
 
@@ -48,13 +49,7 @@ class LocalSource:
     """An mbox file or a Maildir. A mail's id is its hash, so that two copies count as one."""
 
     def __init__(self, path: str) -> None:
-        if not Path(path).exists():
-            raise ConfigurationError(
-                field="COLLABIQ_MAILBOX",
-                value=path,
-                rule="must be an mbox file or a Maildir",
-                fix="Check the path.",
-            )
+        check_mailbox(path)
         self._box: mailbox.Mailbox[mailbox.mboxMessage] | mailbox.Mailbox[mailbox.MaildirMessage] = (
             mailbox.Maildir(path, create=False) if Path(path).is_dir() else mailbox.mbox(path, create=False)
         )
@@ -92,6 +87,33 @@ class LocalSource:
                 raw = str(key).encode()
             found.setdefault(_id_of(raw), key)
         return found
+
+
+def check_mailbox(path: str) -> None:
+    """Refuse a path that is neither an mbox file nor the folder of a Maildir: it would look like one without mail.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    place = Path(path)
+    fix = "Check the path."
+    try:
+        if place.is_dir():
+            problem = (
+                ""
+                if all((place / name).is_dir() for name in ("cur", "new"))
+                else "is a folder, but not a Maildir"
+            )
+            fix = "A Maildir has the folders cur, new and tmp."
+        else:
+            with place.open("rb") as file:
+                start = file.read(FIRST_BYTES).lstrip(b"\r\n")
+            problem = "" if not start or start.startswith(b"From ") else "is not an mbox file"
+            fix = 'Each mail in an mbox file starts with a line "From ...". A single mail can be put into a Maildir.'
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+    if problem:
+        raise ConfigurationError(field=f"{PREFIX}MAILBOX", value=path, rule=problem, fix=fix)
 
 
 def _id_of(raw: bytes) -> str:

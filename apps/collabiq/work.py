@@ -15,7 +15,7 @@ from apps.collabiq.records import DLQEntry, DLQStatus
 from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG
 from apps.collabiq.secrets import OPERATION
 from apps.collabiq.service_calls import ServiceCall
-from apps.collabiq.settings import Settings
+from apps.collabiq.settings import PREFIX, Settings
 from apps.collabiq.sources import Source
 from redrive import ConfigurationError, Pipeline, Redrive, RedriveError, connect, redact
 
@@ -42,7 +42,15 @@ CLOSED: Final = "discarded"
 @contextmanager
 def opened(settings: Settings) -> Generator[tuple[Redrive, DlqFiles]]:
     """Open the database and the files beside it."""
-    settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        settings.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigurationError(
+            field=f"{PREFIX}FOLDER",
+            value=settings.folder,
+            rule=f"cannot be made ({error.strerror})",
+            fix="Choose a folder that this user can write to.",
+        ) from None
     _, dlq = files_of(settings)
     with connect(settings.root / "collabiq.db") as rd:
         yield rd, dlq

@@ -240,13 +240,105 @@ def test_the_doctor_tells_of_the_fallback(
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="fax"):
+    with pytest.raises(
+        ConfigurationError, match="COLLABIQ_SOURCE must be one of local, imap, gmail, got 'fax'"
+    ):
         Settings.from_environment({"COLLABIQ_SOURCE": "fax"})
+    with pytest.raises(ConfigurationError, match="COLLABIQ_IMAP_PORT") as refused:
+        Settings.from_environment({"COLLABIQ_IMAP_PORT": "imaps"})
+    assert "imaps" in str(refused.value)
 
     made = Settings.from_environment(
         {"COLLABIQ_IMAP_PORT": "143", "COLLABIQ_IMAP_TLS": "false", "COLLABIQ_LEASE": "2"}
     )
     assert (made.imap_port, made.imap_tls, made.lease) == (143, False, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "nearest"),
+    [
+        ("COLLABIQ_SORCE", "gmail", "Did you mean COLLABIQ_SOURCE?"),
+        ("COLLABIQ_MAIL_BOX", "x", "Did you mean COLLABIQ_MAILBOX?"),
+        ("COLLABIQ_SOURCE", "gmial", "Did you mean gmail?"),
+        ("COLLABIQ_INFISICAL_SECRET", "s3cret", "Did you mean COLLABIQ_INFISICAL_CLIENT_SECRET?"),
+        ("COLLABIQ_X", "1", "README.md lists the settings."),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_nearest_name(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, nearest: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    for command in (["run"], ["doctor"], ["dlq", "list"]):
+        result = collabiq(*command)
+        assert result.exit_code == 2
+        assert variable in result.output
+        assert nearest in result.output
+
+
+@pytest.mark.parametrize(
+    "content", [b"just some notes\n", b"\xff\xfeF\x00r\x00", b"\n\nSubject: x\n\nhello\n"]
+)
+def test_a_file_that_is_no_mbox_is_refused(told: Settings, content: bytes) -> None:
+    Path(told.mailbox).write_bytes(content)
+
+    ran, checked = collabiq("run"), collabiq("doctor")
+
+    assert (ran.exit_code, checked.exit_code) == (2, 1)
+    assert all("is not an mbox file" in each.output for each in (ran, checked))
+
+
+def test_a_folder_that_is_no_maildir_is_refused_and_an_empty_mailbox_is_not(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "photos").mkdir()
+    monkeypatch.setenv("COLLABIQ_MAILBOX", str(tmp_path / "photos"))
+
+    ran, checked = collabiq("run"), collabiq("doctor")
+
+    assert (ran.exit_code, checked.exit_code) == (2, 1)
+    assert all("not a Maildir" in each.output for each in (ran, checked))
+    (tmp_path / "empty.mbox").touch()
+    monkeypatch.setenv("COLLABIQ_MAILBOX", str(tmp_path / "empty.mbox"))
+    assert collabiq("run").exit_code == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_an_env_file_in_another_encoding_is_read_or_refused_in_a_sentence(
+    told: Settings, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    write_mailbox(told, [])
+    monkeypatch.setenv("COLLABIQ_SINK", "notion")
+    Path(told.env_file).write_text("NOTION_TOKEN=ntn_made_up\n", encoding=encoding)
+
+    result = collabiq("run")
+
+    assert result.exit_code == (2 if encoding == "utf-16" else 0), result.output
+    assert ("not UTF-8" in result.output) == (encoding == "utf-16")
+
+
+def test_a_folder_that_cannot_be_made_is_refused(told: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLABIQ_FOLDER", told.env_file)
+
+    result = collabiq("dlq", "list")
+
+    assert result.exit_code == 2
+    assert "COLLABIQ_FOLDER cannot be made" in result.output
+
+
+@pytest.mark.parametrize(("level", "is_logged"), [("warning", True), ("error", False)])
+def test_a_log_level_is_obeyed_or_refused(told: Settings, level: str, is_logged: bool) -> None:
+    (told.root / "dlq").mkdir()
+    (told.root / "dlq" / ".processed_ids.json").write_text("[")
+
+    loud = collabiq("--log-level", "loud", "dlq", "list")
+    start = [sys.executable, "-m", "apps.collabiq", "--log-level", level, "dlq", "list"]
+    done = subprocess.run(start, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert loud.exit_code == 2
+    assert all(f"'{word}'" in loud.output for word in ("loud", "debug", "info", "warning", "error"))
+    assert done.returncode == 0
+    assert ("WARNING collabiq.files:" in done.stderr) == is_logged
 
 
 def test_the_readme_names_every_setting_and_command() -> None:
