@@ -94,15 +94,8 @@ def admit(
     if now < retry_at:
         reason = "it is open" if state.phase is Phase.OPEN else "it is half open and its probe is out"
         return state, Refused(retry_at, reason)
-    successes = 0 if state.phase is Phase.OPEN else state.successes
     changed_at = now if state.phase is Phase.OPEN else state.changed_at
-    taken = BreakerState(
-        phase=Phase.HALF_OPEN,
-        changed_at=changed_at,
-        failures=state.failures,
-        successes=successes,
-        probe=Probe(token, now),
-    )
+    taken = replace(state, phase=Phase.HALF_OPEN, changed_at=changed_at, probe=Probe(token, now))
     return taken, Admitted(is_probe=True)
 
 

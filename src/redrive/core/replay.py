@@ -150,16 +150,14 @@ def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from
 def next_turn(plan: Plan, counts: Counts, pardoned: Counts, *, next_at: float, now: float) -> Turn:
     """Return the next turn of a replay. What had ended when it was resumed (`pardoned`) does not stop it again."""
     bounds = tuple(accumulate(plan.canary))
-    bound = next((bound for bound in bounds if bound >= counts.released), None)
     if not counts.waiting:
         # Nothing is left to be spared by stopping.
         return Wait(f"the last {counts.replaying} to end") if counts.replaying else Finish()
     if (reason := _stop_reason(bounds, plan, counts, pardoned)) is not None:
         return Stop(reason)
-    if counts.released in bounds:
-        if counts.replaying:
-            return Wait(f"{counts.replaying} of this step to end")
-        bound = next((bound for bound in bounds if bound > counts.released), None)
+    if counts.released in bounds and counts.replaying:
+        return Wait(f"{counts.replaying} of this step to end")
+    bound = next((bound for bound in bounds if bound > counts.released), None)
     room = WINDOW - counts.replaying if bound is None else bound - counts.released
     if room <= 0 or (bound is None and plan.rate is None and room < min(REFILL, counts.waiting)):
         return Wait(f"some of the {counts.replaying} running to end")

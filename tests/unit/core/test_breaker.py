@@ -69,6 +69,14 @@ def test_enough_good_probes_in_a_row_close_it() -> None:
     assert step.record(THREE, state, 32, ok=1, token="b") == step.closed(32)
 
 
+def test_it_is_half_open_since_its_first_probe() -> None:
+    state, _ = step.admit(THREE, tripped(THREE), 30.0, "p1")
+    state = step.record(THREE, state, 31.0, ok=1, token="p1")
+    state, _ = step.admit(THREE, state, 40.0, "p2")
+
+    assert (state.phase, state.changed_at) == (Phase.HALF_OPEN, 30.0)
+
+
 def test_a_bad_probe_opens_it_for_another_full_time() -> None:
     state, _ = step.admit(THREE, tripped(THREE), 30, "a")
 
@@ -162,6 +170,15 @@ def test_the_window_forgets_slice_by_slice_and_stays_small() -> None:
     ok, failed = step.window_totals(RATE, state, 2_999)
     assert 36 <= ok <= 40
     assert failed == 0
+
+
+def test_a_clock_that_went_back_adds_to_the_last_slice() -> None:
+    rate = Breaker("api", failure_rate=0.5, min_calls=100, window=120)
+    state = BreakerState()
+    for now in (1_000.0, 900.0, 1_000.0):
+        state = step.record(rate, state, now, ok=1, failed=1)
+
+    assert [(each.ok, each.failed) for each in state.samples] == [(3, 3)]
 
 
 def test_a_slice_ends_within_a_twelfth_of_the_window() -> None:

@@ -63,6 +63,27 @@ def test_the_table_has_the_moves_that_jobs_make_and_no_others(tmp_path: Path) ->
     assert seen == ARROWS
 
 
+def test_a_dead_letter_moves_along_exactly_these_arrows() -> None:
+    arrows = {(move.source, move.verb, move.target) for move in LETTER_MOVES}
+
+    assert arrows == {
+        (None, "bury", "open"),
+        ("open", "triage", "triaged"),
+        ("triaged", "triage", "triaged"),
+        ("ready", "triage", "triaged"),
+        ("triaged", "remediate", "ready"),
+        ("ready", "replay", "replaying"),
+        ("open", "retry", "replaying"),
+        ("triaged", "retry", "replaying"),
+        ("replaying", "resolve", "resolved"),
+        ("replaying", "return", "returned"),
+        ("open", "discard", "discarded"),
+        ("triaged", "discard", "discarded"),
+        ("ready", "discard", "discarded"),
+        ("discarded", "restore", "open"),
+    }
+
+
 def test_a_dead_letter_can_always_be_brought_to_an_end_and_a_discard_undone() -> None:
     arrows = {(move.source, move.target) for move in LETTER_MOVES}
 

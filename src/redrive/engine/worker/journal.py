@@ -95,7 +95,6 @@ class Journal:
         self._settlements = []
         self._refusals = {}
         self._unsettled = {}
-        self._probes.reset()
 
     def blocked(self) -> set[LaneId]:
         """Return the lanes that are not claimed because their breaker holds them."""

@@ -149,10 +149,6 @@ class Probes:
         self._asked.clear()
         return more
 
-    def reset(self) -> None:
-        """Forget the commit under way: it belongs to a worker name that is no longer used."""
-        self._asked.clear()
-
     def _assign_claimed(self, claimed: Sequence[ClaimedJob], worker: str, *, now: float, token: int) -> None:
         """Assign one of the claimed jobs to each fail-fast breaker that is not closed; the others will be refused."""
         for job in claimed:

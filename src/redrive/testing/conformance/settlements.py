@@ -101,6 +101,17 @@ class FenceTests(Scene):
         store.apply(Step("return_job", (stale.id, stale.token, stale.dispatch)))
         agree(facts(store, stale.id).status, status)
 
+    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
+    def test_a_job_that_was_settled_cannot_be_returned(self, store: Store, build: Build) -> None:
+        """Its dispatch is still the same, but it has no lease any more."""
+        one = taken(store)
+        exchange(store, "w1", [build(one)])
+        before = facts(store, one.id)
+
+        store.apply(Step("return_job", (one.id, one.token, one.dispatch)))
+
+        agree(facts(store, one.id), before)
+
 
 class OriginTests(FenceTests):
     """What a job keeps of its beginning."""
@@ -129,22 +140,30 @@ class OriginTests(FenceTests):
 class SettlementTests(OriginTests):
     """What becomes of jobs."""
 
+    @pytest.mark.parametrize("room", [1, 0])
     @pytest.mark.parametrize("size", SIZES)
     def test_a_finished_stage_passes_its_output_to_the_next_lane_with_a_fresh_budget(
-        self, store: Store, size: int
+        self, store: Store, size: int, room: int
     ) -> None:
-        """Whatever its size; attempts, snoozes and codes start anew."""
+        """Whatever its size, and whether it queues in between; attempts, snoozes, codes, suspects and crashes start anew."""
         fetch, review = lanes_of(store, "fetch", "review")
         store.submit([new(fetch)], NOW)
         (one,) = claim(store, fetch)
-        exchange(store, "w1", [retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)])
+        moved = {"codes": b'{"NETWORK_RESET":1}', "snoozes": 2, "suspects": 3, "crashes": 1}
+        exchange(store, "w1", [retry(one, at=NOW, **moved)])
         (one,) = claim(store, fetch)
 
         advance = settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
-        (following,) = exchange(store, "w1", [advance], ClaimRequest((review,), 1)).claimed
+        answer = exchange(store, "w1", [advance], ClaimRequest((review,), room))
+        agree(len(answer.claimed), room)
+        # As they are written, and not only as they are returned.
+        store.stop_worker("w1")
+        (following,) = claim(store, review, worker="w2")
 
-        agree((following.lane, following.input, following.dispatch), (review, text_of(size), 3))
-        agree((following.attempt, following.snoozes, following.codes), (1, 0, None))
+        agree((following.lane, following.input, following.dispatch), (review, text_of(size), 3 + room))
+        for each in (*answer.claimed, following):
+            agree((each.attempt, each.snoozes, each.codes), (1, 0, None))
+            agree((each.suspects, each.crashes), (0, 0))
 
     @pytest.mark.parametrize("size", SIZES)
     def test_a_result_of_any_size_is_kept(self, store: Store, size: int) -> None:
