@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from redrive.engine.clock import Clock
+from redrive.engine.outage import Outage
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Store
@@ -58,6 +59,7 @@ class Ticker:
 
     async def run(self) -> None:
         """Submit what is due, until cancelled."""
+        outage = Outage(logger)
         while True:
             wait = LOOK_SECONDS
             try:
@@ -69,8 +71,9 @@ class Ticker:
                     due_in = cast("float", next_at) - self._clock.wall()
                     # A schedule that is still due could not be advanced; trying again at once would not help.
                     wait = min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
+                outage.answered()
             except StoreError as error:
-                logger.warning("schedules wait for the store: %s", error)
+                outage.failed("schedules wait for the store: %s", error)
             await self._clock.asleep(wait)
 
     def tick(self) -> int:

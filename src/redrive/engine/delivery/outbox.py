@@ -23,6 +23,7 @@ from redrive.engine.clock import Clock
 from redrive.engine.delivery.messages import Notice, breaker_change, event_of, sunk_letter
 from redrive.engine.delivery.recipients import Recipient, pause, recipients_of
 from redrive.engine.error_text import error_text
+from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.worker.dead_letter import as_failure
@@ -85,14 +86,16 @@ class Delivery:
         await asyncio.gather(*(self._deliver_forever(recipient) for recipient in self._recipients))
 
     async def _deliver_forever(self, recipient: Recipient) -> None:
+        outage = Outage(logger)
         while True:
             recipient.wake.clear()
             recipient.next_at = math.inf
             try:
                 while await self._deliver_batches(recipient):
                     pass
+                outage.answered()
             except StoreError as error:
-                logger.warning("delivery of notices waits: %s", error)
+                outage.failed("delivery of notices waits: %s", error)
             except Exception as error:  # noqa: BLE001 - otherwise this recipient would never get another notice.
                 logger.warning("delivery of notices waits: %s", error_text(error))
             wait = max(0.0, recipient.next_at - self._clock.wall())

@@ -15,6 +15,7 @@ from typing import Final, cast
 from redrive.core.lifecycle import LetterState
 from redrive.core.replay import Finish, Release, Stop, Wait, next_turn
 from redrive.engine.clock import Clock
+from redrive.engine.outage import Outage
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import FREE, LATEST, LetterFilter
 from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, options_of, replay_of
@@ -74,12 +75,14 @@ class ReplayDriver:
 
     async def run(self) -> None:
         """Drive replays until cancelled."""
+        outage = Outage(logger)
         while True:
             wait = LOOK_SECONDS
             try:
                 wait = cast("float", await self._ask_store(self.drive))
+                outage.answered()
             except StoreError as error:
-                logger.warning("replays are not driven for now: %s", error)
+                outage.failed("replays are not driven for now: %s", error)
             except Exception as error:  # noqa: BLE001 - one failed look must not end the loop.
                 logger.warning("replays are not driven for now: %s", redact(repr(error)))
             if self._is_news and self._on_news is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.engine.clock import Clock
+from redrive.engine.outage import Outage
 from redrive.engine.worker.threads import BackgroundThread
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreError
 from redrive.store.protocol import Store
@@ -50,6 +51,7 @@ class Leases:
         self._on_lost_store = on_lost_store
         self._on_cancel = on_cancel
         self._progress = progress
+        self._outage = Outage(logger)
         self._contact_since: float | None = None
         self._seen_at = clock.monotonic()
         self._offset = clock.wall() - self._seen_at
@@ -88,8 +90,9 @@ class Leases:
             self._on_lost_store(error)
         except StoreError as error:
             self._contact_since = None
-            logger.warning("worker %s: no contact with the store: %s", worker, error)
+            self._outage.failed("worker %s: no contact with the store: %s", worker, error)
         else:
+            self._outage.answered()
             self._progress(worker)
 
     def new_lease(self) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import breakers_of, lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources
@@ -27,7 +28,7 @@ from redrive.engine.worker.leases import Heartbeat
 from redrive.engine.worker.prefetch import Prefetch
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.progress import Progress
-from redrive.engine.worker.runner import Runner
+from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
@@ -46,6 +47,11 @@ RESEND_SECONDS: Final = 1.0
 
 class Worker:
     """Serves the stages of some pipelines. Belongs to one loop."""
+
+    _is_sated = False
+    """Whether the last claim brought all it asked for."""
+    _stopped_at = 0.0
+    """When it was stopped first, by the monotonic clock."""
 
     def __init__(
         self,
@@ -98,10 +104,9 @@ class Worker:
             ask_until_answered=self._ask_until_answered,
             parts=parts,
         )
-        self._is_sated = False
-        """Whether the last claim brought all it asked for."""
         self._stops = 0
         self._stops_by: dict[str, int] = {}
+        self._outage = Outage(logger)
         self._unstarted: list[ClaimedJob] = []
         self._is_dead = False
         self._error: StoreError | None = None
@@ -111,11 +116,20 @@ class Worker:
     def stop(self, by: str = "owner") -> None:
         """Claim nothing more; `run` returns when everything that runs has been settled. The second time, it drops what runs.
 
+        A store that does not answer is asked for a few more seconds; then what runs is dropped, too.
+
         Everyone who may stop it is counted alone: the first signal is not the second stop because a run has just ended.
         """
+        if not self._stops:
+            self._stopped_at = self._runtime.clock.monotonic()
         self._stops_by[by] = self._stops_by.get(by, 0) + 1
         self._stops = max(self._stops_by.values())
         self._unstarted += self.slots.drop_waiting()
+        self._wake.set()
+
+    def _stop_at_once(self, by: str) -> None:
+        """Stop as by a second signal."""
+        self._stops_by[by] = self._stops = max(2, self._stops)
         self._wake.set()
 
     def wake(self) -> None:
@@ -300,13 +314,25 @@ class Worker:
 
         `asked` is the first call if it is under way already.
         """
+        failed_at: float | None = None
         while asked is not None or (not self._is_dead and self._stops <= 1):
             try:
                 first, asked = asked, None
-                return await self._ask(question) if first is None else cast("T", await first)
+                answer = await self._ask(question) if first is None else cast("T", await first)
             except StoreUnavailableError as error:
-                logger.warning("worker %s: the store did not answer, asking again: %s", self._name, error)
+                self._outage.failed(
+                    "worker %s: the store did not answer, asking again: %s", self._name, error
+                )
+                now = self._runtime.clock.monotonic()
+                failed_at = now if failed_at is None else failed_at
+                if self._stops and now - max(failed_at, self._stopped_at) >= GRACE_SECONDS:
+                    # Nothing can be stored: a worker that was stopped ends all the same.
+                    self._stop_at_once("store")
                 await self._runtime.clock.asleep(RESEND_SECONDS)
+            else:
+                if failed_at is not None:
+                    self._outage.answered()
+                return answer
         return None
 
     async def _pause(self) -> None:

@@ -23,8 +23,8 @@ logger = logging.getLogger("redrive.store")
 
 WARN_SECONDS: Final = 3.0
 """How long to wait for the lock before the holder is logged."""
-WAIT_SECONDS: Final = 30.0
-"""How long to wait for it at most; as long as SQLite waits for its own."""
+WAIT_SECONDS: Final = 15.0
+"""How long to wait for it at most: a worker that is stopped must end while a supervisor still waits for it."""
 LOCKS: Final = Path("/proc/locks")
 
 
