@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Public tools for testing code that uses redrive.
 
-    result = run_inline(pipeline, order)          # all stages, real policy, no store, no waiting; in async code: arun_inline
+    result = run_inline(pipeline, order)          # all stages, a real worker, no file, no waiting; in async code: arun_inline
     assert result.status == "complete"            # an InlineResult: value, attempts (InlineAttempt), letter, notes, events
 
     faults = Faults().fail("review", code="RATE_LIMITED", attempts=[1]).crash("notify", attempts=[1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import random
 import threading
 from collections.abc import Generator
@@ -67,9 +68,12 @@ class VirtualClock:
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop) and loop.clock is self:
             # The timers of that loop are on this clock already, and so are the timeouts that may end this sleep.
+            due_at = self.wall() + seconds
             await asyncio.sleep(seconds)
+            self._reach(due_at)
             return
         sleepers = self._sleepers.setdefault(loop, [])
+        due_at = self.wall() + seconds
         mine = (self._now + seconds, next(self._order))
         heapq.heappush(sleepers, mine)
         try:
@@ -78,11 +82,18 @@ class VirtualClock:
                 await asyncio.sleep(0)
             with self._lock:
                 self._now = max(self._now, mine[0])
+            self._reach(due_at)
         finally:
             sleepers.remove(mine)
             heapq.heapify(sleepers)
             if not sleepers:
                 del self._sleepers[loop]
+
+    def _reach(self, wall: float) -> None:
+        """Move the clock on by what rounding left out: who slept until an instant must not wake before it."""
+        with self._lock:
+            while self.wall() < wall:
+                self._now += max(wall - self.wall(), math.ulp(wall) / 4)
 
 
 def _is_busy(loop: asyncio.AbstractEventLoop, sleepers: int) -> bool:

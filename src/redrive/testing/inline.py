@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run_inline`: a pipeline in a test, with the real policy, virtual time, and no store.
+"""`run_inline`: a pipeline in a test, with a real worker on a store in memory and virtual time.
 
-`inline_job` runs the job; here are the sync and the async function. In sync tests it has its own loop, on which async stages
+`inline_worker` runs the job; here are the sync and the async function. In sync tests it has its own loop, on which async stages
 run and all time is virtual, while sync stages run in this thread without a running loop, as they would in a worker. In async
 tests it uses their loop, so that clients made there work, and sync stages run on a thread.
 """
@@ -20,7 +20,7 @@ from redrive.engine.runtime import CURRENT, Runtime
 from redrive.errors import ConfigurationError
 from redrive.testing.clock import VirtualClock, virtual_time
 from redrive.testing.faults import INLINE, Faults
-from redrive.testing.inline_job import run_job
+from redrive.testing.inline_worker import run_job
 from redrive.testing.loop import VirtualLoop
 from redrive.testing.results import InlineResult
 
@@ -30,8 +30,8 @@ def run_inline(
 ) -> InlineResult:
     """Run a pipeline's stages on one payload, one after the other in this thread, and return everything that happened.
 
-    The engine's own code classifies failures, decides, retries, holds and makes dead letters; only waiting is virtual, for async
-    stages also their own `asyncio.sleep` and the stage's timeout. Values are encoded and decoded between stages as in production.
+    A real worker claims, decides, retries, holds and makes dead letters, on a store in memory; only waiting is virtual, for async
+    stages also their own `asyncio.sleep` and the stage's timeout. Sinks get nothing; jobs that stages submit are not run.
     Inside `virtual_time()` that clock and its chance are used; otherwise fresh ones. `resources` are passed to stages by type
     instead of those that the pipeline would open.
 

@@ -36,7 +36,7 @@ from redrive.errors import AttemptTimeoutError, ConfigurationError, Serializatio
 from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
-from redrive.testing.inline_job import DISPATCHES_MAX
+from redrive.testing.inline_worker import DISPATCHES_MAX
 from tests.inline import inline_parts
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
@@ -203,7 +203,26 @@ def test_a_hook_that_raises_changes_nothing(run: Run, caplog: pytest.LogCaptureF
         result = run(Pipeline("flow", [call], on_dead=broken), 1)
 
     assert (result.status, len(result.events)) == ("failed", 1)
-    assert "hook on_dead raised" in caplog.text
+    assert "hook on_dead of job 1 raised" in caplog.text
+
+
+@both
+def test_the_payload_is_hidden_from_later_stages_too(run: Run) -> None:
+    @stage
+    def shorten(text: str) -> int:
+        return len(text)
+
+    @stage
+    def refuse(length: int) -> int:
+        # As a client that remembers what it was given before.
+        raise ValueError(f"cannot take {length} characters of a confidential text")
+
+    result = run(Pipeline("flow", [shorten, refuse]), "a confidential text")
+
+    assert result.letter is not None
+    assert result.letter.message == "cannot take 19 characters of <payload:$>"
+    assert "confidential" not in result.letter.stack
+    assert result.attempts[-1].message == result.letter.message
 
 
 @both

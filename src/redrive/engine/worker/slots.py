@@ -50,7 +50,7 @@ class ProcessPool(Protocol):
     size: int
     """How many stages run at once in processes."""
 
-    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | FailedAttempt]:
+    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | Exception | FailedAttempt]:
         """Run a stage in a process; raises LostProcessError when that died."""
         ...
 
