@@ -40,6 +40,8 @@ _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be recognised in it."""
 _RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
+_FIELD_NAME: Final = re.compile("[A-Za-z_-]+")
+"""A key of words is the name of a field and stays readable in messages; any other key may be a value."""
 _NOT_JSON: Final = object()
 _UNKNOWN_PATH: Final = "<payload:*>"
 """Stands for a string of a value whose paths are not known."""
@@ -219,7 +221,7 @@ def literals_of(job: ClaimedJob) -> LiteralIndex:
 
 
 def literals_in(encoded: bytes) -> dict[str, str]:
-    """Map every longer string of a value to a placeholder with its path."""
+    """Map every longer string, number and key of a value to a placeholder with its path."""
     return _literals(encoded, _decoded(encoded))
 
 
@@ -244,10 +246,15 @@ def _literals(encoded: bytes, value: object) -> dict[str, str]:
         elif isinstance(current, dict):
             # Keys may themselves be secret, so a path has the number of each key instead.
             members = cast("dict[str, object]", current)
+            for place, key in enumerate(members):
+                if len(key) >= LITERAL_MIN and not _FIELD_NAME.fullmatch(key):
+                    literals.setdefault(key, f"<payload:{path}.{place}>")
             waiting += [(f"{path}.{place}", member) for place, member in enumerate(members.values())]
         elif isinstance(current, list):
             items = cast("list[object]", current)
             waiting += [(f"{path}[{place}]", item) for place, item in enumerate(items)]
+        elif isinstance(current, (int, float)) and len(number := str(current)) >= LITERAL_MIN:
+            literals.setdefault(number, f"<payload:{path}>")
     return literals
 
 

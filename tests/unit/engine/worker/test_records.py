@@ -269,3 +269,20 @@ def test_a_dead_letter_decodes_its_payload_and_redacts_its_message_once(
     assert letters(store, "message") == [(message,)]
     assert decoded.count(msgspec.json.encode(payload)) == 1
     assert redacted.count(message) == 1
+
+
+def test_hides_long_numbers_and_keys_that_are_no_names_of_fields() -> None:
+    value = {
+        "Ada Lovelace": 1,
+        "acct-4711-77": {"amount_in_cents": 48291377, "ratio": 0.125, "share": 0.3333333333},
+        "ok": True,
+    }
+
+    found = literals_in(msgspec.json.encode(value))
+
+    assert found == {
+        "Ada Lovelace": "<payload:$.0>",
+        "acct-4711-77": "<payload:$.1>",
+        "48291377": "<payload:$.1.0>",
+        "0.3333333333": "<payload:$.1.2>",
+    }
