@@ -19,8 +19,12 @@ BASES: Final = ("origin/HEAD", "origin/main", "HEAD")
 # Room of the package -> the tests that drive it from outside.
 OUTSIDE: Final = {
     "cli": ("tests/e2e",),
+    "client": ("tests/e2e",),
+    "core": ("tests/requirements",),
+    "engine": ("tests/simulation", "tests/requirements"),
+    "ops": ("tests/e2e",),
     "rules": ("tests/wire", "tests/wire_store"),
-    "store": ("tests/conformance",),
+    "store": ("tests/conformance", "tests/simulation"),
 }
 TIDY: Final = "tests/test_tidy.py"
 # File -> the tests that read it.
@@ -61,13 +65,16 @@ def tests_for(path: str, root: Path) -> set[str]:
             found.add(path)
         case ("tests", "tidy", _):
             found |= {TIDY, "tests/unit/repository"}
+        case ("tests", _):
+            # Fixtures and builders that all tests share; the unit tests notice first.
+            found.add("tests/unit")
         case ("tests", _, *_, _):
             found.add(PurePosixPath(path).parent.as_posix())
         case _:
             pass
     if path.endswith(".md"):
         found.add("tests/test_docs.py")
-    if path.endswith(".py"):
+    if path.endswith((".py", ".sql", "glossary.md")):
         found.add(TIDY)
     return {each for each in found if (root / each).exists()}
 

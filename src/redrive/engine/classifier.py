@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from msgspec.structs import replace
 
-from redrive import rules as builtin
+from redrive import rules as builtin_rules
 from redrive.core import classify as core
 from redrive.core.arguments import instance, number
 from redrive.core.codeset import CodeSet
@@ -181,7 +181,7 @@ class Classifier:
         known = cache.get(kind)
         if known is None:
             own = tuple(core.FoundRule(rule.label, rule.read) for rule in rules if rule.applies_to(kind))
-            known = core.TypeRules(own + builtin.find(kind), core.lineage_of(kind))
+            known = core.TypeRules(own + builtin_rules.find(kind), core.lineage_of(kind))
             if len(cache) < self.CACHE_MAX:
                 cache[kind] = known
         return known

@@ -48,7 +48,7 @@ class WorkerFacts:
     concurrency: int
     started_at: datetime
     expires_at: datetime
-    held: int
+    leased: int
     is_live: bool
     """False if its lease has expired: it died, or cannot reach the store."""
 
@@ -105,10 +105,12 @@ def workers(store: Store) -> list[WorkerFacts]:
             concurrency=cast("int", concurrency),
             started_at=instant(started_at),
             expires_at=instant(expires_at),
-            held=cast("int", held),
+            leased=cast("int", leased),
             is_live=cast("float", expires_at) >= now,
         )
-        for worker, host, process, names, concurrency, started_at, expires_at, held in store.query("workers")
+        for worker, host, process, names, concurrency, started_at, expires_at, leased in store.query(
+            "workers"
+        )
     ]
 
 

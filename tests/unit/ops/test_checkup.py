@@ -60,7 +60,7 @@ def test_a_worker_that_died_with_jobs_in_its_hands(rd: Redrive, clock: VirtualCl
     ill = examine(rd.store)
 
     assert about(well, "leases") == [("ok", "no lease has expired; 1 worker with 1 job")]
-    assert about(ill, "leases") == [("problem", "w1 on here (pid 7): its lease on 1 job expired 1 min ago")]
+    assert about(ill, "leases") == [("problem", "w1 on here (pid 7): lease on 1 job expired 1 min ago")]
 
 
 def test_a_worker_that_died_without_jobs_is_no_problem(rd: Redrive, clock: VirtualClock) -> None:

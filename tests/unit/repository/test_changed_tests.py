@@ -15,10 +15,17 @@ from tools import changed_tests as tool
 @pytest.mark.parametrize(
     ("path", "tests"),
     [
-        ("src/redrive/engine/worker/leases.py", ["tests/test_tidy.py", "tests/unit/engine/worker"]),
-        ("src/redrive/core/decide.py", ["tests/test_tidy.py", "tests/unit/core"]),
+        (
+            "src/redrive/engine/worker/leases.py",
+            ["tests/requirements", "tests/simulation", "tests/test_tidy.py", "tests/unit/engine/worker"],
+        ),
+        ("src/redrive/core/decide.py", ["tests/requirements", "tests/test_tidy.py", "tests/unit/core"]),
         ("src/redrive/redaction/named/assignments.py", ["tests/test_tidy.py", "tests/unit/redaction"]),
-        ("src/redrive/store/sqlite/claim.sql", ["tests/conformance", "tests/unit/store"]),
+        (
+            "src/redrive/store/sqlite/claim.sql",
+            ["tests/conformance", "tests/simulation", "tests/test_tidy.py", "tests/unit/store"],
+        ),
+        ("src/redrive/ops/letters/freeze.py", ["tests/e2e", "tests/test_tidy.py", "tests/unit/ops/letters"]),
         (
             "src/redrive/rules/redis.py",
             ["tests/test_tidy.py", "tests/unit/rules", "tests/wire", "tests/wire_store"],
@@ -32,7 +39,8 @@ from tools import changed_tests as tool
         ("tests/faults/test_kills.py", ["tests/faults/test_kills.py", "tests/test_tidy.py"]),
         ("tests/faults/herd.py", ["tests/faults", "tests/test_tidy.py"]),
         ("tests/tidy/words.py", ["tests/test_tidy.py", "tests/unit/repository"]),
-        ("tests/conftest.py", ["tests/test_tidy.py"]),
+        ("tests/conftest.py", ["tests/test_tidy.py", "tests/unit"]),
+        ("docs/concepts/glossary.md", ["tests/test_docs.py", "tests/test_tidy.py"]),
         ("tools/docs.py", ["tests/test_tidy.py", "tests/unit/repository"]),
         ("docs/how-to/guard-a-call.md", ["tests/test_docs.py"]),
         ("Makefile", ["tests/test_docs.py"]),
@@ -49,7 +57,7 @@ def test_a_file_belongs_to_its_tests(path: str, tests: list[str]) -> None:
 def test_tests_inside_a_chosen_folder_are_not_named_again() -> None:
     paths = ["src/redrive/core/decide.py", "tests/unit/core/test_decide.py", "tests/unit/core/build.py"]
 
-    assert tool.choose(paths, tool.ROOT) == ["tests/test_tidy.py", "tests/unit/core"]
+    assert tool.choose(paths, tool.ROOT) == ["tests/requirements", "tests/test_tidy.py", "tests/unit/core"]
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from redrive.cli.input.letters import LetterId
 from redrive.cli.input.options import Database, Output, open_database
 from redrive.cli.input.targets import import_pipeline
 from redrive.cli.output.tables import console, print_json, print_message
-from redrive.ops.letters import edit as editing
-from redrive.ops.letters.edit import Change
+from redrive.ops.letters.edit import Change, commit, value_for_edit
+from redrive.ops.letters.edit import draft as draft_edit
 from redrive.ops.letters.edit_history import edit_history
 
 
@@ -60,18 +60,18 @@ def edit(
         given = None if value is None else read_source(value, "--input")
         patched = None if patch is None else read_source(patch, "--patch")
         if given is None and patched is None and not original:
-            view = editing.value_for_edit(rd.store, letter_id, part)
+            view = value_for_edit(rd.store, letter_id, part)
             if show_values:
                 action.confirm(f"Show the {part} of letter {letter_id} with its secrets?")
             given = edit_text(view.raw.decode() if show_values else view.redacted, editor).encode()
         change: Change = {"part": part, "value": given, "patch": patched, "original": original}
         change["pipeline"] = pipeline
-        draft = editing.draft(rd.store, letter_id, **change)
+        draft = draft_edit(rd.store, letter_id, **change)
         _print_diff(draft.diff, is_table=action.output == "table")
         if draft.unknown_fields:
             print_message(f"unknown fields, which the stage will ignore: {', '.join(draft.unknown_fields)}")
         action.confirm(f"Use this as the {part} of a replay of letter {letter_id}?")
-        done = editing.commit(rd.store, draft, action.by)
+        done = commit(rd.store, draft, action.by)
     facts = {"letter": letter_id, "part": part, "edit": done.id, "is_checked": types is not None}
     # The table leaves them out: they were printed before the question.
     action.print(facts if action.output == "table" else {**facts, "unknown_fields": done.unknown_fields})

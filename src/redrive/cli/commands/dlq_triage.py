@@ -16,7 +16,7 @@ from redrive.cli.input.action import Action, confirmed_action, option_group
 from redrive.cli.input.letters import LetterChoice, confirm_change, letter_choice, print_changed
 from redrive.core.diagnosis import Diagnosis
 from redrive.ops.audit import Actor
-from redrive.ops.letters import triage as decisions
+from redrive.ops.letters import triage as acts
 from redrive.ops.letters.freeze import FrozenSet
 from redrive.ops.letters.preview import Verb, preview
 from redrive.ops.letters.triage import ActResult
@@ -37,7 +37,7 @@ def triage(choice: LetterChoice, *, diagnosis: Annotated[Diagnosis, _DIAGNOSIS],
         "triage",
         "Triage",
         action,
-        lambda store, letters, by: decisions.triage(store, letters, by, diagnosis=diagnosis),
+        lambda store, letters, by: acts.triage(store, letters, by, diagnosis=diagnosis),
     )
 
 
@@ -59,13 +59,13 @@ def remediate(
     """Record how the cause was fixed and that a replay is safe; the letters are then ready. Open letters also need --diagnosis."""
     if not safe:
         raise typer.BadParameter(UNSAFE)
-    decisions.check_remedy(evidence, is_safe=safe)
+    acts.check_remedy(evidence, is_safe=safe)
     _apply(
         choice,
         "remediate" if diagnosis is None else "triage",
         "Record this evidence for",
         action,
-        lambda store, letters, by: decisions.remediate(
+        lambda store, letters, by: acts.remediate(
             store, letters, by, evidence=evidence, is_safe=safe, diagnosis=diagnosis
         ),
     )
@@ -76,7 +76,7 @@ def remediate(
 @confirmed_action
 def discard(choice: LetterChoice, *, action: Action) -> None:
     """Discard dead letters: nothing will be done about them. `restore` undoes it."""
-    _apply(choice, "discard", "Discard", action, decisions.discard)
+    _apply(choice, "discard", "Discard", action, acts.discard)
 
 
 @app.command()
@@ -84,7 +84,7 @@ def discard(choice: LetterChoice, *, action: Action) -> None:
 @confirmed_action
 def restore(choice: LetterChoice, *, action: Action) -> None:
     """Reopen discarded dead letters."""
-    _apply(choice, "restore", "Restore", action, decisions.restore)
+    _apply(choice, "restore", "Restore", action, acts.restore)
 
 
 @app.command()
@@ -105,7 +105,7 @@ def assign(
         "assign",
         f"Assign to {to or 'nobody'}:",
         action,
-        lambda store, letters, by: decisions.assign(store, letters, by, assignee=to),
+        lambda store, letters, by: acts.assign(store, letters, by, assignee=to),
     )
 
 
@@ -125,7 +125,7 @@ def note(
         "note",
         "Add a note to",
         action,
-        lambda store, letters, by: decisions.note(store, letters, by, text=text),
+        lambda store, letters, by: acts.note(store, letters, by, text=text),
     )
 
 

@@ -25,12 +25,14 @@ from redrive.cli.output.tables import (
     print_rows,
 )
 from redrive.engine.replay.release import by_name
-from redrive.ops.jobs import erase as erasing
-from redrive.ops.jobs import explain as explaining
 from redrive.ops.jobs import inspect
+from redrive.ops.jobs.erase import check_erasable
+from redrive.ops.jobs.erase import erase as erase_values
+from redrive.ops.jobs.explain import explain as explain_job
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
+from redrive.ops.jobs.timeline import timeline as timeline_of
 from redrive.ops.pipelines import known_pipeline
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
@@ -95,7 +97,7 @@ def show(job_id: JobId, *, database_url: Database = None, output: Output = "tabl
 def explain(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
     """Explain one job: what happened, what was decided and why, what to do next."""
     with open_database(database_url) as rd:
-        explanation = explaining.explain(rd.store, job_id)
+        explanation = explain_job(rd.store, job_id)
     if output == "json":
         print_json(explanation)
         return
@@ -107,7 +109,7 @@ def explain(job_id: JobId, *, database_url: Database = None, output: Output = "t
 def timeline(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
     """List what happened to a job and what operators did, in order."""
     with open_database(database_url) as rd:
-        entries = explaining.timeline(rd.store, job_id)
+        entries = timeline_of(rd.store, job_id)
     if output == "json":
         print_json(entries)
         return
@@ -167,11 +169,11 @@ def retry(
 def erase(job_id: JobId, *, action: Action) -> None:
     """Erase payload, inputs, result and edits of a job that has ended, permanently; its record stays."""
     with action.database() as rd:
-        status = erasing.check_erasable(rd.store, job_id)
+        status = check_erasable(rd.store, job_id)
         action.confirm(
             f"Permanently erase all values of job {job_id}, now {status}? It can never be replayed."
         )
-        erased = erasing.erase(rd.store, job_id, action.by)
+        erased = erase_values(rd.store, job_id, action.by)
     action.print(asdict(erased))
     if not erased.is_new:
         print_message(f"the values of job {job_id} were already erased")

@@ -28,9 +28,9 @@ from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import GIB, Limits
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.upkeep import location, migrations
-from redrive.ops.upkeep import prune as pruning
 from redrive.ops.upkeep.backup import backup as copy_database
-from redrive.ops.upkeep.prune import Retention
+from redrive.ops.upkeep.prune import Retention, prunable
+from redrive.ops.upkeep.prune import prune as prune_jobs
 
 Age = Annotated[
     str | None, typer.Option(metavar="AGE", help="Jobs in this state that ended this long ago: 30d.")
@@ -115,7 +115,7 @@ def prune(
         **{state: duration(f"--{state}", age) for state, age in ages.items() if age is not None}
     )
     with action.database() as rd:
-        found = pruning.prunable(rd.store, retention, with_undelivered=with_undelivered)
+        found = prunable(rd.store, retention, with_undelivered=with_undelivered)
         if found.undelivered:
             print_message(
                 f"{plural(found.undelivered, 'more job')} kept: notices to a hook or a sink are undelivered;"
@@ -130,7 +130,7 @@ def prune(
         action.confirm(f"Permanently delete {counts} jobs with all their data?")
         with Progress(console=console(), disable=not is_interactive(), transient=True) as progress:
             task = progress.add_task("pruning", total=total)
-            deleted = pruning.prune(
+            deleted = prune_jobs(
                 rd.store,
                 retention,
                 action.by,

@@ -75,9 +75,9 @@ def check_work(store: Store, known: Collection[Pipeline] = ()) -> Iterator[Findi
 def _leases(state: _State) -> Iterator[Finding]:
     live = [worker for worker in state.workers if worker.is_live]
     gone = [worker for worker in state.workers if not worker.is_live]
-    dead = [worker for worker in gone if worker.held]
+    dead = [worker for worker in gone if worker.leased]
     for worker in gone:
-        if not worker.held:
+        if not worker.leased:
             yield warning(
                 "workers",
                 f"{worker.id} on {worker.host} (pid {worker.process}) was not stopped in order; it had no jobs",
@@ -87,7 +87,7 @@ def _leases(state: _State) -> Iterator[Finding]:
         silent = format_duration(state.now - worker.expires_at.timestamp())
         yield problem(
             "leases",
-            f"{worker.id} on {worker.host} (pid {worker.process}): its lease on {plural(worker.held, 'job')} expired {silent} ago",
+            f"{worker.id} on {worker.host} (pid {worker.process}): lease on {plural(worker.leased, 'job')} expired {silent} ago",
             "Start a worker: it claims them within one lease. If the old one still runs, check why it cannot reach the database.",
         )
     lost = [str(row[0]) for row in state.store.query("ownerless_jobs", LISTED_MAX)]
@@ -107,7 +107,7 @@ def _leases(state: _State) -> Iterator[Finding]:
             f"See redrive job show {job}; give the stage a timeout, or redrive job cancel {job}.",
         )
     if not dead and not lost:
-        leased = plural(sum(worker.held for worker in live), "job")
+        leased = plural(sum(worker.leased for worker in live), "job")
         yield fine("leases", f"no lease has expired; {plural(len(live), 'worker')} with {leased}")
 
 
