@@ -240,6 +240,10 @@ def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(fa
     assert "open (escalated)" in failed("dlq", "list", "--state", "open").out
     assert failed.json("dlq", "show", str(letter))["follows"] == told["past_letters"][0]["id"]
     assert "It is escalated" in failed("job", "explain", "2").out
+    assert [each["id"] for each in failed.json("dlq", "list", "--escalated")["letters"]] == [letter]
+    assert [each["pending"] for each in failed.json("dlq", "groups", "--escalated")] == [1]
+    assert failed.json("dlq", "assign", "--escalated", "--to", "ann", "--yes")["changed"] == 1
+    assert [each["id"] for each in failed.json("dlq", "list", "--assignee", "ann")["letters"]] == [letter]
 
 
 def test_wrong_letters_groups_cursors_and_times_are_refused(failed: Shell) -> None:

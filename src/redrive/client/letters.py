@@ -49,6 +49,8 @@ class FilterOptions(TypedDict, total=False):
     since: datetime | timedelta
     until: datetime | timedelta
     ids: Sequence[int]
+    escalated: bool
+    assignee: str
 
 
 class ActorOptions(TypedDict, total=False):
@@ -190,6 +192,8 @@ def filter_of(store: Store, which: FilterOptions) -> LetterFilter:
         since=_instant("since", which.get("since")),
         until=_instant("until", which.get("until")),
         ids=None if ids is None else tuple(ids),
+        escalated=True if which.get("escalated") else None,
+        assignee=which.get("assignee"),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive.engine.pipeline.pipeline import Event
 from redrive.errors import ConfigurationError, EvidenceMissingError, JobNotFoundError, ReplayRefusedError
 from redrive.ops.audit import operations
 from redrive.ops.checkup.doctor import examine
@@ -83,6 +84,32 @@ def test_a_filter_takes_a_time_before_now_and_a_code_that_no_letter_has_yet(
     assert rd.dead_letters.list(since=timedelta(hours=1)).letters == []
     assert len(rd.dead_letters.list(since=timedelta(hours=3)).letters) == 2
     assert rd.dead_letters.list(code="SHOP_CLOSED").letters == []
+
+
+def test_an_escalation_is_logged_told_to_the_hook_and_chosen(
+    rd: Redrive, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Event] = []
+    shop = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"), on_dead=heard.append)
+    rd.work([shop], until_idle=True)
+    rd.replays.retry(1)
+    rd.work([shop], until_idle=True)
+
+    assert "dead letter 3 is escalated" in caplog.text
+    assert [event.is_escalated for event in heard] == [True]
+    assert rd.dead_letters.choose(escalated=True).count == 1
+    assert [each.id for each in rd.dead_letters.list(escalated=True).letters] == [3]
+
+
+def test_the_letters_of_an_assignee_are_frozen_although_assignees_change(rd: Redrive) -> None:
+    rd.dead_letters.assign(rd.dead_letters.choose(ids=[1]), assignee="ann")
+    chosen = rd.dead_letters.choose(assignee="ann")
+    rd.dead_letters.assign(rd.dead_letters.choose(ids=[2]), assignee="ann")
+
+    done = rd.dead_letters.discard(chosen)
+
+    assert (chosen.count, done.changed) == (1, 1)
+    assert [each.state for each in rd.dead_letters.list().letters] == ["open", "discarded"]
 
 
 def test_a_program_asks_why_a_job_failed_and_what_attempts_add_up_to(rd: Redrive) -> None:

@@ -72,6 +72,10 @@ OfGroup = Annotated[
 InState = Annotated[LetterState | None, typer.Option("--state", "-s", help="In this state.")]
 OfOwner = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of jobs of this owner.")]
 OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of jobs with this key.")]
+OfAssignee = Annotated[str | None, typer.Option("--assignee", metavar="NAME", help="Assigned to NAME.")]
+IsEscalated = Annotated[
+    bool, typer.Option("--escalated", help="Brought back by a replay with the same permanent failure.")
+]
 Since = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="Failed then or later: 2h, 2026-01-02T03:04.")
 ]
@@ -91,6 +95,8 @@ class LetterChoice:
     state: InState = None
     owner: OfOwner = None
     key: OfKey = None
+    assignee: OfAssignee = None
+    escalated: IsEscalated = False
     since: Since = None
     until: Until = None
 
@@ -105,6 +111,8 @@ class LetterChoice:
             state=None if self.state is None else self.state.value,
             owner=self.owner,
             key=self.key,
+            assignee=self.assignee,
+            escalated=True if self.escalated else None,
             since=past_instant("--since", self.since),
             until=past_instant("--until", self.until),
         )

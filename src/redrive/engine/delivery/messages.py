@@ -90,6 +90,7 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
         category=cast("str | None", letter["category"]),
         exception=_text(letter.get("exception", notice.exception)),
         stack=_text(letter.get("last_stack")),
+        is_escalated=bool(letter.get("is_escalated")),
     )
 
 

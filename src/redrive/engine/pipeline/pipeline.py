@@ -54,6 +54,8 @@ class Event:
     """Class of the exception, with its module; empty when nothing was raised."""
     stack: str = ""
     """Of a dead letter only."""
+    is_escalated: bool = False
+    """True for a dead letter if its replay failed again with the same permanent code: somebody has to look."""
 
 
 Hook = Callable[[Event], Awaitable[None] | None]

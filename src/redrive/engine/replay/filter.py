@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -35,11 +35,14 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: float | None = None
     """The last failure was at `since` or later, and before `until`."""
     ids: tuple[int, ...] | None = None
+    escalated: Literal[True] | None = None
+    """Only letters that a replay brought back with the same permanent code."""
+    assignee: str | None = None
 
     @property
     def is_by_group(self) -> bool:
         """Whether the counters of the groups are enough to count the letters."""
-        rest = (self.owner, self.key, self.since, self.until, self.ids)
+        rest = (self.owner, self.key, self.since, self.until, self.ids, self.escalated, self.assignee)
         return all(each is None for each in rest)
 
     def group_row(self, among: Sequence[str] = STATES) -> Row:
@@ -50,4 +53,5 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def row(self, among: Sequence[str] = STATES) -> Row:
         """Return all parameters of the filter, in the order in which every statement takes them."""
         ids = None if self.ids is None else json_list(self.ids)
-        return (*self.group_row(among), self.since, self.until, self.owner, self.key, ids)
+        letter = (self.owner, self.key, ids, self.escalated, self.assignee)
+        return (*self.group_row(among), self.since, self.until, *letter)

@@ -2,7 +2,8 @@
 """Frozen sets of dead letters: a filter, the last letter that can belong to it, and exact counts. Every act on letters takes one.
 
 Ids only rise, so whatever fails later lies beyond the cut-off and is never touched. What the filter looks at never changes, except
-`state`: a letter that has left the state of the filter by the time it is its turn, or came into it later, is left alone.
+`state`: a letter that has left the state of the filter by the time it is its turn, or came into it later, is left alone. The
+letters of an assignee are frozen by their ids.
 """
 
 from __future__ import annotations
@@ -92,6 +93,11 @@ def freeze(store: Store, which: LetterFilter) -> FrozenSet:
     if which.state is not None:
         one_of("state", which.state, STATES)
     check_ids(store, which.ids or ())
+    if which.assignee is not None and which.ids is None:
+        # Unlike the rest of a filter an assignee changes: what is assigned later does not belong to the set.
+        last = cast("int", store.query("last_letter")[0][0])
+        named = tuple(letter for ids in id_steps(store, which, last) for letter in ids)
+        which = msgspec.structs.replace(which, ids=named)
     if which.is_by_group:
         ((cutoff, moves, counted),) = store.query("freeze_by_group", *which.group_row())
         rows = msgspec.json.decode(cast("str", counted), type=list[tuple[str, str, int]])
@@ -174,4 +180,8 @@ def _index(which: LetterFilter) -> str:
         return "id"
     if which.owner is not None:
         return "owner"
-    return "group" if which.key is None else "key"
+    if which.key is not None:
+        return "key"
+    if which.assignee is not None:
+        return "assignee"
+    return "group" if which.escalated is None else "escalated"

@@ -2,7 +2,8 @@
 """Dead letters by their cause: one group for each fingerprint, however many letters it has.
 
 Counts by group and state alone come from the counters. A time span is counted in an index, and only in groups that reach beyond it.
-What only letters have (owner, key, ids) takes a look at each of them. One letter of each group is read, as a sample.
+What only letters have (owner, key, ids, assignee, escalation) takes a look at each of them. One letter of each group is read, as a
+sample.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, cast
+
+import msgspec
 
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.core.fingerprint import VERSION
@@ -119,7 +122,7 @@ class LetterCounts:
         self._store = store
         self._which = which
         self._newest: NewestLetters | None = None
-        is_by_counters = which.owner is None and which.key is None and which.ids is None
+        is_by_counters = msgspec.structs.replace(which, since=None, until=None).is_by_group
         self.states: dict[int, dict[str, int]] = {}
         """For each group, how many of its matching letters are in each state."""
         for pair in self._by_pairs() if is_by_counters else self._by_letters():

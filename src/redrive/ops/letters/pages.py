@@ -110,7 +110,7 @@ def _positions(
     store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
     """Return the newest positions between the bounds, and where the search ended, if not at the end."""
-    if which.ids is None and (which.owner is not None or which.key is not None):
+    if which.ids is None and _walked(which) is not None:
         return _walk(store, which, upper=upper, lower=lower, limit=limit)
     if which.ids is not None:
         return _query(store, "letters_by_id", *which.row(), *upper, lower, 0, limit), None
@@ -123,7 +123,7 @@ def _positions(
 def _walk(
     store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
-    """Walk the letters of a key, or else of an owner, and leave out what does not match; a bounded number of them.
+    """Walk the letters of a key, owner or assignee, or the escalated ones, and leave out what does not match; a bounded number.
 
     If the groups of the filter have few letters, those are looked at instead.
     """
@@ -134,11 +134,17 @@ def _walk(
         few = _query(store, "letters_by_groups", named, *upper, lower, SCAN_MAX)
         among = msgspec.structs.replace(which, ids=tuple(letter for _, letter in few))
         return _query(store, "letters_by_id", *among.row(), *upper, lower, 0, limit), None
-    kind, value = ("owner", which.owner) if which.key is None else ("key", which.key)
+    kind, value = cast("tuple[str, object]", _walked(which))
     floor = _query(store, f"{kind}_floor", value, *upper, lower, SCAN_MAX)
     end = floor[0] if floor else (lower, 0)
     found = _query(store, f"letters_by_{kind}", *which.row(), *upper, *end, limit)
     return found, floor[0] if floor else None
+
+
+def _walked(which: LetterFilter) -> tuple[str, object] | None:
+    """Return what only letters have and an index leads to, with its value: the most selective one of a filter."""
+    kinds = {"key": which.key, "owner": which.owner, "assignee": which.assignee, "escalated": which.escalated}
+    return next(((kind, value) for kind, value in kinds.items() if value is not None), None)
 
 
 def _query(store: Store, name: str, *parameters: object) -> list[Position]:

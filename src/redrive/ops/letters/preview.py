@@ -66,6 +66,8 @@ class ReplayPreview:
     """The last letter that can be part of it."""
     moves: int
     """The last act after which a letter can have come into it."""
+    which: LetterFilter
+    """The filter of the frozen set."""
 
 
 def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
@@ -121,6 +123,7 @@ def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
         rules=rules,
         cutoff=found.frozen.cutoff,
         moves=found.frozen.moves,
+        which=found.frozen.which,
     )
 
 

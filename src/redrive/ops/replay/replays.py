@@ -44,7 +44,7 @@ def start(
     if found.lacking:
         raise _lacking(which, found)
     now = CURRENT.get().clock.wall()
-    which = msgspec.structs.replace(which, pipeline=found.pipeline)
+    which = msgspec.structs.replace(found.which, pipeline=found.pipeline)
     options = ReplayOptions(plan=plan, is_evidence_optional=found.rules.evidence == "optional")
     values = (
         found.pipeline,
@@ -184,8 +184,9 @@ def _options_of(which: LetterFilter) -> str:
     if which.ids is not None:
         return " ".join(str(each) for each in which.ids)
     given = msgspec.structs.asdict(which)
-    named = ("group", "pipeline", "stage", "code", "category", "owner", "key")
+    named = ("group", "pipeline", "stage", "code", "category", "owner", "key", "assignee")
     options = [f"--{name} {shlex.quote(str(given[name]))}" for name in named if given[name] is not None]
+    options += ["--escalated"] if which.escalated else []
     times = {"since": which.since, "until": which.until}
     return " ".join(
         options

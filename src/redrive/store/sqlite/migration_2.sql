@@ -95,6 +95,8 @@ FROM campaigns;
 
 DROP TABLE campaigns;
 CREATE INDEX replays_live ON replays (id) WHERE ended_at IS NULL;
+CREATE INDEX dead_letters_assignee ON dead_letters (assignee, last_failure_at, id) WHERE assignee IS NOT NULL;
+CREATE INDEX dead_letters_escalated ON dead_letters (last_failure_at, id) WHERE is_escalated = 1;
 CREATE INDEX dead_letters_replay ON dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;
 
 CREATE VIEW letters AS

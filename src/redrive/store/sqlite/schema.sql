@@ -220,6 +220,8 @@ CREATE INDEX dead_letters_group ON dead_letters (group_id, state, last_failure_a
 CREATE INDEX dead_letters_time ON dead_letters (last_failure_at, id);
 CREATE INDEX dead_letters_owner ON dead_letters (owner, last_failure_at, id) WHERE owner IS NOT NULL;
 CREATE INDEX dead_letters_key ON dead_letters (key, last_failure_at, id) WHERE key IS NOT NULL;
+CREATE INDEX dead_letters_assignee ON dead_letters (assignee, last_failure_at, id) WHERE assignee IS NOT NULL;
+CREATE INDEX dead_letters_escalated ON dead_letters (last_failure_at, id) WHERE is_escalated = 1;
 CREATE INDEX dead_letters_taken ON dead_letters (replay_id, id)
 WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
 CREATE INDEX dead_letters_replay ON dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;

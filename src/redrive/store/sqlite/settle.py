@@ -13,6 +13,7 @@ parameter of a row costs as much as writing a column of it; counters that such a
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -21,6 +22,8 @@ from redrive.core.lifecycle import JobState
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Letter, Row, Settlement
 from redrive.store.sqlite.rows import SQL, execute_rows, inline, is_large
+
+logger = logging.getLogger("redrive.store")
 
 BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
 """Errors of one row, and not of the database."""
@@ -184,6 +187,13 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
         made = db.execute(SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
         db.execute(SQL["insert_facts"], (made, *_facts_of(one.letter)))
+        if job.round > 1 and db.execute(SQL["is_escalated"], (made,)).fetchone()[0]:
+            logger.warning(
+                "job %s failed again with %s after its replay; dead letter %s is escalated",
+                job.id,
+                one.letter.code,
+                made,
+            )
     for recipient in one.recipients:
         db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, made, recipient, one.ended_at))
     for child in one.children:

@@ -114,6 +114,9 @@ SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint
     NOT ?6 AND EXISTS (SELECT 1 FROM letters before WHERE before.job_id = ?1 AND before.state = 'replaying' AND before.code = ?7)
 FROM jobs WHERE id = ?1;
 
+-- name: is_escalated
+SELECT is_escalated FROM dead_letters WHERE id = ?;
+
 -- name: insert_facts
 INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);

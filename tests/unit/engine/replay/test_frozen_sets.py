@@ -138,6 +138,7 @@ def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: Letter
         rules=ReplayRules(),
         cutoff=1,
         moves=0,
+        which=which,
     )
 
     hint = str(replays._lacking(which, found).hint)

@@ -66,10 +66,12 @@ def fill(rd: Redrive, count: int = 400) -> None:
             group = drawn.randrange(len(pairs)) + 1
             lane, (code, category), _ = pairs[group - 1]
             owner, key = drawn.choice([None, "ann", "bob"]), drawn.choice([None, "k1", "k2", "k3"])
+            handled = drawn.choice([None, "eve"]), drawn.choice([0, 0, 1])
             db.execute(
                 "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at,"
-                " is_safe, evidence, verdict, closed_at) VALUES (?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9)",
-                (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past),
+                " is_safe, evidence, verdict, closed_at, assignee, is_escalated)"
+                " VALUES (?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9, ?10, ?11)",
+                (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past, *handled),
             )
             db.execute(INSERT_FACTS, (letter, code, category))
 
@@ -77,7 +79,7 @@ def fill(rd: Redrive, count: int = 400) -> None:
 def expected(rd: Redrive, which: LetterFilter) -> list[int]:
     """The letters a filter means, found the slow way."""
     rows = rd.store.read(  # type: ignore[attr-defined]  # the embedded store answers plain questions
-        "SELECT letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at FROM letters"
+        "SELECT letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at, assignee, is_escalated FROM letters"
         " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, letters.id DESC"
     )
     names = "pipeline stage code category group state owner key".split()
@@ -89,6 +91,8 @@ def expected(rd: Redrive, which: LetterFilter) -> list[int]:
         and (which.since is None or row[9] >= which.since)
         and (which.until is None or row[9] < which.until)
         and (which.ids is None or row[0] in which.ids)
+        and (which.assignee is None or row[10] == which.assignee)
+        and (which.escalated is None or row[11] == 1)
     ]
 
 
@@ -122,6 +126,11 @@ FILTERS = [
     LetterFilter(owner="bob", code="AUTH_DENIED", state="open"),
     LetterFilter(key="k3", pipeline="shop", since=5.0),
     LetterFilter(ids=(3, 7, 9, 200, 9_999)),
+    LetterFilter(escalated=True),
+    LetterFilter(escalated=True, since=10.0, code="AUTH_DENIED"),
+    LetterFilter(assignee="eve"),
+    LetterFilter(assignee="nobody"),
+    LetterFilter(assignee="eve", escalated=True, owner="ann", state="open"),
     LetterFilter(ids=tuple(range(100)), state="open", owner="ann", pipeline="shop"),
 ]
 
@@ -174,14 +183,18 @@ def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
         ("letters_by_time", 4),
         ("letters_by_groups", 5),
         ("owner_floor", 5),
-        ("letters_by_owner", 16),
+        ("letters_by_owner", 18),
         ("key_floor", 5),
-        ("letters_by_key", 16),
-        ("ids_by_group", 13),
-        ("count_by_group", 13),
-        ("ids_by_owner", 13),
-        ("count_by_key", 13),
-        ("taken_by_letter", 13),
+        ("letters_by_key", 18),
+        ("assignee_floor", 5),
+        ("letters_by_assignee", 18),
+        ("escalated_floor", 5),
+        ("letters_by_escalated", 18),
+        ("ids_by_group", 15),
+        ("count_by_group", 15),
+        ("ids_by_owner", 15),
+        ("count_by_key", 15),
+        ("taken_by_letter", 15),
         ("letter_heads", 3),
         ("count_in_span", 3),
         ("taken_in_span", 4),

@@ -143,7 +143,7 @@ def test_what_nobody_knows_is_refused_with_what_is_near(rd: Redrive) -> None:
     for wrong in (0, -1, 2**70):
         with pytest.raises(LetterNotFoundError):
             only(rd, wrong)
-    with pytest.raises(ConfigurationError, match="open or triaged or ready .* Did you mean open"):
+    with pytest.raises(ConfigurationError, match=r"open or triaged or ready .* Did you mean open"):
         freeze(rd.store, LetterFilter(state="opened"))
 
 
