@@ -135,3 +135,12 @@ def test_hides_formats_that_leaked_once(kind: str) -> None:
     missed = [text for secret, text in texts if survives(secret, redact_text(text))]
 
     assert len(missed) <= 0.01 * len(texts), missed
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in formats() if row.body.endswith(",}")], ids=lambda row: row.prefix
+)
+def test_a_full_stop_after_a_token_stays(row: TokenEntry) -> None:
+    secret = drawn(row, random.Random(row.prefix))
+
+    assert redact_text(f"We rotated {secret}.").endswith(">.")

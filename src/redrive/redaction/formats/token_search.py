@@ -62,7 +62,7 @@ def _body_pattern(body: str) -> str:
             parts.append(_UUID if part[0] == "uuid" else re.escape(part[0]))
     if body.endswith(",}"):
         # A dot after a token ends a sentence.
-        parts.append(r"(?<!\.)" if part[1] == "dotted" else "+")
+        parts.append("+" if "." not in parts[-1] else r"(?<!\.)")
     else:
         parts.append("(?![A-Za-z0-9])")
     return "".join(parts)
