@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -109,3 +111,20 @@ def test_a_command_that_only_looks_makes_no_database(shell: Shell, command: list
     assert ended.code == 2
     assert "is no database" in ended.err
     assert [path.name for path in shell.folder.glob("*.db*")] == []
+
+
+def test_an_interrupt_while_the_commands_are_imported_is_no_stack_trace() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'redrive.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from redrive.cli.__main__ import main\n"
+        "main()\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (130, "")

@@ -1,8 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m redrive.cli`, which is how workers start further workers whatever the command is called here."""
+"""The command `redrive`; workers start further ones as `python -m redrive.cli`, whatever the command is called here.
+
+The commands are imported here and not above: that takes most of the first second, and Ctrl-C in it ends without a stack trace.
+"""
 
 from __future__ import annotations
 
-from redrive.cli.app import main
+INTERRUPTED = 130
+"""As shells report a command that SIGINT ended."""
 
-main()
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from redrive.cli.app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -178,7 +178,7 @@ BUG_CODE: Final = _permanent(
     "BUG_CODE",
     Category.BUG,
     "The program made a mistake.",
-    "Fix the code, deploy, then replay.",
+    "Read the stack; fix the code and deploy, or correct the payload if its data is wrong, then replay.",
     severity=_CRITICAL,
 )
 CONFIG_INVALID: Final = _permanent(

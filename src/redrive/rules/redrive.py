@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from redrive.core import taxonomy
+from redrive.core.failure import Code
 from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules.shared.inspection import attribute
 
@@ -25,7 +26,15 @@ def _injected(exc: BaseException, _now: float) -> Verdict | None:
     return verdict if isinstance(verdict, Verdict) else None
 
 
+def _serialization(exc: BaseException, _now: float) -> Code:
+    """Classify a value that does not fit: what a stage returned is its own mistake, anything else is in the payload."""
+    is_output = str(attribute(exc, "where")).endswith("(output)") and attribute(exc, "kind") != "row"
+    return taxonomy.BUG_CODE if is_output else taxonomy.SCHEMA_INVALID
+
+
 RULES: Final[RuleTable] = {
+    # It called sys.exit, for example.
+    "StageEndingError": taxonomy.BUG_CODE,
     "InjectedError": _injected,
     "BreakerOpenError": _breaker,
     "AttemptTimeoutError": taxonomy.TIMEOUT,
@@ -47,7 +56,7 @@ RULES: Final[RuleTable] = {
     "ReplayRefusedError": taxonomy.REJECTED_POLICY,
     "EvidenceMissingError": taxonomy.REJECTED_POLICY,
     "NotOwnerError": taxonomy.AUTH_DENIED,
-    "SerializationError": taxonomy.SCHEMA_INVALID,
+    "SerializationError": _serialization,
     "JobExpiredError": taxonomy.JOB_EXPIRED,
     "WorkerCrashError": taxonomy.WORKER_CRASH,
     "JobFailedError": taxonomy.STAGE_FAILED,

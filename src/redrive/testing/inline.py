@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 
-from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
 from redrive.engine.pipeline.submission import encoded_payload
 from redrive.engine.runtime import CURRENT, Runtime
 from redrive.errors import ConfigurationError
@@ -40,6 +40,7 @@ def run_inline(
         ConfigurationError: a fault or a resource does not fit the pipeline, or this is async code.
     """
     _refuse_on_a_loop()
+    check_pipeline("run_inline(pipeline)", pipeline)
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
     with _virtual() as (runtime, clock), _loop_on(clock) as loop:
@@ -60,6 +61,7 @@ async def arun_inline(
     Sync stages run on a thread. redrive's own waits are virtual; waits of the loop are real, so `asyncio.sleep` in a stage takes
     its time, and a stage's timeout counts both.
     """
+    check_pipeline("arun_inline(pipeline)", pipeline)
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
     with _virtual() as (runtime, _):

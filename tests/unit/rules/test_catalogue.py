@@ -37,7 +37,10 @@ MODULES = {
         tomllib wave xml.etree.ElementTree xml.parsers.expat xml.sax xmlrpc.client zipfile zlib zoneinfo
         """.split(),
 }
-NOT_INSTALLED = {"psycopg": {"PoolTimeout", "PoolClosed", "TooManyRequests"}, "redrive": {"InjectedError"}}
+NOT_INSTALLED = {
+    "psycopg": {"PoolTimeout", "PoolClosed", "TooManyRequests"},
+    "redrive": {"InjectedError", "StageEndingError"},
+}
 """psycopg_pool is a package of its own, which the tests do not need for anything else; what tests inject is in redrive.testing."""
 
 UNRULED = {

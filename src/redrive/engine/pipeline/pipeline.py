@@ -65,7 +65,7 @@ BreakerHook = Callable[[BreakerChange], Awaitable[None] | None]
 Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pipeline:
     """Stages in order. A job goes through all of them; the output of one is the input of the next.
 
@@ -103,6 +103,7 @@ class Pipeline:
         sinks: Sequence[Sink] = (),
         codes: CodeSet | None = None,
     ) -> None:
+        check_name("Pipeline.name", name)
         hooks = {"retry": on_retry, "hold": on_hold, "dead": on_dead}
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "stages", _listed(name, "stages", stages))
@@ -113,7 +114,6 @@ class Pipeline:
         object.__setattr__(self, "replay", replay or ReplayRules())
         object.__setattr__(self, "sinks", _listed(name, "sinks", sinks))
         object.__setattr__(self, "codes", codes)
-        check_name("Pipeline.name", name)
         whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
         _check_stages(name, self.stages)
         if codes is not None:
@@ -134,12 +134,19 @@ class Pipeline:
                     fix="Pass the function itself.",
                 )
 
+    def __repr__(self) -> str:
+        """Show the name and the stages' names; everything else would fill a screen."""
+        return f"Pipeline({self.name}: {', '.join(stage.name for stage in self.stages)})"
+
 
 def check_pipeline(field: str, value: object) -> Pipeline:
     """Return a pipeline; refuse anything else."""
     if not isinstance(value, Pipeline):
         raise ConfigurationError(
-            field=field, value=value, rule="must be a pipeline", fix="Pass the Pipeline object itself."
+            field=field,
+            value=value,
+            rule="must be a pipeline",
+            fix="Pass the Pipeline object itself; it comes before payloads and items.",
         )
     return value
 

@@ -34,7 +34,7 @@ _NAMED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Stage(Generic[P, R_co]):
     """A function with a policy. Build one with `@stage`."""
 
@@ -60,6 +60,10 @@ class Stage(Generic[P, R_co]):
     """The parameters that get a resource, and of which type."""
     config: str
     """A hash of these settings; it is stored with every attempt."""
+
+    def __repr__(self) -> str:
+        """Show the name; all settings would fill a screen."""
+        return f"Stage({self.name})"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself."""
@@ -161,6 +165,13 @@ def _shape(name: str, function: Callable[..., object]) -> _Shape:
             fix="Define or import its class at the top of the module, not in a function or for the type checker alone.",
         ) from error
     parameters = list(inspect.signature(function).parameters.values())
+    if parameters and parameters[0].name in {"self", "cls"} and "." in function.__qualname__:
+        raise ConfigurationError(
+            field=f"stage({name})",
+            value=f"the method {function.__qualname__}",
+            rule="must be a function: a worker has no object on which to call a method",
+            fix="Take the object as a parameter annotated with its class, and open it with Pipeline(resources=...).",
+        )
     context = next((each.name for each in parameters if hints.get(each.name) is Context), None)
     inputs = [each for each in parameters if each.name != context]
     required = [
@@ -235,5 +246,5 @@ def check_name(field: str, name: object) -> None:
             field=field,
             value=name,
             rule=f"must be a name of at most {NAME_MAX} printable characters",
-            fix='"fetch", for example.',
+            fix='"fetch", for example; in Pipeline("shop", [fetch]) the name comes first.',
         )

@@ -80,7 +80,7 @@ def as_failure(exc: BaseException) -> Exception:
         if isinstance(exc, SystemExit):
             # The repr of whatever was passed to it may raise.
             with suppress(BaseException):
-                what = f"called sys.exit({exc.code!r})"
+                what = f"called sys.exit({exc.code!r}); a stage returns its output, or raises redrive.Fail to give the job up"
         return StageEndingError(f"the stage {what}", exc).with_traceback(exc.__traceback__)
     except BaseException:  # noqa: BLE001 - a foreign exception may raise anything when it is read.
         return StageEndingError("the stage raised something that cannot be read", exc)

@@ -30,6 +30,7 @@ from redrive.engine.schedules import Ticker
 from redrive.engine.worker.health import Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.leases import Heartbeat, Leases
+from redrive.engine.worker.loop_tracker import LoopTracker
 from redrive.engine.worker.processes import Processes
 from redrive.engine.worker.progress import STOP_SECONDS, ProgressThread
 from redrive.engine.worker.slots import WorkerParts
@@ -86,6 +87,7 @@ async def serve(
         stack.enter_context(jobs_in_log_records())
         stack.enter_context(_short_switch_interval())
         stack.enter_context(_rare_garbage_collection())
+        _track_loop(stack)
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
         parts = _parts(stack, options)
@@ -192,6 +194,13 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
     worker.heartbeat = heartbeat = Heartbeat(leases, lambda: worker.known_as, lease=options.lease)
     heartbeat.start()
     stack.callback(heartbeat.stop)
+
+
+def _track_loop(stack: AsyncExitStack) -> None:
+    """Log stages that block the event loop."""
+    tracker = LoopTracker(asyncio.get_running_loop())
+    tracker.start()
+    stack.callback(tracker.stop)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

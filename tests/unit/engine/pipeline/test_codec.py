@@ -163,7 +163,7 @@ def test_a_stage_that_returns_what_is_no_json_has_failed_and_others_go_on(
     work(store, pipeline)
 
     assert jobs(store) == [("complete",), ("failed",), ("failed",), ("complete",)]
-    assert letters(store) == [("SCHEMA_INVALID",)] * 2
+    assert letters(store) == [("BUG_CODE",)] * 2
     assert "fetch (output)" in str(letters(store, "message"))
 
 

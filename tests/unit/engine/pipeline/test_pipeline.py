@@ -94,6 +94,11 @@ def fine(a: int) -> int:
     return a
 
 
+class Holder:
+    def method(self, number: int) -> int:
+        return number
+
+
 @pytest.mark.parametrize(
     ("misuse", "words"),
     [
@@ -107,6 +112,8 @@ def fine(a: int) -> int:
         (lambda: stage(on_overrun="leave")(fine), "on_overrun"),  # type: ignore[call-overload]
         (lambda: stage(concurrency=0)(fine), "at least 1"),
         (lambda: stage(idempotent="yes")(fine), "True or False"),  # type: ignore[call-overload]
+        (lambda: stage(Holder.method), "the method Holder.method"),
+        (lambda: Pipeline([stage(fine)], "shop"), "got [Stage(fine)]"),  # type: ignore[arg-type]
         (lambda: stage(name=" ")(fine), "must be a name"),
         (lambda: stage(name="x" * 101)(fine), "must be a name"),
         (lambda: Pipeline("", [stage(fine)]), "must be a name"),
@@ -127,6 +134,7 @@ def test_misuse_is_refused_with_a_fix(misuse: Callable[[], object], words: str) 
         misuse()
 
     assert words in str(refused.value)
+    assert len(str(refused.value)) < 400
     assert refused.value.fix
 
 

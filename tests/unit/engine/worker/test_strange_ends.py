@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
+import threading
 
 import pytest
 
-from redrive import Context, Redrive
+from redrive import Context, Redrive, classify
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import (
     ONCE,
@@ -47,7 +49,52 @@ def test_a_stage_that_ends_the_program_has_failed(store: SqliteStore, rd: Redriv
 
     assert jobs(store) == [("failed",), ("complete",)]
     assert len(attempts(store)) == 2
-    assert "sys.exit(3)" in str(jobs(store, "error_message"))
+    assert "sys.exit(3); a stage returns its output" in str(jobs(store, "error_message"))
+    assert letters(store, "code") == [("BUG_CODE",)]
+
+
+def test_a_return_value_of_the_wrong_type_is_a_bug_of_the_stage(store: SqliteStore, rd: Redrive) -> None:
+    def wrong(number: int) -> int:
+        return str(number)  # type: ignore[return-value]
+
+    pipeline = one_stage(wrong, retry=STEADY)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert letters(store, "code, category") == [("BUG_CODE", "bug")]
+    assert "wrong (output)" in str(letters(store, "message"))
+
+
+def test_the_advice_for_a_value_error_allows_for_wrong_data() -> None:
+    hint = classify(ValueError("invalid literal for int(): 'abc'")).hint or ""
+
+    assert "correct the payload if its data is wrong" in hint
+
+
+def test_a_stage_that_blocks_the_loop_is_logged_by_name_while_it_does(
+    filed: Redrive, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_logged = threading.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "blocked the event loop" in record.getMessage():
+                is_logged.set()
+
+    async def block(_number: int) -> bool:
+        return is_logged.wait(15)
+
+    pipeline = one_stage(block)
+    job = filed.submit(pipeline, 1)
+    logger, listener = logging.getLogger("redrive.worker"), Listener()
+    logger.addHandler(listener)
+    try:
+        filed.work([pipeline], until_idle=True)
+    finally:
+        logger.removeHandler(listener)
+
+    assert job.result() is True
+    assert "stage block has blocked the event loop for more than 1 s" in caplog.text
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, asyncio.CancelledError, GeneratorExit])
