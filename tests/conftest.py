@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,10 @@ from tools import pytest_requirements
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+# A shell ignores SIGINT for what it starts in the background, and whatever a test starts inherits that: no test could interrupt it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Typer builds every command anew for each call, which takes 45 ms and is most of what a test of one command would cost.
 typer.main.get_command = cache(typer.main.get_command)

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -158,6 +161,19 @@ def test_events_are_followed_until_interrupted(shell: Shell) -> None:
     assert following.returncode == 0
     assert [json.loads(line)["outcome"] for line in (*first, *then)] == ["ok", "ok", "ok", "dead"]
     assert [json.loads(line)["job"] for line in (*first, *then)] == [1, 1, 2, 2]
+
+
+def test_what_tests_start_can_be_interrupted_also_when_they_run_in_the_background() -> None:
+    """A shell ignores SIGINT there; the test above then waited for ever."""
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import tests.conftest;"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "True\n"
 
 
 def test_followed_events_are_lines_for_people(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
