@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -81,12 +82,19 @@ _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?
 # Longer prefixes come first. Grouped by their first character, so that the engine skips most of them at once; an empty group
 # marks the row that matched.
 _ROWS: Final = sorted(formats(), key=lambda row: (row.prefix[0], -len(row.prefix)))
-_ANY: Final = "|".join(
-    f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in rows)})"
-    for first, rows in groupby(_ROWS, key=lambda row: row.prefix[0])
-)
-_TOKENS: Final = re.compile(f"{_BOUNDARY}(?:{_ANY})")
-_ESCAPED_TOKENS: Final = re.compile(f"(?:{_BOUNDARY}|{_ESCAPES})(?:{_ANY})")
+
+
+@cache
+def _tokens(*, is_escaped: bool) -> re.Pattern[str]:
+    """Return the pattern of all prefixes; compiled when the first text needs it, because that takes some milliseconds."""
+    rows = "|".join(
+        f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in group)})"
+        for first, group in groupby(_ROWS, key=lambda row: row.prefix[0])
+    )
+    boundary = f"(?:{_BOUNDARY}|{_ESCAPES})" if is_escaped else _BOUNDARY
+    return re.compile(f"{boundary}(?:{rows})")
+
+
 # The parts of a path are short.
 _LONG: Final = re.compile(
     f"(?:{_BOUNDARY}|{_ESCAPES})(?=[\\w.+~:=-]{{{LONG_RUN_MIN}}})(?:{'|'.join(f'{pattern}()' for _, pattern in LONG_SHAPES)})"
@@ -117,7 +125,7 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     if text is not whole:
         shape = text.encode("latin-1", "replace").translate(_SHAPE)
     run = shape.find(_RUN)
-    search = (_ESCAPED_TOKENS if "\\" in text or "%" in text else _TOKENS).search
+    search = _tokens(is_escaped="\\" in text or "%" in text).search
     pieces: list[str] = []
     done = 0
     while run >= 0:
