@@ -188,18 +188,35 @@ def _illegible(text: str) -> float:
 
 
 def _header_lines(message: Message, name: str) -> list[str]:
-    return [_one_line(_unfolded(value)) for value in message.get_all(name, [])[:PARTS_MAX]]
+    values = [str(value) for each, value in message.raw_items() if each.lower() == name.lower()]
+    # Bytes without a declared charset are not ASCII; a header is too short to detect one.
+    charset = None if all(value.isascii() for value in values) else _body_charset(message)
+    return [_one_line(_unfolded(value, charset)) for value in values[:PARTS_MAX]]
 
 
 def _header(message: Message, name: str) -> str:
     return next(iter(_header_lines(message, name)), "")
 
 
-def _unfolded(value: object) -> str:
+def _unfolded(value: str, charset: str | None) -> str:
+    if not value.isascii():
+        raw = value.encode("utf-8", "surrogateescape")
+        text = _by_charset(raw, "utf-8", "strict") or _by_charset(raw, charset, "replace")
+        value = text or raw.decode("utf-8", "replace")
     try:
-        return str(email.header.make_header(email.header.decode_header(str(value))))
+        return str(email.header.make_header(email.header.decode_header(value)))
     except (LookupError, ValueError, MessageError):
-        return str(value)
+        return value
+
+
+def _body_charset(message: Message) -> str | None:
+    """Return the charset of the first text, declared or detected."""
+    for part in islice(message.walk(), PARTS_MAX):
+        content = part.get_payload(decode=True)
+        if part.get_content_maintype() == "text" and isinstance(content, bytes):
+            declared = part.get_content_charset()
+            return _detected(content) if declared is None or declared in _UNDECLARED else declared
+    return None
 
 
 def _one_line(text: str) -> str:

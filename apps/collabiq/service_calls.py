@@ -96,21 +96,22 @@ class StoredBreaker:
         try:
             yield
         except Exception as error:
-            self._record(self._breaker.evidence_of(classify(error)), token)
+            failure = classify(error)
+            self._record(self._breaker.evidence_of(failure), token, failure.code)
             raise
         except BaseException:
             self._record(Evidence.NOTHING, token)
             raise
         self._record(Evidence.ALIVE, token)
 
-    def _record(self, evidence: Evidence, token: str) -> None:
+    def _record(self, evidence: Evidence, token: str, code: str | None = None) -> None:
         def record(state: BreakerState) -> BreakerState:
             if evidence is Evidence.NOTHING:
                 return step.release(state, token)
             ok = int(evidence is Evidence.ALIVE)
             return step.record(self._breaker, state, _now(), ok=ok, failed=1 - ok, token=token)
 
-        self._shared.change(self._breaker, record)
+        self._shared.change(self._breaker, record, code=code)
 
 
 def _now() -> float:

@@ -122,6 +122,15 @@ def test_a_charset_that_is_not_declared_or_wrong_is_detected(name: str, declared
     assert read.text == text
 
 
+@pytest.mark.parametrize("charset", ["utf-8", "euc-kr"])
+def test_a_header_without_a_charset_is_read_in_that_of_the_text(charset: str) -> None:
+    head = "From: 이서준 <seojun@haneul.example>\nSubject: 협업 제안\n\n"
+
+    read = parse("e1", (head + KOREAN).encode(charset))
+
+    assert (read.subject, read.sender, read.text) == ("협업 제안", "이서준 <seojun@haneul.example>", KOREAN)
+
+
 @pytest.mark.req("CQ-5.1")
 def test_a_korean_mail_without_a_charset_gives_a_full_page(
     settings: Settings, rd: Redrive, clock: VirtualClock
@@ -255,6 +264,7 @@ def test_no_html_takes_long(piece: bytes) -> None:
     [
         b"Subject: " + b"=?utf-8?q?" * 50_000,
         b"To: " + b'"<,(' * 50_000,
+        b"\n".join([b"To: " + b"\xbe\xc8\xb3\xe7 " * 1_000] * 300),
         b"Content-Type: " + b"a;b*0=" * 50_000,
     ],
 )
