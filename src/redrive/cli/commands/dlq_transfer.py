@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Annotated, BinaryIO
+from typing import IO, Annotated, BinaryIO, Final
 
 import typer
 
@@ -24,10 +24,13 @@ from redrive.cli.input.letters import LetterChoice, letter_choice
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import print_json, print_message
 from redrive.core.units import plural
+from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.exports import export as export_letters
+from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
 
+REPORT_SECONDS: Final = 3.0
 Source = Annotated[str, typer.Argument(metavar="FILE", help="The export; - for standard input.")]
 
 
@@ -49,7 +52,9 @@ def export(
     """Export dead letters as redacted JSON lines; without an id or a filter, all of them. An export with values is logged."""
     with action.database() as rd:
         which = choice.filter(rd.store, may_be_all=True)
-        lines = export_letters(rd.store, which, action.by, with_values=with_values)
+        lines = reported(
+            export_letters(rd.store, which, action.by, with_values=with_values), freeze(rd.store, which).count
+        )
         if to is None:
             for line in lines:
                 typer.echo(line, nl=False)
@@ -93,6 +98,17 @@ def import_(source: Source, *, action: Action) -> None:
         print_message(f"error: {name_of(source)} is empty")
     if imported.refused or not imported.lines:
         raise typer.Exit(FAILED)
+
+
+def reported(lines: Iterable[bytes], total: int) -> Iterator[bytes]:
+    """Yield the lines of an export, and print how far it is on stderr every few seconds."""
+    clock = CURRENT.get().clock
+    last = clock.wall()
+    for done, line in enumerate(lines, 1):
+        yield line
+        if clock.wall() - last >= REPORT_SECONDS:
+            last = clock.wall()
+            print_message(f"{done:,} of {plural(total, 'letter')} exported")
 
 
 @contextmanager

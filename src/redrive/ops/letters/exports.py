@@ -198,21 +198,16 @@ def _line_of(
     single = [operation_of(act) for name in names for act in store.query("operations_on", name)]
     replays = many.by_replay.get(cast("int", facts["replay"]), [])
     acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
-    clean = cast(
-        "dict[str, list[dict[str, object]]]",
-        redact_mapping({"attempts": _plain(job_attempts(store, job)), "operations": _plain(acts)}),
-    )
-    safe = cast("dict[str, object]", redact_mapping({**facts, "key": None, "owner": None}))
-    times = {name: fact for name, fact in facts.items() if name.endswith("_at")}
-    safe |= {**times, "key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
+    safe = _redacted({**facts, "key": None, "owner": None})
+    safe |= {"key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
     values = _values_of(store, job, letter) if with_values and facts["erased_at"] is None else None
     return ExportedLine(
         redrive_export=FORMAT,
         origin=origin,
         letter=msgspec.convert(safe, ExportedLetter, strict=False),
         job=msgspec.convert({**safe, "id": job}, ExportedJob, strict=False),
-        attempts=clean["attempts"],
-        operations=clean["operations"],
+        attempts=[_redacted(each) for each in _plain(job_attempts(store, job))],
+        operations=[_redacted(each) for each in _plain(acts)],
         values=values,
     )
 
@@ -240,9 +235,19 @@ def _raw(value: object) -> msgspec.Raw:
     return _NOTHING if value is None else msgspec.Raw(cast("bytes", value))
 
 
-def _plain(facts: Sequence[object]) -> object:
+def _plain(facts: Sequence[object]) -> list[dict[str, object]]:
     """Return facts as JSON types, for the redactor."""
-    return msgspec.json.decode(_ENCODER.encode(facts))
+    return msgspec.json.decode(_ENCODER.encode(facts), type=list[dict[str, object]])
+
+
+def _redacted(facts: dict[str, object]) -> dict[str, object]:
+    """Return facts with their texts redacted. Numbers and times are redrive's own, and redacting them would cost a lot."""
+    texts = {
+        name: fact
+        for name, fact in facts.items()
+        if isinstance(fact, str | dict | list) and not name.endswith("_at")
+    }
+    return {**facts, **cast("dict[str, object]", redact_mapping(texts))}
 
 
 def _check_rules(store: Store, frozen: FrozenSet) -> None:
