@@ -144,7 +144,10 @@ class NoDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=
 
 
 class OldDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="old"):
-    """Recorded before decisions were values: a reason, and the sentence of that time."""
+    """A decision of which only the reason is kept: the store refused the rest, or it was made before decisions were values.
+
+    The latter has its sentence of that time.
+    """
 
     reason: str | None = None
     text: str | None = None

@@ -74,7 +74,7 @@ def reason_and_sentence(text: str | None) -> tuple[str | None, str | None]:
 
 
 def sentence_of(decision: Recorded) -> str | None:
-    """Return a decision as a sentence without its end; None for an old one that was stored without."""
+    """Return a decision as a sentence without its end; None for one of which only the reason is kept."""
     match decision:
         case RetryAt():
             return _retry(decision)

@@ -20,11 +20,12 @@ from redrive.core.decide import (
     History,
     Hold,
     NoDecision,
+    OldDecision,
     Reason,
     RetryAt,
     decide,
 )
-from redrive.core.decision_text import encode_decision
+from redrive.core.decision_text import decode_decision, encode_decision
 from redrive.core.failure import Failure, SignalKind
 from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
@@ -41,6 +42,7 @@ _QUEUED: Final = JobState.QUEUED
 REFUSED: Final = "the store refused to take what the stage returned or raised"
 UNREADABLE: Final = "its failure could not be read"
 _OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
+_REQUESTED: Final = encode_decision(NoDecision(Reason.REQUESTED))
 
 
 def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
@@ -81,7 +83,7 @@ def settlement_of_failure(
     settlement = _settlement_of_decision(dispatch, failed, decision, codes)
     if dispatch.context.is_cancelled and settlement.status is JobState.QUEUED:
         return msgspec.structs.replace(
-            settlement, status=JobState.CANCELLED, outcome="cancelled", recipients=()
+            settlement, status=JobState.CANCELLED, outcome="cancelled", decision=_REQUESTED, recipients=()
         )
     return settlement
 
@@ -159,11 +161,20 @@ def reduced_settlement(settlement: Settlement) -> Settlement:
         settlement,
         exception=settlement.exception and _plain_class(settlement.exception),
         message=None if settlement.message is None else REFUSED,
+        decision=_reduced_decision(settlement.decision),
         notes=None,
         children=(),
         recipients=(),
         letter=None if letter is None else _reduced_letter(letter),
     )
+
+
+def _reduced_decision(text: str | None) -> str | None:
+    """Return a decision without codes, rules and breakers, whose names come from the application."""
+    decision = decode_decision(text)
+    if decision is None or isinstance(decision, NoDecision | Cancel):
+        return text
+    return encode_decision(OldDecision(decision.reason))
 
 
 def _reduced_letter(letter: Letter) -> Letter:

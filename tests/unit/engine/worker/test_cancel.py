@@ -14,6 +14,7 @@ from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.dispatch import ENDING
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import JobNotFoundError
+from redrive.ops.jobs.explain import explain
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -157,6 +158,9 @@ def test_a_failure_of_a_cancelled_job_is_not_tried_again(
     bounded(scene())
     assert jobs(store) == [("cancelled",)]
     assert attempts(store, "outcome, code") == [("cancelled", "NETWORK_RESET")]
+    assert attempts(store, "decision") == [('{"kind":"ended","reason":"requested"}',)]
+    assert explain(store, 1).attempts[0].decided == "It was cancelled. Why: it was cancelled on request."
+    assert store.read("SELECT event, reason FROM events WHERE part >= 2") == [("cancelled", "requested")]
 
 
 @pytest.mark.parametrize("gives_back", ["stop", "reap"])

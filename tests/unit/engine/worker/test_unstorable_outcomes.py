@@ -10,6 +10,7 @@ import pytest
 
 from redrive import Context, Pipeline, Redrive, stage
 from redrive.engine.worker.journal import RELEASE_SECONDS
+from redrive.ops.jobs.explain import explain
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, bounded, jobs, letters, passing, rows, work, worker_on, working
@@ -78,6 +79,24 @@ def test_a_letter_whose_texts_never_fit_is_reduced_to_safe_ones(
     ((stack, context, message),) = letters(store, "stack, context, message")
     assert (stack, context) == ("", b"{}")
     assert "the store" in str(message)
+
+
+def test_a_decision_whose_texts_never_fit_is_reduced_to_its_reason(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipeline = failing()
+    rd.submit(pipeline, 1)
+    refuse(
+        store, "attempts", "NEW.decision ->> '$.rule' IS NOT NULL OR NEW.decision ->> '$.code' IS NOT NULL"
+    )
+
+    async def scene() -> None:
+        async with working(worker_on(store, pipeline)):
+            await passing(clock, lambda: jobs(store) == [("failed",)])
+
+    bounded(scene())
+    assert attempts(store, "decision") == [('{"kind":"old","reason":"permanent"}',)]
+    assert "Why: " in explain(store, 1).attempts[0].decided
 
 
 @pytest.mark.parametrize("table", ["attempts", "dead_letters"])
