@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.decide import DeadLetter, NoDecision, OldDecision, Reason, Recorded, RetryAt, RetryOnRule
+from redrive.core.decide import DeadLetter, NoDecision, Reason, Recorded, RetryAt, RetryOnRule
 from redrive.core.decision_text import retry_on_text, sentence_of
 from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
@@ -180,13 +180,8 @@ def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[st
 
 def decision_of(attempt: Attempt) -> Recorded | None:
     """Return what was decided about an attempt; None when nothing was, or it cannot be read."""
-    value = attempt.get("decision")
-    if value is None:
-        # An attempt that was imported by an older version.
-        text = cast("str | None", attempt["sentence"])
-        return None if attempt["reason"] is None else OldDecision(str(attempt["reason"]), text)
     try:
-        return cast("Recorded", msgspec.convert(value, Recorded))
+        return cast("Recorded | None", msgspec.convert(attempt.get("decision"), Recorded | None))
     except msgspec.ValidationError:
         return None
 

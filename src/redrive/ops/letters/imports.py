@@ -16,7 +16,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from redrive.core.decide import Recorded
+from redrive.core.decide import Reason, Recorded
 from redrive.core.failure import Category
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.stage import check_name
@@ -51,6 +51,16 @@ _TEXTS: Final = {
     **dict.fromkeys(("stage", "code", "reason"), WORD_MAX),
     **dict.fromkeys(("message", "sentence"), MESSAGE_MAX),
 }
+_OLD_REASONS: Final = {
+    "told_delay": Reason.RETRY_AFTER,
+    "cancelled on request": Reason.REQUESTED,
+    "the worker died": Reason.WORKER_LOST,
+    "the worker was stopped while it ran": Reason.WORKER_STOPPED,
+    "the process it shared died": Reason.PROCESS_LOST,
+    "the process it ran in alone died": Reason.OWN_PROCESS_LOST,
+}
+"""Reasons in exports that were made before decisions were values."""
+_ENDED: Final = frozenset({*_OLD_REASONS.values(), Reason.OVERRAN} - {Reason.RETRY_AFTER})
 
 
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -366,16 +376,25 @@ def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
     for name, most in _TEXTS.items():
         text = kept[name]
         kept[name] = clean.text(text, most) if isinstance(text, str) else None
-    kept["decision"] = None if read.decision is None else _kept_decision(read.decision, clean)
+    reason = kept["reason"] = _OLD_REASONS.get(read.reason or "", kept["reason"])
+    decision = read.decision
+    if decision is None and reason is not None:
+        is_ended = read.sentence is None and reason in _ENDED
+        decision = {"kind": "ended" if is_ended else "old", "reason": reason, "text": read.sentence}
+    kept["decision"] = None if decision is None else _kept_decision(decision, clean)
     start, end = read.started_at.timestamp(), read.ended_at.timestamp()
     return kept | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}
 
 
 def _kept_decision(given: dict[str, object], clean: _Clean) -> object:
     """Return a decision with its texts cleaned; None for one that this version cannot read."""
+    most = {"text": MESSAGE_MAX}
     cleaned = {
-        name: clean.text(text, WORD_MAX) if isinstance(text, str) else text for name, text in given.items()
+        name: clean.text(text, most.get(name, WORD_MAX)) if isinstance(text, str) else text
+        for name, text in given.items()
     }
+    if isinstance(reason := cleaned.get("reason"), str):
+        cleaned["reason"] = _OLD_REASONS.get(reason, reason)
     try:
         return msgspec.to_builtins(msgspec.convert(cleaned, Recorded))
     except msgspec.ValidationError:
