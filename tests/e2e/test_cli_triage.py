@@ -393,7 +393,7 @@ def test_a_job_is_not_sent_back_to_a_stage_the_pipeline_no_longer_has(shop: Shel
     taken = shop("job", "retry", "1", "--target", "orders:shop", "--yes")
 
     assert (refused.code, taken.code) == (1, 0)
-    assert "the pipeline has no stage 'pay' any more, but charge" in refused.err
+    assert "the pipeline no longer has its stage (pay: now it has charge)" in refused.err
     assert "@stage(name='pay')" in refused.err
     assert checked.json["obstacles"] == {"stage": 1}
 

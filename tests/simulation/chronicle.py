@@ -135,7 +135,7 @@ class Judge:
         self._now: dict[int, tuple[str, int | None]] = {}
         of_letter = store.read("SELECT id, fingerprint FROM letters")
         self._groups = {cast("int", letter): str(group) for letter, group in of_letter}
-        self._skips = set(store.read("SELECT replay_id, letter_id FROM replay_skips WHERE reason <> ''"))
+        self._skips = set(store.read("SELECT replay_id, letter_id FROM replay_skips WHERE kind <> ''"))
         rows = store.read("SELECT id, filter, options, cutoff, expected, actor FROM replays")
         self.courses = {cast("int", row[0]): _course(*row) for row in rows}
 

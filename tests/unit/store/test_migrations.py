@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from contextlib import closing
@@ -12,7 +13,7 @@ import pytest
 
 from redrive import Pipeline, connect, stage
 from redrive.cli.input.options import open_any_version
-from redrive.core.decide import NoDecision, Reason
+from redrive.core.decide import NoDecision, OldDecision, Reason
 from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import Actor
@@ -187,7 +188,6 @@ def test_a_database_of_version_1_is_refused_examined_and_copied_as_it_is(first: 
 
 WORDS = {
     "campaigns": ("replays", {"selection": "filter", "stamped_to": "marked_to"}),
-    "campaign_skips": ("replay_skips", {"campaign_id": "replay_id"}),
     "dead_letters": ("dead_letters", {"campaign_id": "replay_id"}),
     "letter_groups": ("letter_groups", {"error_class": "exception"}),
     "letter_facts": ("letter_facts", {"error_class": "exception"}),
@@ -205,9 +205,12 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
         tables = [
             name
             for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            if name not in {"sqlite_sequence", "attempts"}
+            if name not in {"sqlite_sequence", "attempts", "campaign_skips"}
         ]
         columns = {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in tables}
+        # These are changed, and have tests of their own.
+        columns["imports"].remove("attempts")
+        columns["operations"].remove("change")
         before = {name: rows_of(db, name, columns[name]) for name in tables}
 
     migrate(first, ANN)
@@ -242,9 +245,69 @@ def test_a_migration_keeps_every_attempt_and_what_was_decided_about_it(first: Pa
             assert reason_and_sentence(text) == (renamed, sentence)
         elif reason is None:
             assert text is None
+        elif reason in {"told_delay", "retryable"}:
+            renamed = "retry_after" if reason == "told_delay" else reason
+            assert decode_decision(text) == OldDecision(renamed)
         else:
             assert isinstance(decode_decision(text), NoDecision)
     assert decode_decision(decisions[2]) == NoDecision(Reason.WORKER_LOST)
+
+
+def test_a_migration_reads_from_a_skip_what_its_sentence_has(first: Path) -> None:
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        rows = db.execute(
+            "SELECT replay_id, letter_id, kind, job_id, stage, detail, at FROM replay_skips ORDER BY 1, 2"
+        ).fetchall()
+    assert rows == [
+        (2, 4, "discarded", None, None, None, 1002.0),
+        (6, 1, "key", 12, None, None, 1004.0),
+        (6, 2, "erased", None, None, None, 1004.0),
+        (6, 3, "running", None, None, "queued", 1004.0),
+        (6, 4, "stage", None, "ship", None, 1004.0),
+        (6, 5, "type", None, "fetch", "Expected `int`: got `str`", 1004.0),
+        (7, 1, "old", None, None, "it was edited meanwhile", 1004.0),
+    ]
+
+
+def test_a_migration_keeps_imported_attempts_with_their_decisions_as_values(first: Path) -> None:
+    with closing(sqlite3.connect(first)) as db:
+        before = json.loads(db.execute("SELECT attempts FROM imports").fetchone()[0])
+
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        after = json.loads(db.execute("SELECT attempts FROM imports").fetchone()[0])
+    new = [(each.pop("reason"), each.pop("decision", None)) for each in after]
+    for each in before:
+        del each["reason"]
+    assert after == before
+    sentences = [each["sentence"] for each in before]
+    assert new == [
+        ("permanent", {"kind": "old", "reason": "permanent", "text": sentences[0]}),
+        ("retry_after", {"kind": "old", "reason": "retry_after", "text": sentences[1]}),
+        ("retry_after", {"kind": "old", "reason": "retry_after"}),
+        ("worker_lost", {"kind": "ended", "reason": "worker_lost"}),
+        (None, None),
+    ]
+    with connect(first) as rd:
+        assert "Why: the worker died." in " ".join(explain(rd.store, 12).sentences)
+
+
+def test_a_migration_renames_what_the_operator_log_has_about_a_replay(first: Path) -> None:
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        changes = db.execute("SELECT change FROM operations ORDER BY id LIMIT 2").fetchall()
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            db.execute("UPDATE operations SET change = NULL")
+    assert json.loads(changes[0][0]) == {
+        "filter": {"pipeline": "shop"},
+        "plan": {"canary": [1, 5]},
+        "replay": 2,
+    }
+    assert changes[1] == (None,)
 
 
 def test_a_migrated_job_is_explained_with_the_sentences_of_before(first: Path) -> None:

@@ -22,10 +22,11 @@ from redrive.cli.output.tables import (
     print_message,
     print_table,
 )
-from redrive.core.units import format_duration, plural
+from redrive.core.units import format_duration
 from redrive.engine.clock import instant
+from redrive.engine.replay.release import reason_text
 from redrive.engine.runtime import CURRENT
-from redrive.ops.replay.progress import REASONS_MAX, ReplayReport, report_of
+from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.store.protocol import Store
 
 POLL_SECONDS: Final = 0.5
@@ -88,14 +89,16 @@ def facts_of(report: ReplayReport) -> dict[str, object]:
     del facts["first_skipped"]
     facts["skips"] = [
         {
-            "reason": reason,
+            "kind": kind,
+            "reason": reason_text(kind),
             "letters": letters,
-            "first": [letter for letter, _ in report.first_skipped.get(reason, ())],
+            "first": [letter for letter, _ in report.first_skipped[kind]],
         }
-        for reason, letters in report.skips
+        for kind, letters in report.skips
     ]
     facts["skipped_letters"] = [
-        {"letter": letter, "reason": reason} for letter, reason in report.skipped_letters
+        {"letter": letter, **asdict_of(obstacle), "reason": obstacle.text}
+        for letter, obstacle in report.skipped_letters
     ]
     return facts
 
@@ -149,19 +152,16 @@ def _for_people(report: ReplayReport) -> dict[str, object]:
 
 
 def _print_skips(report: ReplayReport) -> None:
-    """Print why letters were skipped, with the first few of each reason."""
+    """Print why letters were skipped, with the first few of each kind."""
     rows: list[dict[str, object]] = []
     is_all = True
-    for reason, letters in report.skips[:REASONS_MAX]:
-        first = report.first_skipped.get(reason, ())
-        # What is true of one letter alone follows its reason: "(job 12)".
-        named = [f"{letter}{full.removeprefix(reason)}" for letter, full in first]
+    for kind, letters in report.skips:
+        first = report.first_skipped[kind]
+        named = [f"{letter} ({why.note})" if why.note else str(letter) for letter, why in first]
         more = letters - len(first)
         is_all &= not more
         listed = ", ".join([*named, *([f"and {more:,} more"] if more else [])])
-        rows.append({"skipped": letters, "reason": reason, "letters": listed})
+        rows.append({"skipped": letters, "reason": reason_text(kind), "letters": listed})
     print_table(rows, ("skipped", "reason", "letters"))
-    if unlisted := len(report.skips) - len(rows):
-        print_message(f"and {plural(unlisted, 'more reason')}")
-    if not is_all or unlisted:
+    if not is_all:
         print_message(f"all of them: redrive replay status {report.id} -o json")

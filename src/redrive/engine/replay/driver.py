@@ -22,6 +22,7 @@ from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, optio
 from redrive.engine.replay.release import (
     Batch,
     Candidate,
+    Obstacle,
     batch_of,
     by_distinct_key,
     by_name,
@@ -187,7 +188,7 @@ class ReplayDriver:
             if obstacle is None:
                 able.append(candidate)
             else:
-                skips += skip_steps(replay.id, candidate.letter, obstacle.text, now)
+                skips += skip_steps(replay.id, candidate.letter, obstacle, now)
         able = by_distinct_key(able)
         first = first_lane_of(self._store, pipeline, pipeline.name) if from_start else None
         chosen = Batch(able, batch.last_edit)
@@ -195,7 +196,7 @@ class ReplayDriver:
             release_steps(self._store, chosen, replay=replay.id, first_lane=first, now=now) if able else []
         )
         next_at = _next_at(turn, replay, len(able), now)
-        fence = Step("set_next_release", (next_at, None, replay.id, self._name()), rows=1)
+        fence = Step("set_next_release", (next_at, replay.id, self._name()), rows=1)
         self._is_news |= self._store.apply(fence, *skips, *released) is not None
         return bool(batch.candidates)
 
@@ -225,11 +226,12 @@ def unmark(store: Store, replay: int, now: float) -> bool:
     return answer is not None and len(answer[1]) < MARK_WINDOW
 
 
-def skip_steps(replay: int, letter: int, reason: str, now: float) -> list[Step]:
-    """Return the steps that skip a letter of a replay, with the reason."""
+def skip_steps(replay: int, letter: int, obstacle: Obstacle, now: float) -> list[Step]:
+    """Return the steps that skip a letter of a replay, with the obstacle."""
+    why = (obstacle.kind, obstacle.job, obstacle.stage, obstacle.detail)
     return [
         Step("next_move"),
-        Step("skip_letter", (replay, letter, reason, now)),
+        Step("skip_letter", (replay, letter, *why, now)),
         Step("drop_skipped", (letter, replay)),
     ]
 

@@ -51,7 +51,6 @@ class Batch(msgspec.Struct, frozen=True):
     """The last edit it knows of; later ones are not in it."""
 
 
-_NO_VALUES: Final = "its job has no values: they were erased for good, or left out of its export (then dlq edit can supply one)"
 _FAILED: Final = JobState.FAILED.value
 _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 
@@ -75,11 +74,43 @@ def start_value(store: Store, candidate: Candidate) -> bytes | None:
     return cast("bytes | None", rows[0][0]) if rows else None
 
 
-class Obstacle(msgspec.Struct, frozen=True):
-    """Why a letter cannot be replayed: in one word, and in full."""
+_REASONS: Final = {
+    "running": "its job has not failed",
+    "erased": "its job has no values: they were erased for good, or left out of its export (then dlq edit can supply one)",
+    "key": "a newer job has its key",
+    "stage": "the pipeline no longer has its stage",
+    "type": "its value does not fit its stage",
+    "discarded": "it was discarded meanwhile",
+    "old": "an older version skipped it",
+}
+
+
+class Obstacle(msgspec.Struct, frozen=True, array_like=True):
+    """Why a letter cannot be replayed, or was skipped, as it is stored. Which of the other fields are set depends on the kind."""
 
     kind: str
-    text: str
+    job: int | None = None
+    """The job that has its key."""
+    stage: str | None = None
+    """The stage that is gone, or that its value does not fit."""
+    detail: str | None = None
+    """The status of its job; the stages there are instead; how its value does not fit; or a reason that an older version wrote."""
+
+    @property
+    def note(self) -> str:
+        """What is true of this letter alone, as text; empty if that is nothing."""
+        job = None if self.job is None else f"job {self.job}"
+        return ": ".join(each for each in (job, self.stage, self.detail) if each is not None)
+
+    @property
+    def text(self) -> str:
+        """The reason in full."""
+        return f"{reason_text(self.kind)} ({self.note})" if self.note else reason_text(self.kind)
+
+
+def reason_text(kind: str) -> str:
+    """Return what is true of all letters with one kind of obstacle."""
+    return _REASONS.get(kind, kind)
 
 
 def obstacle_to(
@@ -97,18 +128,18 @@ def obstacles_to(
     The most expensive check comes last, for callers that need the first obstacle only.
     """
     if candidate.status != _FAILED:
-        yield Obstacle("running", f"its job is {candidate.status}")
+        yield Obstacle("running", detail=candidate.status)
     if value is None:
-        yield Obstacle("erased", _NO_VALUES)
+        yield Obstacle("erased")
     if candidate.key_owner is not None and candidate.key_owner != candidate.job:
-        yield Obstacle("key", f"a newer job has its key (job {candidate.key_owner})")
+        yield Obstacle("key", job=candidate.key_owner)
     if pipeline is None:
         return
     stage = next((each for each in pipeline.stages if from_start or each.name == candidate.stage), None)
     if stage is None:
-        yield Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more")
+        yield Obstacle("stage", stage=candidate.stage)
     elif value is not None and (problem := misfit(stage.input, value)) is not None:
-        yield Obstacle("type", f"its value does not fit the stage {stage.name}: {problem}")
+        yield Obstacle("type", stage=stage.name, detail=problem)
 
 
 def misfit(codec: Codec, value: bytes) -> str | None:

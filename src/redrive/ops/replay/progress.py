@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
 
+import msgspec
+
 from redrive.core.replay import Counts, Wait, next_turn, seconds_left
 from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import Replay, counts_of
+from redrive.engine.replay.release import Obstacle
 from redrive.engine.runtime import CURRENT
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay
@@ -22,15 +25,11 @@ from redrive.store.protocol import Store
 from redrive.store.records import Row
 
 SKIPPED_MAX: Final = 1_000
-"""Skipped letters that are listed with their reasons."""
-REASONS_MAX: Final = 20
-"""The most frequent reasons, for which the first letters are listed."""
+"""Skipped letters that are listed."""
 FIRST_MAX: Final = 5
-"""Letters that are listed for each of them."""
+"""Letters that are listed for each kind of obstacle."""
 SAMPLE_MAX: Final = 1_000
 """Letters that ended last, by which the pace is measured."""
-_OF_ONE: Final = " (job "
-"""Begins the part of a reason that is about one letter alone: which job has its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +70,11 @@ class ReplayReport:
     """How many stages the replayed jobs have completed since."""
     failures: Sequence[RepeatedFailure]
     skips: Sequence[tuple[str, int]]
-    """Why letters were skipped, and how many for each reason; the most frequent one first."""
-    first_skipped: Mapping[str, Sequence[tuple[int, str]]]
-    """The first letters for each of the most frequent reasons, each with its reason in full: which job has its key."""
-    skipped_letters: Sequence[tuple[int, str]]
-    """The skipped letters, each with its reason in full; the first thousand of them."""
+    """Why letters were skipped: each kind of obstacle, and how many letters have it; the most frequent one first."""
+    first_skipped: Mapping[str, Sequence[tuple[int, Obstacle]]]
+    """The first letters for each kind of obstacle."""
+    skipped_letters: Sequence[tuple[int, Obstacle]]
+    """The skipped letters; the first thousand of them."""
     canary: tuple[int, ...]
     rate: float | None
     from_start: bool
@@ -91,7 +90,7 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
     """Return the report of a replay, with at most `skipped_max` skipped letters; raises ReplayNotFoundError."""
     known = get_replay(store, replay)
     counts = counts_of(store, replay)
-    skips = [(str(reason), cast("int", letters)) for reason, letters in store.query("replay_skips", replay)]
+    skips = [(str(kind), cast("int", letters)) for kind, letters in store.query("replay_skips", replay)]
     skipped = sum(letters for _, letters in skips)
     named = _skipped(store.query("skipped_letters", replay, skipped_max)) if skips else []
     # Only once it has ended: it reads every letter.
@@ -126,7 +125,7 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
             for code, group, letters, sample, escalated in _returned(store, replay, counts)
         ],
         skips=skips,
-        first_skipped=_first_skipped(store, replay, [reason for reason, _ in skips], named),
+        first_skipped=_first_skipped(store, replay, [kind for kind, _ in skips], named),
         skipped_letters=named,
         canary=known.plan.canary,
         rate=known.plan.rate,
@@ -140,22 +139,18 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
     )
 
 
-def _skipped(rows: Sequence[Row]) -> list[tuple[int, str]]:
-    return [(cast("int", letter), str(reason)) for letter, reason in rows]
+def _skipped(rows: Sequence[Row]) -> list[tuple[int, Obstacle]]:
+    return msgspec.convert([(letter, why) for letter, *why in rows], list[tuple[int, Obstacle]])
 
 
 def _first_skipped(
-    store: Store, replay: int, reasons: Sequence[str], named: Sequence[tuple[int, str]]
-) -> dict[str, list[tuple[int, str]]]:
-    """Return the first letters for the most frequent reasons; those that are not among the listed ones are queried."""
-    first: dict[str, list[tuple[int, str]]] = {reason: [] for reason in reasons[:REASONS_MAX]}
-    for letter, reason in named:
-        known = first.get(reason.partition(_OF_ONE)[0])
-        if known is not None and len(known) < FIRST_MAX:
-            known.append((letter, reason))
+    store: Store, replay: int, kinds: Sequence[str], named: Sequence[tuple[int, Obstacle]]
+) -> dict[str, list[tuple[int, Obstacle]]]:
+    """Return the first letters for each kind of obstacle; those that are not among the listed ones are queried."""
+    first = {kind: [each for each in named if each[1].kind == kind][:FIRST_MAX] for kind in kinds}
     return {
-        reason: known or _skipped(store.query("skipped_for", replay, reason, FIRST_MAX))
-        for reason, known in first.items()
+        kind: known or _skipped(store.query("skipped_for", replay, kind, FIRST_MAX))
+        for kind, known in first.items()
     }
 
 

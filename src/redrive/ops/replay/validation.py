@@ -107,8 +107,7 @@ def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
     """
     if not stages or candidate.stage in stages:
         return None
-    now = ", ".join(stages)
-    return Obstacle("stage", f"the pipeline has no stage {candidate.stage!r} any more, but {now}")
+    return Obstacle("stage", stage=candidate.stage, detail=f"now it has {', '.join(stages)}")
 
 
 class _Check:

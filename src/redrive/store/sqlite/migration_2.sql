@@ -15,8 +15,34 @@ DROP INDEX dead_letters_campaign;
 
 ALTER TABLE dead_letters RENAME COLUMN campaign_id TO replay_id;
 ALTER TABLE letter_tallies RENAME COLUMN campaign_id TO replay_id;
-ALTER TABLE campaign_skips RENAME TO replay_skips;
-ALTER TABLE replay_skips RENAME COLUMN campaign_id TO replay_id;
+
+CREATE TABLE replay_skips (
+    replay_id INTEGER NOT NULL,
+    letter_id INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    job_id INTEGER,
+    stage TEXT,
+    detail TEXT,
+    at REAL NOT NULL,
+    PRIMARY KEY (replay_id, letter_id)
+) STRICT, WITHOUT ROWID;
+
+-- The beginning of each sentence, and what follows it.
+INSERT INTO replay_skips (replay_id, letter_id, kind, job_id, stage, detail, at)
+SELECT campaign_id, letter_id, coalesce(kind, 'old'),
+    CASE kind WHEN 'key' THEN CAST(rest AS INTEGER) END,
+    CASE kind WHEN 'stage' THEN substr(rest, 1, instr(rest, char(39)) - 1) WHEN 'type' THEN substr(rest, 1, instr(rest, ': ') - 1) END,
+    CASE WHEN kind IS NULL THEN reason WHEN kind = 'running' THEN rest
+        WHEN kind = 'type' THEN substr(rest, instr(rest, ': ') + 2) END, at
+FROM (SELECT campaign_skips.*, kind, substr(reason, length(start) + 1) AS rest
+    FROM campaign_skips LEFT JOIN (
+        SELECT column1 AS kind, column2 AS start
+        FROM (VALUES ('discarded', 'it was discarded meanwhile'), ('erased', 'its job has no values'), ('running', 'its job is '),
+            ('key', 'a newer job has its key (job '), ('stage', 'the pipeline has no stage ' || char(39)),
+            ('type', 'its value does not fit the stage ')))
+        ON substr(reason, 1, length(start)) = start);
+
+DROP TABLE campaign_skips;
 ALTER TABLE letter_groups RENAME COLUMN error_class TO exception;
 ALTER TABLE letter_facts RENAME COLUMN error_class TO exception;
 
@@ -42,23 +68,34 @@ CREATE TABLE new_attempts (
     notes TEXT
 ) STRICT;
 
+CREATE TABLE old_reasons (
+    before TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    now TEXT NOT NULL
+);
+
+INSERT INTO old_reasons (before, kind, now)
+VALUES ('told_delay', 'old', 'retry_after'), ('overran', 'ended', 'overran'), ('cancelled on request', 'ended', 'requested'),
+    ('the worker died', 'ended', 'worker_lost'), ('the worker was stopped while it ran', 'ended', 'worker_stopped'),
+    ('the process it shared died', 'ended', 'process_lost'), ('the process it ran in alone died', 'ended', 'own_process_lost');
+
 INSERT INTO new_attempts (seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code,
     exception, message, http_status, decision, notes)
 SELECT seq, job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, error_class, message,
     http_status,
-    CASE WHEN reason IS NULL AND sentence IS NULL THEN NULL
-        WHEN sentence IS NOT NULL THEN json_object('kind', 'old', 'reason', CASE reason WHEN 'told_delay' THEN 'retry_after' ELSE reason END, 'text', sentence)
-        ELSE CASE reason
-            WHEN 'overran' THEN '{"kind":"ended","reason":"overran"}'
-            WHEN 'cancelled on request' THEN '{"kind":"ended","reason":"requested"}'
-            WHEN 'the worker died' THEN '{"kind":"ended","reason":"worker_lost"}'
-            WHEN 'the worker was stopped while it ran' THEN '{"kind":"ended","reason":"worker_stopped"}'
-            WHEN 'the process it shared died' THEN '{"kind":"ended","reason":"process_lost"}'
-            WHEN 'the process it ran in alone died' THEN '{"kind":"ended","reason":"own_process_lost"}'
-            ELSE json_object('kind', 'old', 'reason', reason) END
-        END, notes
-FROM attempts;
+    CASE WHEN sentence IS NOT NULL THEN json_object('kind', 'old', 'reason', coalesce(now, reason), 'text', sentence)
+        WHEN reason IS NOT NULL THEN json_object('kind', coalesce(kind, 'old'), 'reason', coalesce(now, reason)) END, notes
+FROM attempts LEFT JOIN old_reasons ON before = reason;
 
+UPDATE imports SET attempts = (
+    SELECT json_group_array(json(CASE WHEN reason IS NULL THEN value
+        ELSE json_set(value, '$.reason', reason, '$.decision', json(decision)) END))
+    FROM (SELECT value, coalesce(now, value ->> '$.reason') AS reason,
+            CASE WHEN value ->> '$.sentence' IS NULL THEN json_object('kind', coalesce(kind, 'old'), 'reason', coalesce(now, value ->> '$.reason'))
+                ELSE json_object('kind', 'old', 'reason', coalesce(now, value ->> '$.reason'), 'text', value ->> '$.sentence') END AS decision
+        FROM json_each(imports.attempts) LEFT JOIN old_reasons ON before = value ->> '$.reason' ORDER BY key));
+
+DROP TABLE old_reasons;
 DROP TABLE attempts;
 ALTER TABLE new_attempts RENAME TO attempts;
 CREATE UNIQUE INDEX attempts_of_job ON attempts (job_id, dispatch);
@@ -145,8 +182,7 @@ END;
 
 CREATE TRIGGER letters_discarded AFTER UPDATE OF state ON dead_letters WHEN NEW.state = 'discarded' AND OLD.replay_id IS NOT NULL
 BEGIN
-    INSERT INTO replay_skips (replay_id, letter_id, reason, at)
-    VALUES (OLD.replay_id, NEW.id, 'it was discarded meanwhile', NEW.last_failure_at);
+    INSERT INTO replay_skips (replay_id, letter_id, kind, at) VALUES (OLD.replay_id, NEW.id, 'discarded', NEW.last_failure_at);
 END;
 
 CREATE VIEW events AS
@@ -249,4 +285,18 @@ BEGIN
         CROSS JOIN listeners ON topic = 'breakers' AND listeners.pipeline = lanes.pipeline
     WHERE breaker = NEW.breaker GROUP BY lanes.pipeline, recipient;
     DELETE FROM breaker_changes WHERE id <= NEW.id - 10000;
+END;
+
+-- The operator log is changed this once: the start of a replay has its number and its filter under the new names.
+DROP TRIGGER operations_unchanged;
+
+UPDATE operations SET change = json_remove(json_set(change, '$.replay', change -> '$.campaign'), '$.campaign')
+WHERE change -> '$.campaign' IS NOT NULL;
+
+UPDATE operations SET change = json_remove(json_set(change, '$.filter', change -> '$.selection'), '$.selection')
+WHERE change -> '$.selection' IS NOT NULL;
+
+CREATE TRIGGER operations_unchanged BEFORE UPDATE ON operations
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is changed');
 END;

@@ -75,18 +75,14 @@ FROM replays WHERE ended_at IS NULL AND status IN ('marking', 'running', 'cancel
 SELECT standing, letters FROM letters_by_replay WHERE replay_id = ?;
 
 -- name: replay_skips
--- Counted without the job that a reason names in parentheses.
-SELECT CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END AS why, count(*)
-FROM replay_skips WHERE replay_id = ? GROUP BY why ORDER BY count(*) DESC, why;
+SELECT kind, count(*) FROM replay_skips WHERE replay_id = ? GROUP BY kind ORDER BY count(*) DESC, kind;
 
 -- name: skipped_letters
-SELECT letter_id, reason FROM replay_skips WHERE replay_id = ? ORDER BY letter_id LIMIT ?;
+SELECT letter_id, kind, job_id, stage, detail FROM replay_skips WHERE replay_id = ? ORDER BY letter_id LIMIT ?;
 
 -- name: skipped_for
--- The first letters that a replay skipped for one reason, as counted by `replay_skips`.
-SELECT letter_id, reason FROM replay_skips
-WHERE replay_id = ?1 AND CASE WHEN instr(reason, ' (job ') THEN substr(reason, 1, instr(reason, ' (job ') - 1) ELSE reason END = ?2
-ORDER BY letter_id LIMIT ?3;
+-- The first letters that a replay skipped with one kind of obstacle.
+SELECT letter_id, kind, job_id, stage, detail FROM replay_skips WHERE replay_id = ? AND kind = ? ORDER BY letter_id LIMIT ?;
 
 -- name: nearest_replays
 SELECT id FROM replays ORDER BY abs(id - ?), id LIMIT 5;
@@ -117,7 +113,7 @@ UPDATE replays SET marked_to = ?1, status = CASE WHEN ?1 >= cutoff THEN 'running
 WHERE id = ?2 AND driver = ?3 AND status = 'marking' AND marked_to = ?4;
 
 -- name: set_next_release
-UPDATE replays SET next_at = ?1, why = ?2 WHERE id = ?3 AND driver = ?4 AND status = 'running';
+UPDATE replays SET next_at = ?1 WHERE id = ?2 AND driver = ?3 AND status = 'running';
 
 -- name: stop_replay
 UPDATE replays SET status = 'stopped', why = ?1 WHERE id = ?2 AND driver = ?3 AND status = 'running';
@@ -149,7 +145,7 @@ UPDATE replays SET status = 'cancelled', ended_at = ?1 WHERE id = ?2 AND status 
 UPDATE replays SET note = ?1, closed_at = ?2 WHERE id = ?3 AND ended_at IS NOT NULL AND closed_at IS NULL;
 
 -- name: skip_letter
-INSERT INTO replay_skips (replay_id, letter_id, reason, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO replay_skips (replay_id, letter_id, kind, job_id, stage, detail, at) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: drop_skipped
 UPDATE dead_letters SET replay_id = NULL, freed = (SELECT last FROM letter_moves)

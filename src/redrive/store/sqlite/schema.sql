@@ -313,7 +313,7 @@ CREATE TABLE replays (
     expected INTEGER NOT NULL,       -- how many letters were shown to the person who started it
     pardoned BLOB NOT NULL,          -- the failures that no longer count towards its limits since somebody resumed it, as JSON
     next_at REAL NOT NULL,           -- when the rate allows the next release
-    why TEXT,                        -- what it waits for, or why it stopped
+    why TEXT,                        -- why it is paused, stopped or cancelled
     note TEXT,                       -- how it was resolved
     driver TEXT,                     -- the worker that drives it
     driven_until REAL NOT NULL,
@@ -331,15 +331,17 @@ CREATE INDEX replays_live ON replays (id) WHERE ended_at IS NULL;
 CREATE TABLE replay_skips (
     replay_id INTEGER NOT NULL,
     letter_id INTEGER NOT NULL,
-    reason TEXT NOT NULL,
+    kind TEXT NOT NULL,              -- the obstacle; which of the next three are set depends on it
+    job_id INTEGER,                  -- the job that has its key
+    stage TEXT,                      -- the stage that is gone, or that its value does not fit
+    detail TEXT,
     at REAL NOT NULL,
     PRIMARY KEY (replay_id, letter_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER letters_discarded AFTER UPDATE OF state ON dead_letters WHEN NEW.state = 'discarded' AND OLD.replay_id IS NOT NULL
 BEGIN
-    INSERT INTO replay_skips (replay_id, letter_id, reason, at)
-    VALUES (OLD.replay_id, NEW.id, 'it was discarded meanwhile', NEW.last_failure_at);
+    INSERT INTO replay_skips (replay_id, letter_id, kind, at) VALUES (OLD.replay_id, NEW.id, 'discarded', NEW.last_failure_at);
 END;
 
 -- Edited values of failed jobs; the original stays in the job, and here. A replay uses the last edit of the part it starts with.

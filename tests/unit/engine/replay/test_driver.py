@@ -9,6 +9,7 @@ from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
 from redrive.engine.replay import driver
 from redrive.engine.replay.driver import WAIT_SECONDS, ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.release import Obstacle
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops import pipelines
 from redrive.ops.jobs.retry import retry_job
@@ -253,7 +254,7 @@ def test_a_key_that_a_newer_job_has_is_left_out_by_name(shop: Shop) -> None:
 
     report = report_of(shop.store, begun.id)
     assert (report.status, report.skipped) == ("done", 1)
-    assert report.skips == [("a newer job has its key", 1)]
+    assert report.skips == [("key", 1)]
     assert shop.store.read("SELECT state, replay_id FROM dead_letters") == [("open", None)]
 
 
@@ -280,7 +281,9 @@ def test_a_value_that_no_longer_fits_its_stage_is_left_out_without_being_told(sh
 
     report = report_of(shop.store, begun.id)
     assert report.skipped == 1
-    assert "does not fit the stage pay" in report.skips[0][0]
+    ((_, obstacle),) = report.skipped_letters
+    assert (obstacle.kind, obstacle.stage) == ("type", "pay")
+    assert "its value does not fit its stage (pay: " in obstacle.text
     assert "hunter2" not in str(report)
 
 
@@ -296,7 +299,22 @@ def test_a_discarded_letter_leaves_its_replay(shop: Shop) -> None:
 
     report = report_of(shop.store, begun.id)
     assert (report.status, report.recovered, report.skipped) == ("done", 28, 1)
-    assert report.skipped_letters == [(9, "it was discarded meanwhile")]
+    assert report.skipped_letters == [(9, Obstacle("discarded"))]
+
+
+def test_why_a_replay_stopped_is_not_touched_while_it_releases_letters(shop: Shop) -> None:
+    shop.fail(3)
+    shop.fix()
+    with shop.store._writing() as db:
+        db.execute(
+            "CREATE TRIGGER touched AFTER UPDATE OF why ON replays WHEN NEW.status = 'running'"
+            " BEGIN SELECT RAISE(ABORT, 'touched'); END"
+        )
+
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    shop.work()
+
+    assert report_of(shop.store, begun.id).recovered == 3
 
 
 def test_a_rate_spreads_the_releases(shop: Shop) -> None:

@@ -96,7 +96,7 @@ def test_a_retry_of_what_does_not_exist_or_does_not_fit_is_refused(shop: Shop) -
         db.execute("UPDATE jobs SET input = ?", (b'"no number"',))
     code = by_name([shop.pipeline])
 
-    with pytest.raises(ReplayRefusedError, match="does not fit the stage pay"):
+    with pytest.raises(ReplayRefusedError, match=r"does not fit its stage \(pay: "):
         retry_job(shop.store, 1, BY, pipelines=code)
     retry_job(shop.store, 1, BY, pipelines=code, from_start=True)
 
@@ -239,7 +239,7 @@ def test_a_dry_run_tells_of_jobs_that_are_on_their_way_already(shop: Shop) -> No
     found = validate(shop.store, SHOP, pipelines={})
 
     assert (found.letters, found.able, found.obstacles) == (2, 1, {"running": 1})
-    assert found.findings[0].text == "its job is queued"
+    assert found.findings[0].text == "its job has not failed (queued)"
 
 
 def test_a_dry_run_of_a_letter_that_is_over_says_so_when_it_is_named(shop: Shop) -> None:

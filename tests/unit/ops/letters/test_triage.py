@@ -270,7 +270,7 @@ def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discard
     assert kept == ActResult(changed=1, left={Reason("taken", replay=replay): 1})
     assert gone.changed == 1
     assert letter(rd)["replay_id"] is None
-    assert rd.store.query("replay_skips", replay) == [("it was discarded meanwhile", 1)]
+    assert rd.store.query("replay_skips", replay) == [("discarded", 1)]
     assert rd.store.query("replay_counts", replay) == [("waiting", 0)]
     assert freeze(rd.store, ALL).by_state == {"triaged": 1, "discarded": 1}
 

@@ -8,8 +8,10 @@ from collections.abc import Generator
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
+from redrive.engine.replay.release import Obstacle
 from redrive.ops.replay import progress
 from redrive.ops.replay.progress import report_of
+from tests.embedded import embedded
 
 BROKEN: list[bool] = []
 
@@ -49,12 +51,10 @@ def test_the_first_letters_of_every_reason_are_named_with_the_job_that_has_the_k
     report = rd.replays.report(left_out(rd))
 
     keys, erased = report.skips
-    assert (keys, erased[1], report.recovered) == (("a newer job has its key", 2), 1, 7)
-    assert report.first_skipped[keys[0]] == [
-        (3, "a newer job has its key (job 11)"),
-        (5, "a newer job has its key (job 12)"),
-    ]
-    assert [letter for letter, _ in report.first_skipped[erased[0]]] == [6]
+    assert (keys, erased[1], report.recovered) == (("key", 2), 1, 7)
+    assert report.first_skipped["key"] == [(3, Obstacle("key", job=11)), (5, Obstacle("key", job=12))]
+    assert report.skipped_letters[0][1].text == "a newer job has its key (job 11)"
+    assert [letter for letter, _ in report.first_skipped["erased"]] == [6]
     assert [letter for letter, _ in report.skipped_letters] == [3, 5, 6]
 
 
@@ -70,11 +70,29 @@ def test_a_reason_whose_letters_come_late_is_named_as_well(
     assert [[letter for letter, _ in named] for named in report.first_skipped.values()] == [[3], [6]]
 
 
-def test_only_the_most_frequent_reasons_are_gone_into(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_letter_was_skipped_is_stored_as_values(rd: Redrive) -> None:
     replay = left_out(rd)
-    monkeypatch.setattr(progress, "REASONS_MAX", 1)
 
-    report = report_of(rd.store, replay)
+    rows = embedded(rd).read(
+        "SELECT letter_id, kind, job_id, stage, detail FROM replay_skips ORDER BY letter_id"
+    )
 
-    assert list(report.first_skipped) == ["a newer job has its key"]
-    assert len(report.skips) == 2
+    assert rows == [(3, "key", 11, None, None), (5, "key", 12, None, None), (6, "erased", None, None, None)]
+    assert rd.store.query("replay_skips", replay) == [("key", 2), ("erased", 1)]
+
+
+def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Redrive) -> None:
+    BROKEN.append(True)
+    for number in range(2):
+        rd.submit(SHOP, number)
+    rd.work([SHOP], until_idle=True)
+    BROKEN.clear()
+    with embedded(rd)._writing() as db:
+        db.execute("UPDATE jobs SET input = CAST(iif(id = 1, '\"one\"', '[2]') AS BLOB)")
+
+    begun = rd.replays.start(pipeline="shop", canary=())
+    rd.work([SHOP], until_idle=True)
+
+    report = rd.replays.report(begun.id)
+    assert report.skips == [("type", 2)]
+    assert len({obstacle.detail for _, obstacle in report.skipped_letters}) == 2

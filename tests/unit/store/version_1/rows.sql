@@ -10,7 +10,7 @@ INSERT INTO runs (id, pipeline, status, options, reason, items, is_fed, created_
 -- A job is made queued, and then moved, because only moving a job counts it.
 INSERT INTO jobs (id, pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, payload, created_at, round, dispatch, attempt, waiting)
 VALUES (1, 'shop', 1, 'queued', 5, 1000.0, 'k1', 'ann', NULL, NULL, X'31', 1000.0, 1, 0, 1, NULL),
-    (2, 'shop', 1, 'queued', 5, 1010.0, NULL, NULL, NULL, NULL, X'32', 1000.0, 1, 1, 2, 'retry'),
+    (2, 'shop', 1, 'queued', 5, 1010.0, NULL, NULL, NULL, NULL, X'32', 1000.0, 1, 3, 4, 'retry'),
     (3, 'api', 3, 'queued', 5, 1020.0, NULL, NULL, NULL, NULL, X'33', 1000.0, 1, 1, 1, 'hold'),
     (4, 'shop', 1, 'queued', 5, 1000.0, NULL, NULL, NULL, NULL, X'34', 1000.0, 1, 2, 1, 'crashed'),
     (5, 'shop', 1, 'queued', 5, 1000.0, NULL, NULL, NULL, NULL, X'35', 1000.0, 1, 1, 1, NULL),
@@ -41,7 +41,9 @@ VALUES (2, 1, 1, 1, 1, 'w1', 'c0ffee', 1001.0, 1002.0, 'retry', 1, 'NETWORK_RESE
     (7, 1, 1, 1, 1, 'w1', 'c0ffee', 1001.0, 1002.0, 'ok', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
     (7, 2, 2, 1, 1, 'w1', 'c0ffee', 1002.0, 1003.0, 'ok', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
     (8, 1, 1, 1, 1, 'w1', 'c0ffee', 1001.0, 1002.0, 'cancelled', 0, NULL, NULL, NULL, NULL, 'cancelled on request', NULL, NULL),
-    (9, 1, 1, 1, 1, 'w1', 'c0ffee', 1001.0, 1002.0, 'cancelled', 1, 'CANCELLED', 'redrive.Cancel', 'no use', NULL, 'asked', 'the stage asked to cancel', NULL);
+    (9, 1, 1, 1, 1, 'w1', 'c0ffee', 1001.0, 1002.0, 'cancelled', 1, 'CANCELLED', 'redrive.Cancel', 'no use', NULL, 'asked', 'the stage asked to cancel', NULL),
+    (2, 2, 1, 1, 2, 'w1', 'c0ffee', 1002.0, 1003.0, 'retry', 1, 'NETWORK_RESET', 'builtins.ConnectionResetError', 'reset', NULL, 'told_delay', NULL, NULL),
+    (2, 3, 1, 1, 3, 'w1', 'c0ffee', 1003.0, 1004.0, 'retry', 1, 'NETWORK_RESET', 'builtins.ConnectionResetError', 'reset', NULL, 'retryable', NULL, NULL);
 INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, config, started_at, ended_at, outcome, burned, code, error_class, message, reason, sentence)
 SELECT id, 1, 1, 1, 1, 'w1', 'c0ffee', 1000.0, 1001.0, 'retry', 1, 'NETWORK_RESET', 'builtins.ConnectionResetError', 'reset', 'told_delay',
     'attempt 1 of 2 failed with NETWORK_RESET: again in 1 s (as the dependency told us): retry_on="all" retries whatever fails, and it counts as retryable'
@@ -64,7 +66,10 @@ SELECT 1 + key, 'shop', value, CAST('{"pipeline":"shop"}' AS BLOB), CAST('{"plan
     CASE value WHEN 'stopped' THEN 'the canary failed' END, CASE value WHEN 'done' THEN 'all is well' END, 'w1', 1010.0, 'ann', 1002.0,
     CASE WHEN value IN ('cancelled', 'done') THEN 1005.0 END, CASE value WHEN 'done' THEN 1006.0 END
 FROM json_each('["stamping", "running", "paused", "stopped", "cancelling", "cancelled", "done"]');
-INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (7, 1, 'it was edited meanwhile', 1004.0);
+INSERT INTO campaign_skips (campaign_id, letter_id, reason, at) VALUES (7, 1, 'it was edited meanwhile', 1004.0), (6, 1, 'a newer job has its key (job 12)', 1004.0),
+    (6, 2, 'its job has no values: they were erased for good, or left out of its export (then dlq edit can supply one)', 1004.0),
+    (6, 3, 'its job is queued', 1004.0), (6, 4, 'the pipeline has no stage ''ship'' any more', 1004.0),
+    (6, 5, 'its value does not fit the stage fetch: Expected `int`: got `str`', 1004.0);
 
 -- 1 open; 2 triaged; 3 ready and taken by replay 2; 4 discarded; 5 replaying in replay 2; 6 resolved and 7 returned by replay 7; 8 open and taken by replay 1.
 UPDATE letter_moves SET last = 3;
@@ -88,7 +93,11 @@ INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, 
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (3, 13, 'payload', X'31', X'32', 1003.0, 'bob');
 INSERT INTO replay_rules (pipeline, rules) VALUES ('shop', CAST('{"evidence":"optional"}' AS BLOB));
 INSERT INTO imports (origin, letter, job_id, at, actor, job, attempts) VALUES ('elsewhere', 4, 12, 1003.0, 'bob', 44,
-    '[{"dispatch":1,"stage":"fetch","round":1,"attempt":1,"outcome":"dead","started_at":900.0,"ended_at":901.0,"code":"NETWORK_RESET","message":"reset","http_status":null,"reason":"permanent","sentence":"NETWORK_RESET is not retried (a test)","duration":1.0}]');
+    '[{"dispatch":1,"stage":"fetch","round":1,"attempt":1,"outcome":"dead","started_at":900.0,"ended_at":901.0,"code":"NETWORK_RESET","message":"reset","http_status":null,"reason":"permanent","sentence":"NETWORK_RESET is not retried (a test)","duration":1.0},
+    {"dispatch":2,"stage":"fetch","round":1,"attempt":1,"outcome":"retry","started_at":901.0,"ended_at":902.0,"code":"NETWORK_RESET","message":"reset","http_status":null,"reason":"told_delay","sentence":"again in 1 s (as the dependency told us)","duration":1.0},
+    {"dispatch":3,"stage":"fetch","round":1,"attempt":2,"outcome":"retry","started_at":902.0,"ended_at":903.0,"code":"NETWORK_RESET","message":"reset","http_status":null,"reason":"told_delay","sentence":null,"duration":1.0},
+    {"dispatch":4,"stage":"fetch","round":1,"attempt":3,"outcome":"crashed","started_at":903.0,"ended_at":904.0,"code":null,"message":null,"http_status":null,"reason":"the worker died","sentence":null,"duration":1.0},
+    {"dispatch":5,"stage":"fetch","round":1,"attempt":3,"outcome":"ok","started_at":904.0,"ended_at":905.0,"code":null,"message":null,"http_status":null,"reason":null,"sentence":null,"duration":1.0}]');
 INSERT INTO outbox (lane_id, job_id, dispatch, recipient, due_at, tries) VALUES (1, 11, 2, 'hook', 1002.0, 1);
 INSERT INTO schedules (name, lane_id, cron, zone, payload, priority, next_at, last_at) VALUES ('nightly', 1, '0 3 * * *', 'UTC', X'31', 5, 9e9, NULL);
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change) VALUES (1002.0, 'ann', 'replay', 'replay 2', 'try again', 2, '{"campaign":2}'), (1003.0, 'bob', 'discard', 'letter 4', NULL, 1, NULL);
+INSERT INTO operations (at, actor, verb, subject, reason, letters, change) VALUES (1002.0, 'ann', 'replay', 'replay 2', 'try again', 2, '{"selection":{"pipeline":"shop"},"plan":{"canary":[1,5]},"campaign":2}'), (1003.0, 'bob', 'discard', 'letter 4', NULL, 1, NULL);
