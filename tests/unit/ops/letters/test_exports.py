@@ -188,12 +188,16 @@ def test_an_export_is_frozen_when_it_begins(here: Redrive) -> None:
     assert [json.loads(line)["letter"]["id"] for line in begun] == [1, 2]
 
 
-def with_attempt(rd: Redrive, given: dict[str, object]) -> bytes:
-    """Return the exported line of a letter with one attempt, about which this is known."""
-    line = json.loads(lines(rd)[0])
+def imported_attempt(here: Redrive, there: Redrive, given: dict[str, object]) -> dict[str, object]:
+    """Import a letter with one attempt, about which this is known; return what is kept of the attempt."""
+    fail(here, "bad")
+    line = json.loads(lines(here)[0])
     at = line["letter"]["last_failure_at"]
     line["attempts"] = [{**ATTEMPT, "started_at": at, "ended_at": at, **given}]
-    return json.dumps(line).encode()
+    assert import_letters(there.store, [json.dumps(line).encode()], ANN).refused == []
+    origin = inspect.origin_of(there.store, 1)
+    assert origin is not None
+    return origin.attempts[0]
 
 
 @pytest.mark.parametrize(
@@ -211,30 +215,20 @@ def with_attempt(rd: Redrive, given: dict[str, object]) -> bytes:
 def test_attempts_of_an_old_export_are_kept_with_a_decision(
     here: Redrive, there: Redrive, given: dict[str, object], decision: dict[str, str] | None
 ) -> None:
-    fail(here, "bad")
-    line = with_attempt(here, given)
+    kept = imported_attempt(here, there, given)
 
-    assert import_letters(there.store, [line], ANN).refused == []
-
-    origin = inspect.origin_of(there.store, 1)
-    assert origin is not None
-    assert origin.attempts[0]["decision"] == decision
+    assert kept["decision"] == decision
     if "reason" in given:
         assert decision is not None
-        assert origin.attempts[0]["reason"] == decision["reason"]
+        assert kept["reason"] == decision["reason"]
 
 
 def test_a_sentence_of_an_old_decision_is_kept_as_long_as_a_message(here: Redrive, there: Redrive) -> None:
-    fail(here, "bad")
     sentence = "it failed " * 100
     old = {"kind": "old", "reason": "odd " * 100, "text": sentence}
-    line = with_attempt(here, {"decision": old})
 
-    assert import_letters(there.store, [line], ANN).refused == []
+    kept = cast("dict[str, str]", imported_attempt(here, there, {"decision": old})["decision"])
 
-    origin = inspect.origin_of(there.store, 1)
-    assert origin is not None
-    kept = cast("dict[str, str]", origin.attempts[0]["decision"])
     assert (kept["text"], len(kept["reason"])) == (sentence, imports.WORD_MAX)
 
 
