@@ -25,9 +25,8 @@ from redrive.ops.checkup.doctor import examine, unopened
 from redrive.ops.upkeep.backup import backup
 from redrive.store.sqlite import file_lock
 from redrive.store.sqlite.store import SqliteStore
-
-from .flows import Order, steps
-from .herd import PATIENCE, ROOT, Scene, until
+from tests.faults.flows import Order, steps
+from tests.faults.herd import PATIENCE, ROOT, Scene, until
 
 HOLDER = """
 import fcntl, sys, threading
@@ -36,6 +35,11 @@ with open(sys.argv[1], "r+b") as lock:
     print("locked", flush=True)
     threading.Event().wait()
 """
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
 
 
 @contextmanager
