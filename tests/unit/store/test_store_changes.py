@@ -155,7 +155,7 @@ def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)
     if why == "paused":
-        store.apply(Step("pause_pipeline", (NOW, "shop")))
+        store.apply(Step("pause_lanes", (NOW, "shop")))
     before = store.change_counter()
 
     answer = exchange(store, "w1", [], ClaimRequest((lane,), 10, {lane: 0} if why == "full" else {}))
@@ -191,13 +191,13 @@ def test_a_paused_pipeline_gives_nothing_until_it_is_resumed(store: SqliteStore)
     one, two = lanes_of(store, "one", "two")
     (other,) = lanes_of(store, pipeline="other")
     store.submit([job(one), job(other)], NOW)
-    store.apply(Step("pause_pipeline", (NOW, "shop")))
+    store.apply(Step("pause_lanes", (NOW, "shop")))
 
     assert [each.lane for each in exchange(store, "w1", [], ClaimRequest((one, two, other), 9)).claimed] == [
         other
     ]
     assert store.upcoming([one, two]).paused == {one, two}
-    store.apply(Step("pause_pipeline", (None, "shop")))
+    store.apply(Step("resume_lanes", ("shop",)))
     assert len(claim(store, one)) == 1
 
 

@@ -181,9 +181,6 @@ ORDER BY id DESC LIMIT ?2;
 -- name: last_breaker_change
 SELECT coalesce(max(id), 0) FROM breaker_changes;
 
--- name: pause_pipeline
-UPDATE lanes SET paused_at = ? WHERE pipeline = ?;
-
 -- name: log_pipeline
 -- Before the pipeline changes, in the same transaction: its old status, and how many of its jobs wait.
 INSERT INTO operations (at, actor, verb, subject, reason, change)

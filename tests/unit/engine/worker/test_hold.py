@@ -136,12 +136,12 @@ def test_what_was_paused_is_held_and_other_lanes_go_on(
     )
     rd.submit(paused, 1)
     rd.submit(free, 2)
-    store.apply(Step("pause_pipeline", (clock.wall(), "paused")))
+    store.apply(Step("pause_lanes", (clock.wall(), "paused")))
 
     assert work(store, paused, free, hold_max=0) == "held"
     assert jobs(store) == [("queued",), ("complete",)]
 
-    store.apply(Step("pause_pipeline", (None, "paused")))
+    store.apply(Step("resume_lanes", ("paused",)))
     assert work(store, paused, free) == "idle"
     assert jobs(store) == [("complete",), ("complete",)]
 
