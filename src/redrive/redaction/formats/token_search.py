@@ -30,7 +30,7 @@ _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256)
 _RUN: Final = b"x" * RUN_MIN
 _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
 _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
-# `self.client.send`, `/srv/app/orders/100.py`: no token is all lower case and dots, or a path with a small number or two.
+# `self.client.send`, `/srv/app/orders/100`: no token is all lower case and dots, or a path with a small number or two.
 _NAMES_IN_CODE: Final = re.compile(r"[a-z.]++\Z|(?=[a-z.-]{0,40}/)[a-z./-]++(?:[0-9]{1,4}[a-z./-]*+){0,2}\Z")
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
