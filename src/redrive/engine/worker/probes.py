@@ -176,7 +176,6 @@ class Probes:
         if not claimed:
             self.end(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:
-            self._served.add(breaker.name)
             self._tokens[job.id] = probe
         return claimed
 

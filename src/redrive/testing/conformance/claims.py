@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+import pytest
+
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, ClaimRequest, Step, UpcomingWork
@@ -18,6 +20,7 @@ from redrive.testing.conformance.build import (
     agree,
     claim,
     exchange,
+    holds,
     lanes_of,
     new,
     retry,
@@ -84,6 +87,51 @@ class ClaimTests(Scene):
         agree(store.upcoming([lane]), UpcomingWork(due={lane: NOW + 10}, leased=1, paused=frozenset()))
         agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
         agree(store.upcoming([lane]), UpcomingWork(due={}, leased=2, paused=frozenset()))
+
+    @pytest.mark.parametrize("priority", range(10))
+    def test_of_every_priority_what_is_due_is_handed_out_one_by_one_in_its_order(
+        self, store: Store, priority: int
+    ) -> None:
+        """And what is not due is not, although it was submitted first."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, str(n).encode(), run_at=NOW - n, priority=priority) for n in (-5, 1, 2)], NOW)
+
+        agree([one.input for limit in (1, 5) for one in claim(store, lane, limit)], [b"2", b"1"])
+        agree(store.upcoming([lane]).due, {lane: NOW + 5})
+        agree([one.input for one in claim(store, lane, 1, now=NOW + 5)], [b"-5"])
+
+    def test_no_more_is_handed_out_than_was_asked_for_of_all_lanes_together(self, store: Store) -> None:
+        """Whether jobs are queued or continue in place."""
+        fetch, parse, review = lanes_of(store, "fetch", "parse", "review")
+        store.submit([new(lane) for lane in (fetch, parse) for _ in range(3)], NOW)
+
+        held = exchange(store, "w1", [], ClaimRequest((parse, fetch), 4)).claimed
+        agree([one.lane for one in held], [parse, parse, parse, fetch])
+
+        done = [
+            settlement(one, status=JobState.QUEUED, lane=review if one.lane == parse else parse)
+            for one in held
+        ]
+        agree(len(exchange(store, "w1", done, ClaimRequest((review, parse), 2)).claimed), 2)
+
+    def test_workers_that_use_the_same_token_get_their_own_jobs(self, store: Store) -> None:
+        """Each worker counts its tokens by itself."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane), new(lane)], NOW)
+        want = ClaimRequest((lane,), 1)
+
+        claimed = [store.exchange(worker, [], want, now=NOW, token=7_000).claimed for worker in ("w1", "w2")]
+
+        agree([len(each) for each in claimed], [1, 1])
+        holds(claimed[0][0].id != claimed[1][0].id)
+
+    def test_a_new_stage_of_a_paused_pipeline_is_paused(self, store: Store) -> None:
+        """As those it had when it was paused."""
+        lanes_of(store, "fetch")
+        store.apply(Step("pause_pipeline", (NOW, "shop")))
+        fetch, review = lanes_of(store, "fetch", "review")
+
+        agree(store.upcoming([fetch, review]).paused, frozenset({fetch, review}))
 
     def test_upcoming_work_is_of_the_lanes_that_are_asked_for(self, store: Store) -> None:
         """The next job of each lane, whatever its priority."""

@@ -30,7 +30,41 @@ from redrive.testing.conformance.build import (
 )
 
 
-class LeaseTests(Scene):
+class RowTests(Scene):
+    """What the row of a job says about its lease."""
+
+    @pytest.mark.parametrize("way", ["advance", "stop", "reap"])
+    def test_a_job_that_somebody_asked_to_cancel_ends_wherever_it_would_have_been_queued(
+        self, store: Store, way: str
+    ) -> None:
+        """With the time at which it ended."""
+        _, review = lanes_of(store, "fetch", "review")
+        one = taken(store)
+        store.apply(Step("ask_to_cancel", (one.id,), rows=1))
+
+        if way == "advance":
+            exchange(store, "w1", [settlement(one, status=JobState.QUEUED, lane=review)])
+        elif way == "stop":
+            store.stop_worker("w1")
+        else:
+            store.reap(NOW + LEASE + 1)
+
+        seen = facts(store, one.id)
+        agree((seen.status, seen.waiting, seen.worker), ("cancelled", None, None))
+        holds(seen.finished_at)
+
+    def test_a_job_has_its_first_start_and_no_reason_to_wait_while_it_runs(self, store: Store) -> None:
+        """However often it is started."""
+        one = taken(store)
+        exchange(store, "w1", [retry(one, at=NOW + 5)])
+        began = facts(store, one.id).started_at
+        agree(len(claim(store, one.lane, now=NOW + 5)), 1)
+
+        seen = facts(store, one.id)
+        agree((seen.status, seen.waiting, seen.started_at), ("processing", None, began))
+
+
+class LeaseTests(RowTests):
     """Workers and their leases."""
 
     def test_a_worker_that_stops_gives_back_what_it_holds_unburned(self, store: Store) -> None:
@@ -123,14 +157,15 @@ class LeaseTests(Scene):
 
         agree(row, ("w3", "h", 7, '["a","b"]', 9, NOW, NOW + LEASE, 2))
 
-    def test_progress_is_visible_while_the_stage_runs(self, store: Store) -> None:
+    @pytest.mark.parametrize("status", [JobState.QUEUED, JobState.COMPLETE])
+    def test_progress_is_visible_while_the_stage_runs(self, store: Store, status: JobState) -> None:
         """Which is gone when the stage has completed."""
         _, review = lanes_of(store, "fetch", "review")
         one = taken(store)
 
         store.apply(Step("progress", ("3 of 7", one.id, "w1", one.dispatch)))
         agree(facts(store, one.id).progress, "3 of 7")
-        exchange(store, "w1", [settlement(one, status=JobState.QUEUED, lane=review)])
+        exchange(store, "w1", [settlement(one, status=status, lane=review)])
         agree(facts(store, one.id).progress, None)
 
     @pytest.mark.parametrize("stale", ["dispatch", "worker"])
