@@ -274,7 +274,10 @@ def test_the_report_names_the_letters_that_were_left_out_and_the_job_that_has_a_
     shown = short("replay", "status", "1").out
 
     assert (report["recovered"], report["skipped"]) == (1, 2)
-    assert [(each["letters"], each["first"]) for each in report["skips"]] == [(1, [1]), (1, [2])]
+    assert [(each["kind"], each["letters"], each["first"]) for each in report["skips"]] == [
+        ("erased", 1, [2]),
+        ("key", 1, [1]),
+    ]
     assert report["skipped_letters"][0] == {
         "letter": 1,
         "kind": "key",
