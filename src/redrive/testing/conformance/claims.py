@@ -46,47 +46,8 @@ def id_of(one: ClaimedJob) -> int:
     return one.id
 
 
-class ClaimTests(Scene):
-    """Handing out jobs."""
-
-    def test_a_job_is_handed_out_once_with_its_dispatch_counted(self, store: Store) -> None:
-        """Nobody else gets it while it is held."""
-        (lane,) = lanes_of(store)
-        store.submit([new(lane, b'"x"')], NOW)
-
-        (one,) = claim(store, lane)
-
-        agree((one.dispatch, one.attempt, one.round, one.input), (1, 1, 1, b'"x"'))
-        agree((one.snoozes, one.suspects, one.crashes, one.cancel_asked, one.codes), (0, 0, 0, 0, None))
-        agree(claim(store, lane, worker="w2"), ())
-        agree(statuses(store), {"processing": 1})
-
-    def test_jobs_are_handed_out_by_priority_then_by_time_then_in_order(self, store: Store) -> None:
-        """Priority 0 goes first; among equals, what was due earlier, then what was submitted earlier."""
-        (lane,) = lanes_of(store)
-        jobs = [
-            new(lane, b"6", priority=9),
-            new(lane, b"3", run_at=NOW - 1),
-            new(lane, b"4"),
-            new(lane, b"5"),
-            new(lane, b"1", priority=0),
-            new(lane, b"2", priority=1),
-        ]
-        store.submit(jobs, NOW)
-
-        agree([one.input for one in claim(store, lane)], [b"1", b"2", b"3", b"4", b"5", b"6"])
-
-    def test_a_job_that_is_not_due_is_not_handed_out_and_does_not_stand_in_the_way(
-        self, store: Store
-    ) -> None:
-        """However urgent it is."""
-        (lane,) = lanes_of(store)
-        store.submit([new(lane, b'"late"', run_at=NOW + 10, priority=0), new(lane, b'"due"')], NOW)
-
-        agree([one.input for one in claim(store, lane)], [b'"due"'])
-        agree(store.upcoming([lane]), UpcomingWork(due={lane: NOW + 10}, leased=1, paused=frozenset()))
-        agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
-        agree(store.upcoming([lane]), UpcomingWork(due={}, leased=2, paused=frozenset()))
+class OrderTests(Scene):
+    """In which order, how many, and to whom."""
 
     @pytest.mark.parametrize("priority", range(10))
     def test_of_every_priority_what_is_due_is_handed_out_one_by_one_in_its_order(
@@ -132,6 +93,49 @@ class ClaimTests(Scene):
         fetch, review = lanes_of(store, "fetch", "review")
 
         agree(store.upcoming([fetch, review]).paused, frozenset({fetch, review}))
+
+
+class ClaimTests(OrderTests):
+    """Handing out jobs."""
+
+    def test_a_job_is_handed_out_once_with_its_dispatch_counted(self, store: Store) -> None:
+        """Nobody else gets it while it is held."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, b'"x"')], NOW)
+
+        (one,) = claim(store, lane)
+
+        agree((one.dispatch, one.attempt, one.round, one.input), (1, 1, 1, b'"x"'))
+        agree((one.snoozes, one.suspects, one.crashes, one.cancel_asked, one.codes), (0, 0, 0, 0, None))
+        agree(claim(store, lane, worker="w2"), ())
+        agree(statuses(store), {"processing": 1})
+
+    def test_jobs_are_handed_out_by_priority_then_by_time_then_in_order(self, store: Store) -> None:
+        """Priority 0 goes first; among equals, what was due earlier, then what was submitted earlier."""
+        (lane,) = lanes_of(store)
+        jobs = [
+            new(lane, b"6", priority=9),
+            new(lane, b"3", run_at=NOW - 1),
+            new(lane, b"4"),
+            new(lane, b"5"),
+            new(lane, b"1", priority=0),
+            new(lane, b"2", priority=1),
+        ]
+        store.submit(jobs, NOW)
+
+        agree([one.input for one in claim(store, lane)], [b"1", b"2", b"3", b"4", b"5", b"6"])
+
+    def test_a_job_that_is_not_due_is_not_handed_out_and_does_not_stand_in_the_way(
+        self, store: Store
+    ) -> None:
+        """However urgent it is."""
+        (lane,) = lanes_of(store)
+        store.submit([new(lane, b'"late"', run_at=NOW + 10, priority=0), new(lane, b'"due"')], NOW)
+
+        agree([one.input for one in claim(store, lane)], [b'"due"'])
+        agree(store.upcoming([lane]), UpcomingWork(due={lane: NOW + 10}, leased=1, paused=frozenset()))
+        agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
+        agree(store.upcoming([lane]), UpcomingWork(due={}, leased=2, paused=frozenset()))
 
     def test_upcoming_work_is_of_the_lanes_that_are_asked_for(self, store: Store) -> None:
         """The next job of each lane, whatever its priority."""
