@@ -89,7 +89,7 @@ class OrderTests(Scene):
     def test_a_new_stage_of_a_paused_pipeline_is_paused(self, store: Store) -> None:
         """As those it had when it was paused."""
         lanes_of(store, "fetch")
-        store.apply(Step("pause_pipeline", (NOW, "shop")))
+        store.apply(Step("pause_lanes", (NOW, "shop")))
         fetch, review = lanes_of(store, "fetch", "review")
 
         agree(store.upcoming([fetch, review]).paused, frozenset({fetch, review}))

@@ -66,7 +66,7 @@ def test_no_probe_is_taken_for_a_lane_of_which_nothing_can_be_claimed(
 ) -> None:
     lane = lane_of(scene)
     if reason == "paused":
-        store.apply(Step("pause_pipeline", (clock.wall(), lane.pipeline.name)))
+        store.apply(Step("pause_lanes", (clock.wall(), lane.pipeline.name)))
     else:
         scene.want = ClaimRequest((), 0) if reason == "no room" else ClaimRequest((), 10, {lane.id: 0})
 
