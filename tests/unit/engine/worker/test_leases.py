@@ -57,6 +57,31 @@ def test_a_dead_workers_job_is_given_back_after_a_full_lease_of_contact(scene: S
     assert scene.is_given_back
 
 
+@pytest.mark.parametrize("interruption", ["silence", "an error", "a death"])
+def test_after_an_interruption_nobody_is_reaped_before_another_lease_of_contact(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, interruption: str
+) -> None:
+    """Whether the thread did not get to beat, the store did not answer for a moment, or it was declared dead itself."""
+    scene.beat(3)
+    if interruption == "silence":
+        scene.beat(1, seconds=0.6 * LEASE)
+    elif interruption == "an error":
+        with monkeypatch.context() as gone:
+            gone.setattr(scene.store, "renew", _unreachable)
+            scene.beat(1, seconds=1.0)
+        scene.beat(1, seconds=1.0)
+    else:
+        scene.store.stop_worker("alive")
+        scene.beat(1, seconds=1.0)
+        scene.store.start_worker("alive", scene.clock.wall(), LEASE)
+        scene.beat(1, seconds=1.0)
+    scene.beat(2)
+    assert not scene.is_given_back
+    scene.beat(1)
+
+    assert scene.is_given_back
+
+
 def test_after_an_outage_nobody_is_reaped_before_everybody_could_come_back(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
