@@ -156,11 +156,11 @@ class _StagesHere:
         """What a stage raised and a worker would settle as a failure, but a test intends: an interrupt, or its own failure."""
         self.stop: Callable[[], None] = lambda: None
 
-    def start(self, *_args: object) -> NoReturn:
+    def start(self, work: object, of: object, done: object) -> NoReturn:  # noqa: ARG002 - nothing is run here.
         """Refuse what would be run on a thread: every stage is run by `run`."""
         raise AssertionError
 
-    def can_run(self, _lane: Lane) -> bool:
+    def can_run(self, lane: Lane) -> bool:  # noqa: ARG002 - every stage runs here.
         return True
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Exception:  # noqa: ARG002 - there is one place.

@@ -186,7 +186,7 @@ def _without_values(failure: Failure, message: str, redactor: JobRedactor) -> Fa
     Only those that are too short to be redacted: the others are no longer there.
     """
     short = (short_values(value, shorter_than=LITERAL_MIN) for _, value in redactor.values)
-    return msgspec.structs.replace(failure, message=without_values(message, set().union(*short)))
+    return msgspec.structs.replace(failure, message=without_values(message, set[str]().union(*short)))
 
 
 def _context_of(

@@ -242,7 +242,7 @@ def _plain(facts: Sequence[object]) -> list[dict[str, object]]:
 
 def _redacted(facts: dict[str, object]) -> dict[str, object]:
     """Return facts with their texts redacted. Numbers and times are redrive's own, and redacting them would cost a lot."""
-    texts = {
+    texts: dict[str, object] = {
         name: fact
         for name, fact in facts.items()
         if isinstance(fact, str | dict | list) and not name.endswith("_at")
