@@ -66,7 +66,7 @@ class OrderTests(Scene):
         fetch, parse, review = lanes_of(store, "fetch", "parse", "review")
         store.submit([new(lane) for lane in (fetch, parse) for _ in range(3)], NOW)
 
-        held = exchange(store, "w1", [], ClaimRequest((parse, fetch), 4)).claimed
+        held = exchange(store, "w1", [], ClaimRequest((parse, fetch), 4, {fetch: 3})).claimed
         agree([one.lane for one in held], [parse, parse, parse, fetch])
 
         done = [

@@ -427,3 +427,21 @@ def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Sh
 
     assert waits[0] == 0.0, "the two that are there go"
     assert waits[-1] == WAIT_SECONDS
+
+
+def test_a_replay_has_one_driver_until_its_lease_ends_or_it_is_gone(shop: Shop) -> None:
+    shop.fail(3)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    for worker in ("w1", "w2", "w3"):
+        shop.store.start_worker(worker, 1_000.0, 60.0)
+
+    def drives(worker: str, now: float) -> bool:
+        step = Step("drive_replay", (worker, now + 30.0, begun.id, now), rows=1)
+        return shop.store.apply(step) is not None
+
+    assert drives("w1", 1_000.0)
+    assert drives("w1", 1_010.0)
+    assert not drives("w2", 1_040.0)
+    assert drives("w2", 1_041.0)
+    shop.store.stop_worker("w2")
+    assert drives("w3", 1_042.0)
