@@ -53,6 +53,17 @@ class RowTests(Scene):
         agree((seen.status, seen.waiting, seen.worker), ("cancelled", None, None))
         holds(seen.finished_at)
 
+    def test_a_job_that_continues_in_place_is_known_to_be_cancelled(self, store: Store) -> None:
+        """The heartbeat reported it for the stage that has ended."""
+        _, review = lanes_of(store, "fetch", "review")
+        one = taken(store)
+        store.apply(Step("ask_to_cancel", (one.id,), rows=1))
+        advance = settlement(one, status=JobState.QUEUED, lane=review)
+
+        answer = exchange(store, "w1", [advance], ClaimRequest((review,), 1))
+
+        agree([each.cancel_asked for each in answer.claimed], [1])
+
     def test_a_job_has_its_first_start_and_no_reason_to_wait_while_it_runs(self, store: Store) -> None:
         """However often it is started."""
         one = taken(store)
