@@ -81,7 +81,7 @@ def test_a_database_that_cannot_be_opened_ends_with_a_message(
     ("recipient", "problem"),
     [
         ("pigeon", "must be terminal, webhook, webhook:URL or smtp:ADDRESS"),
-        ("terminl", "did you mean terminal?"),
+        ("termina", "did you mean terminal?"),
         ("smtp:", "must be followed by a mail address"),
         ("webhook:nonsense", "must be followed by an http or https address"),
         ("webhook", "needs CRITICIZER_WEBHOOK_URL"),

@@ -88,7 +88,7 @@ def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Re
     rd.work([SHOP], until_idle=True)
     BROKEN.clear()
     with embedded(rd)._writing() as db:
-        db.execute("UPDATE jobs SET input = CAST(iif(id = 1, '\"one\"', '[2]') AS BLOB)")
+        db.execute("UPDATE jobs SET input = CAST(CASE id WHEN 1 THEN '\"one\"' ELSE '[2]' END AS BLOB)")
 
     begun = rd.replays.start(pipeline="shop", canary=())
     rd.work([SHOP], until_idle=True)
