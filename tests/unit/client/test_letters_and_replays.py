@@ -62,7 +62,7 @@ def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
     [
         ({"state": "openn"}, "Did you mean open"),
         ({"code": "IO_DENEID"}, "Did you mean IO_DENIED"),
-        ({"category": "nework"}, "Did you mean network"),
+        ({"category": "networkk"}, "Did you mean network"),
         ({"since": "2h"}, r"must be a datetime, or a timedelta before now, got '2h'"),
         ({"until": 7}, r"timedelta\(hours=2\)"),
         ({"stat": "open"}, "Did you mean state"),
