@@ -81,12 +81,29 @@ def test_an_erased_value_is_in_no_file_while_another_connection_is_open(tmp_path
         assert (tmp_path / "jobs.db-wal").stat().st_size == 0
 
 
-def test_a_pruned_value_is_in_no_file_while_another_connection_is_open(tmp_path: Path) -> None:
+def test_a_database_too_large_to_be_rewritten_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite_store, "REWRITE_MAX", 1)
+    with worked(tmp_path) as rd, caplog.at_level(logging.WARNING, "redrive.store"):
+        erase(rd.store, 1, ANN)
+
+        assert "too large to be rewritten" in caplog.messages[-1]
+
+
+def copies_of_large_values(folder: Path) -> int:
+    """Return how often the largest values stand in the files of the database."""
+    text = b"".join(file.read_bytes() for file in folder.iterdir() if file.name.startswith("jobs.db"))
+    return sum(text.count(f"-{number:04d}-".encode()) for number in range(3, JOBS, 4))
+
+
+def test_the_pages_of_a_pruned_value_are_overwritten_while_another_connection_is_open(tmp_path: Path) -> None:
     with worked(tmp_path) as rd:
-        prune(rd.store, Retention(complete=timedelta(0)), ANN)
-        assert found(tmp_path) == set(range(0, JOBS, 3))
-        prune(rd.store, Retention(failed=timedelta(0)), ANN)
-        assert found(tmp_path) == set()
+        prune(rd.store, Retention(complete=timedelta(0), failed=timedelta(0)), ANN)
+
+        # A row that once moved left the beginning of its value in the page it came from, but never one of the pages that follow.
+        assert copies_of_large_values(tmp_path) < SIZES[-1]
+        assert (tmp_path / "jobs.db-wal").stat().st_size == 0
 
 
 def test_a_reader_of_an_older_state_is_reported_and_erasing_again_removes_the_rest(
@@ -120,11 +137,26 @@ def plant_no_emptying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqliteStore, "_empty_log", lambda _: None)
 
 
-@pytest.mark.parametrize("plant", [plant_no_secure_delete, plant_no_emptying])
-def test_values_that_stay_in_a_file_would_be_noticed(
+def plant_no_rewriting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteStore, "_rewrite", lambda _: None)
+    plant_no_secure_delete(monkeypatch)
+
+
+@pytest.mark.parametrize("plant", [plant_no_rewriting, plant_no_emptying])
+def test_erased_values_that_stay_in_a_file_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: object
 ) -> None:
     plant(monkeypatch)  # type: ignore[operator]
     with worked(tmp_path) as rd:
         erase_half(rd)
         assert found(tmp_path) > HALF
+
+
+def test_pruned_values_that_stay_in_free_pages_would_be_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_no_secure_delete(monkeypatch)
+    with worked(tmp_path) as rd:
+        prune(rd.store, Retention(complete=timedelta(0), failed=timedelta(0)), ANN)
+
+        assert copies_of_large_values(tmp_path) > SIZES[-1]

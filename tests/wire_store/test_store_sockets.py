@@ -186,8 +186,8 @@ def test_an_http_server_that_hangs_up_is_a_reset(serve: Callable[[Talk], int]) -
 
 def test_a_url_that_is_none_is_not_retried(closed_port: int) -> None:
     assert failure_of(get, closed_port, "/with space").code == "CONFIG_INVALID"
-    assert failure_of(urllib.request.urlopen, "gopher://127.0.0.1/").code == "REQUEST_INVALID"
-    assert failure_of(urllib.request.urlopen, "http:///nohost").code == "REQUEST_INVALID"
+    assert failure_of(urllib.request.urlopen, "gopher://127.0.0.1/").code == "CONFIG_INVALID"
+    assert failure_of(urllib.request.urlopen, "http:///nohost").code == "CONFIG_INVALID"
 
 
 def test_http_client_used_out_of_order_is_a_bug() -> None:

@@ -59,6 +59,8 @@ ERASING: Final = frozenset({"erase_values", "prune_values"})
 """Statements after which the write-ahead log must not contain the values any more."""
 EMPTY_LOG_SECONDS: Final = 2.0
 """How long readers of an older state may keep the write-ahead log from being emptied; writers wait meanwhile."""
+REWRITE_MAX: Final = 256 * 1024 * 1024
+"""Bytes of a database that is rewritten after an erasure; a larger one would keep its workers waiting for too long."""
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 logger = logging.getLogger("redrive.store")
@@ -259,9 +261,25 @@ class SqliteStore:
         rows: list[list[Row]] | None = None
         with suppress(_DoesNotFitError), self._writing() as db:
             rows = [_applied(db, step) for step in steps]
-        if any(step.name in ERASING for step in steps):
+        names = {step.name for step in steps}
+        if "erase_job" in names:
+            self._rewrite()
+        if names & ERASING:
             self._empty_log()
         return rows
+
+    def _rewrite(self) -> None:
+        """Write the whole file anew: a row that once moved to another page left a copy that no deletion overwrites."""
+        with self._mutex, self._mapped(), self._locked():
+            pages = self._db.execute("PRAGMA page_count").fetchone()[0]
+            if pages * self._db.execute("PRAGMA page_size").fetchone()[0] > REWRITE_MAX:
+                logger.warning(
+                    "%s: unused space inside its pages may still contain copies of erased values, and it is too large to be"
+                    " rewritten while workers wait; run VACUUM on it when no worker runs",
+                    self._path,
+                )
+                return
+            self._db.execute("VACUUM")
 
     def _empty_log(self) -> None:
         """Write the log back into the file, where erased values are overwritten, and cut it to nothing."""
