@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions as they are stored and read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.core.decide import OldDecision
+from redrive.core.decision_text import decode_decision, encode_decision, reason_and_sentence
+
+
+def test_a_stored_decision_is_read_as_it_was() -> None:
+    decision = OldDecision(reason="exhausted", text="attempt 3 of 3 failed with IO_ERROR: none is left")
+
+    assert decode_decision(encode_decision(decision)) == decision
+    assert reason_and_sentence(encode_decision(decision)) == (decision.reason, decision.text)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", '{"kind": "of a later version"}', '{"kind": "retry"}', "[" * 9_999]
+)
+def test_what_is_no_decision_is_none(text: str | None) -> None:
+    assert decode_decision(text) is None
+    assert reason_and_sentence(text) == (None, None)
