@@ -67,6 +67,17 @@ $(VENV)/.dev-ready: $(VENV)/.dev-pins pyproject.toml
 	@$(PIP) install --no-deps -e .
 	@touch $(VENV)/.run-ready $@
 
+# The pages of the applications are tested in a real browser.
+.PHONY: setup-browser
+setup-browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "setup: installing Chromium"; \
+			apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium >/dev/null; \
+		else \
+			echo "error: the tests need Chromium; on Debian and Ubuntu install it with: apt-get install chromium" >&2; exit 1; \
+		fi; }
+
 # --- Use ------------------------------------------------------------------------------------------------------------
 
 .PHONY: run
@@ -89,7 +100,7 @@ bench: setup-dev ## Measure redrive beside its peers
 
 .PHONY: test
 test: export HYPOTHESIS_PROFILE = ci
-test: check-static ## Everything CI needs: check, all tests, coverage, requirements
+test: setup-browser check-static ## Everything CI needs: check, all tests, coverage, requirements
 	@rm -rf $(RESULTS) .coverage .coverage.*
 	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) $(MEASURED)
 	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $$(($(JOBS) + 1)) $(addprefix --ignore=,$(MEASURED))
