@@ -15,7 +15,7 @@ PACKAGE = sources("src")
 TESTS = sources("tests", "apps")
 EVERYTHING = sources("src", "tests", "tools", "bench", "apps")
 # Reached from outside the package: documented for users, so nothing inside needs to import them.
-PUBLIC_SUBMODULES = {"redrive.errors", "redrive.testing"}
+PUBLIC_SUBMODULES = {"redrive.errors", "redrive.testing", "redrive.web"}
 # Module -> what it waits for. An entry whose module has found a user must go.
 NOT_YET_USED: dict[str, str] = {}
 

@@ -15,9 +15,10 @@ Where things are:
     client/     the connection that a program uses
     testing/    virtual time, pipelines without a store, injected faults, the conformance suite of stores
     cli/        the `redrive` command
+    web/        what web services on redrive share; needs the extra `web`
 
-Every public name is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks` and
-`redrive.testing`.
+Every public name is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks`,
+`redrive.testing` and `redrive.web`.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ _NAMES_BY_MODULE: typing.Final = {
 _MODULES: typing.Final = {
     name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()
 }
-_SUBMODULES: typing.Final = frozenset({"errors", "sinks", "testing"})
+_SUBMODULES: typing.Final = frozenset({"errors", "sinks", "testing", "web"})
 
 
 if not typing.TYPE_CHECKING:  # Type checkers read the imports above, and report names that do not exist.

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "client": {"core", "config", "redaction", "store", "engine", "ops", "errors"},
     "testing": {"core", "rules", "config", "redaction", "store", "engine", "ops", "client", "errors"},
     "cli": {"core", "rules", "config", "redaction", "store", "engine", "ops", "client", "errors", "redrive"},
+    "web": {"core", "config", "redaction", "store", "engine", "ops", "client", "errors"},
     "redrive": {"core", "rules", "config", "redaction", "store", "engine", "client", "errors"},
 }
 IMPURE = {

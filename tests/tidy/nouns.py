@@ -25,7 +25,7 @@ PLAIN = {
     "databases": "store migration exchange request renewal batch child rule continuation work",
     "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
-    "files and networks": "files webhook upstream outage console",
+    "files and networks": "files webhook upstream outage console problem body session",
     "operations": """
         preview validation finding obstacle candidate explanation trend bucket account retention draft move tally
     """,

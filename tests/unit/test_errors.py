@@ -46,6 +46,10 @@ ERRORS: list[RedriveError] = [
     errors.ReplayRefusedError(subject="job 7", problem="it is queued", fix="Wait."),
     errors.EvidenceMissingError(subject="job 7", problem="no evidence", fix="Record it."),
     errors.NotOwnerError(subject="job 7", problem="somebody else's", fix="Ask."),
+    errors.BodyTooLargeError(limit=5, is_decompressed=True),
+    errors.BodyInvalidError(problem="it is no JSON"),
+    errors.BodyEncodingError(allowed="gzip"),
+    errors.BodyTimeoutError(seconds=30),
 ]
 
 
@@ -66,11 +70,11 @@ def test_the_list_above_is_the_whole_tree() -> None:
         own = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
         return {kind, *(deeper for child in own for deeper in below(child))}
 
-    branches = {RedriveError, errors.StoreError}
+    branches = {RedriveError, errors.StoreError, errors.BodyError}
     assert below(RedriveError) - branches == {type(error) for error in ERRORS}
 
 
-@pytest.mark.parametrize("kind", [RedriveError, errors.StoreError, *map(type, ERRORS)])
+@pytest.mark.parametrize("kind", [RedriveError, errors.StoreError, errors.BodyError, *map(type, ERRORS)])
 def test_every_error_is_named_and_found_where_it_is_imported_from(kind: type[RedriveError]) -> None:
     """The name is stored with the failure, and rules match it: the file behind it may change, the name may not."""
     assert kind.__module__ == "redrive.errors"
@@ -102,7 +106,7 @@ def test_the_tree_that_is_drawn_is_the_tree_there_is() -> None:
         above[depth:] = [name]
         parents[name] = above[depth - 1] if depth else "Exception"
 
-    kinds = {RedriveError, errors.StoreError, *map(type, ERRORS)}
+    kinds = {RedriveError, errors.StoreError, errors.BodyError, *map(type, ERRORS)}
     assert parents == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
 
 

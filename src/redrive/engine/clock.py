@@ -72,6 +72,11 @@ def fresh_name(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(6)}"
 
 
+def fresh_secret() -> bytes:
+    """Return 32 random bytes that nobody can guess."""
+    return secrets.token_bytes(32)
+
+
 _GENERATOR = random.Random()  # noqa: S311 - jitter, not cryptography.
 SYSTEM_CHANCE: Chance = _GENERATOR
 if hasattr(os, "register_at_fork"):

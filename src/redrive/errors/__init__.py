@@ -26,6 +26,12 @@
     |-- ReplayRefusedError                              a replay, a retry or a change of a replay is not possible now
     |   |-- EvidenceMissingError                        the replay rules require evidence of a fix first
     |   `-- NotOwnerError                               only the owner of a job may do this
+    |                                               web
+    |-- BodyError                                       the body of a request cannot be accepted
+    |   |-- BodyTooLargeError                           it has too many bytes, as sent or after decompression
+    |   |-- BodyInvalidError                            it is damaged, incomplete, or not what it is declared to be
+    |   |-- BodyEncodingError                           its Content-Encoding is not supported
+    |   `-- BodyTimeoutError (also TimeoutError)        no byte of it arrived for too long
     |                                               store
     `-- StoreError
         |-- StoreUnavailableError                       the database is unavailable; nothing of the batch was stored
@@ -79,11 +85,23 @@ from redrive.errors.store import (
     StoreRefusedError,
     StoreUnavailableError,
 )
+from redrive.errors.web import (
+    BodyEncodingError,
+    BodyError,
+    BodyInvalidError,
+    BodyTimeoutError,
+    BodyTooLargeError,
+)
 
 __all__ = [
     "SHOWN_MAX",
     "AttemptTimeoutError",
     "AttemptsSpentError",
+    "BodyEncodingError",
+    "BodyError",
+    "BodyInvalidError",
+    "BodyTimeoutError",
+    "BodyTooLargeError",
     "BreakerOpenError",
     "ConfigurationError",
     "DeadlineExceededError",

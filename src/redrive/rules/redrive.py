@@ -63,5 +63,10 @@ RULES: Final[RuleTable] = {
     "JobCancelledError": taxonomy.CANCELLED,
     "WaitTimeoutError": taxonomy.LOCAL_TIMEOUT,
     "RunError": taxonomy.CONFIG_INVALID,
+    "BodyError": taxonomy.SCHEMA_INVALID,
+    "BodyTooLargeError": taxonomy.SCHEMA_INVALID,
+    "BodyInvalidError": taxonomy.SCHEMA_INVALID,
+    "BodyEncodingError": taxonomy.SCHEMA_INVALID,
+    "BodyTimeoutError": taxonomy.TIMEOUT,
     "FailureBudgetExceededError": taxonomy.STAGE_FAILED,
 }

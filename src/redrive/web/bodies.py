@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The body of a request, with its limits enforced while it is read.
+
+A body that is too large is refused before the rest of it is received, and a compressed one before the rest of it is
+unpacked: neither is ever in memory. What these functions raise is a `BodyError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from fastapi import Request
+
+from redrive.errors import BodyEncodingError, BodyInvalidError, BodyTimeoutError, BodyTooLargeError
+
+IDLE_SECONDS: Final = 30.0
+"""How long the next bytes of a body may take."""
+_BLOCK: Final = 1 << 18
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBody:
+    """A body in a file: how long it is, and the hex digest of its SHA-256."""
+
+    size: int
+    sha256: str
+
+
+async def read_limited(request: Request, max_bytes: int, *, gzip_max: int | None = None) -> bytes:
+    """Return the whole body; the arguments are those of `stream_limited`."""
+    async with aclosing(stream_limited(request, max_bytes, gzip_max=gzip_max)) as chunks:
+        return b"".join([chunk async for chunk in chunks])
+
+
+def decode_json(body: bytes, kind: type[_T]) -> _T:
+    """Return JSON as a value of this type.
+
+    Raises:
+        BodyInvalidError: it is no JSON, or does not fit; the message has the place.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BodyInvalidError(problem=str(error)) from error
+
+
+async def stream_limited(
+    request: Request, max_bytes: int, *, gzip_max: int | None = None, idle: float = IDLE_SECONDS
+) -> AsyncGenerator[bytes]:
+    """Yield the body as it arrives, unpacked if it is compressed.
+
+    Args:
+        request: The request; its body must not have been read.
+        max_bytes: The most bytes that are received.
+        gzip_max: The most bytes after decompression; None refuses compressed bodies.
+        idle: How many seconds the next bytes may take.
+
+    Raises:
+        BodyTooLargeError: it is larger than a limit; without reading it if Content-Length has it.
+        BodyInvalidError: the gzip stream is damaged or incomplete.
+        BodyEncodingError: it has another Content-Encoding.
+        BodyTimeoutError: no byte arrived for `idle` seconds.
+    """
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    is_packed = encoding in {"gzip", "x-gzip"}
+    if encoding != "identity" and (gzip_max is None or not is_packed):
+        raise BodyEncodingError(allowed="no Content-Encoding" if gzip_max is None else "gzip, or none")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise BodyTooLargeError(limit=max_bytes, is_decompressed=False)
+    unpack = _Gzip(gzip_max) if is_packed and gzip_max is not None else None
+    received = 0
+    async for chunk in _timed(request.stream(), idle):
+        received += len(chunk)
+        if received > max_bytes:
+            raise BodyTooLargeError(limit=max_bytes, is_decompressed=False)
+        if unpack is None:
+            yield chunk
+        else:
+            for piece in unpack.feed(chunk):
+                yield piece
+    if unpack is not None:
+        unpack.finish()
+
+
+async def _timed(chunks: AsyncGenerator[bytes], idle: float) -> AsyncIterator[bytes]:
+    async with aclosing(chunks):
+        while True:
+            try:
+                chunk = await asyncio.wait_for(anext(chunks, None), idle)
+            except TimeoutError as error:
+                raise BodyTimeoutError(seconds=idle) from error
+            if chunk is None:
+                return
+            if chunk:
+                yield chunk
+
+
+class _Gzip:
+    """Unpacks one or more gzip members, a block at a time."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._member = zlib.decompressobj(wbits=31)
+        self._is_at_start = True
+
+    def feed(self, packed: bytes) -> Iterator[bytes]:
+        while packed:
+            if self._member.eof:
+                self._member = zlib.decompressobj(wbits=31)
+            self._is_at_start = False
+            try:
+                piece = self._member.decompress(packed, _BLOCK)
+            except zlib.error as error:
+                raise BodyInvalidError(problem="it is no gzip stream, or a damaged one") from error
+            packed = self._member.unconsumed_tail or self._member.unused_data
+            self._size += len(piece)
+            if self._size > self._limit:
+                raise BodyTooLargeError(limit=self._limit, is_decompressed=True)
+            if piece:
+                yield piece
+
+    def finish(self) -> None:
+        if self._is_at_start or not self._member.eof:
+            raise BodyInvalidError(problem="its gzip stream is incomplete")
+
+
+async def save_stream(chunks: AsyncGenerator[bytes], path: Path) -> SavedBody:
+    """Write chunks to a new file that only its owner may read, durable when this returns; on failure there is no file.
+
+    Raises:
+        OSError: the file exists, or cannot be written.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    async with aclosing(chunks):
+        file = await asyncio.to_thread(_create, path)
+        try:
+            with file:
+                async for block in _blocks(chunks):
+                    size += len(block)
+                    await asyncio.to_thread(_write, file, digest.update, block)
+                await asyncio.to_thread(_sync, file, path.parent)
+        except BaseException:
+            path.unlink(missing_ok=True)  # noqa: ASYNC240 - a cancelled task must not wait again.
+            raise
+    return SavedBody(size, digest.hexdigest())
+
+
+async def _blocks(chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+    """Join chunks to blocks that are worth the way to a thread."""
+    block = bytearray()
+    async for chunk in chunks:
+        block += chunk
+        if len(block) >= _BLOCK:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
+
+
+def _create(path: Path) -> BufferedWriter:
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def _write(file: BufferedWriter, update: Callable[[bytes], None], block: bytes) -> None:
+    file.write(block)
+    update(block)
+
+
+def _sync(file: BufferedWriter, folder: Path) -> None:
+    """Make the file durable, and its name in the folder too."""
+    file.flush()
+    os.fsync(file.fileno())
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
