@@ -27,6 +27,22 @@ from redrive.store.records import (
 )
 
 
+class ChangeSignal(Protocol):
+    """Something that an event loop can wait for until anybody changes the store."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when somebody, in any process, has changed the store."""
+        ...
+
+    def clear(self) -> None:
+        """Make it unreadable until the next change."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
 class Store(Protocol):
     """Everything the engine asks of a store. Each method is atomic and safe to repeat."""
 
@@ -90,6 +106,10 @@ class Store(Protocol):
 
     def change_counter(self) -> object:
         """Return a value that stays equal until somebody, in any process, changes the store; cheap."""
+        ...
+
+    def change_signal(self) -> ChangeSignal | None:
+        """Return a signal for changes, to be closed by the caller; None where there is none: then compare the change counter."""
         ...
 
     def close(self) -> None:

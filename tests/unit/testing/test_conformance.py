@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -43,6 +44,23 @@ def sound() -> Generator[SqliteStore]:
         made.start_worker(worker, NOW, LEASE)
     yield made
     made.close()
+
+
+class Deaf:
+    """A signal that reports nothing."""
+
+    def __init__(self) -> None:
+        self._ends = os.pipe()
+
+    def fileno(self) -> int:
+        return self._ends[0]
+
+    def clear(self) -> None:
+        pass
+
+    def close(self) -> None:
+        for end in self._ends:
+            os.close(end)
 
 
 def forgets_keys(right: Right, jobs: Sequence[NewJob], now: float) -> object:
@@ -94,6 +112,7 @@ FLAWS = [
         lambda right: object(),
         "test_a_change_counter_stays_the_same_while_nobody_changes_anything",
     ),
+    ("change_signal", lambda *_: Deaf(), "test_a_signal_reports_new_jobs_until_it_is_cleared"),
     ("swap_breaker", lambda *_: True, "test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one"),
     ("breaker", lambda *_: b"1", "test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one"),
     ("query", lambda *_: [], "test_every_attempt_is_on_record"),

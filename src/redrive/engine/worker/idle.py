@@ -22,7 +22,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
-from redrive.store.protocol import Store
+from redrive.store.protocol import ChangeSignal, Store
 from redrive.store.records import LaneId, UpcomingWork
 
 logger = logging.getLogger("redrive.worker")
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
 """How long an idle worker waits at most before it looks for jobs again."""
+LOOK_SECONDS: Final = 0.005
+"""How much time is at least between two looks because of changes: a busy neighbour must not keep an idle worker busy."""
 RAMP_SECONDS: Final = 0.05
 """How often it looks while a breaker that has just closed limits how many calls start."""
 PAUSED_FROM: Final = 1e12
@@ -69,6 +71,8 @@ class IdleWait:
         self._ask_until_answered = ask_until_answered
         self._ask_store = parts.ask_store
         self._watch = parts.watch
+        self._signal = parts.signal
+        self._looked_at = -POLL_SECONDS
         self._counter: object = None
         self._held_since: float | None = None
 
@@ -119,6 +123,9 @@ class IdleWait:
     async def pause(self) -> None:
         """Wait until woken, until somebody changes the store, or until it is time to look again."""
         wait = await self._until_due()
+        if self._signal is not None:
+            await self._until_signal(self._signal, wait)
+            return
         watch = min(self._watch or wait, wait)
         waited = 0.0
         while waited < wait and not self._wake.is_set():
@@ -128,6 +135,26 @@ class IdleWait:
             waited += watch
             if self._watch is not None and await self._is_changed():
                 return
+
+    async def _until_signal(self, signal: ChangeSignal, wait: float) -> None:
+        """Wait until woken, until the signal reports a change, or until it is time to look again."""
+        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(signal.fileno(), heard.set)
+        try:
+            await self._first_of(wait, heard)
+            if heard.is_set():
+                await self._first_of(self._looked_at + LOOK_SECONDS - loop.time())
+                signal.clear()
+                self._looked_at = loop.time()
+        finally:
+            loop.remove_reader(signal.fileno())
+
+    async def _first_of(self, seconds: float, *events: asyncio.Event) -> None:
+        """Wait until woken, until one of these events, or for so many seconds."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._wake, *events)]
+        await asyncio.wait(waits, timeout=max(seconds, 0.0), return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
     async def _look(self) -> UpcomingWork | None:
         return await self._ask_until_answered(functools.partial(self._store.upcoming, self._journal.order))

@@ -43,7 +43,7 @@ SWITCH_SECONDS: Final = 0.0001
 COLLECT_AFTER: Final = 10_000
 """A worker's process collects cyclic garbage when so many more objects were made than freed."""
 WATCH_SECONDS: Final = 0.01
-"""How often an idle worker checks whether anybody has changed the store."""
+"""How often an idle worker checks whether anybody has changed the store, if the store has no signal for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ async def serve(
         _track_loop(stack)
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
-        parts = _parts(stack, options)
+        parts = _parts(stack, store, options)
         worker = Worker(
             store,
             pipelines,
@@ -148,7 +148,7 @@ def _rare_garbage_collection() -> Generator[None]:
         gc.set_threshold(first, *others)
 
 
-def _parts(stack: AsyncExitStack, options: Options) -> WorkerParts:
+def _parts(stack: AsyncExitStack, store: Store, options: Options) -> WorkerParts:
     """Make the threads and processes of a worker; they are closed with the stack."""
     threads, asking, processes = (
         StageThreads(options.concurrency),
@@ -157,7 +157,12 @@ def _parts(stack: AsyncExitStack, options: Options) -> WorkerParts:
     )
     for close in (processes.close, asking.close, threads.close):
         stack.callback(close)
-    return WorkerParts(ask_store=asking.ask, threads=threads, processes=processes, watch=WATCH_SECONDS)
+    signal_ = store.change_signal()
+    if signal_ is not None:
+        stack.callback(signal_.close)
+    return WorkerParts(
+        ask_store=asking.ask, threads=threads, processes=processes, watch=WATCH_SECONDS, signal=signal_
+    )
 
 
 def _delivery(store: Store, worker: Worker, parts: WorkerParts) -> Delivery:

@@ -36,6 +36,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
+from redrive.store.protocol import ChangeSignal
 from redrive.store.records import ClaimedJob, JobId, LaneId, Settlement
 
 logger = logging.getLogger("redrive.worker")
@@ -61,13 +62,15 @@ class ProcessPool(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerParts:
-    """What a worker is made of: its way to the store, its threads and processes, and how often it looks for changes."""
+    """What a worker is made of: its way to the store, its threads and processes, and how it notices changes."""
 
     ask_store: AskStore
     threads: ThreadPool
     processes: ProcessPool
     watch: float | None = None
     """Seconds between two looks at whether anybody changed the store, while idle; None to wait for the next poll."""
+    signal: ChangeSignal | None = None
+    """What wakes an idle worker when somebody has changed the store; then there need be no looks in between."""
 
 
 class LostProcessError(Exception):

@@ -12,12 +12,14 @@ import logging
 import os
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
 from redrive.errors import StoreUnavailableError
+from redrive.store.protocol import ChangeSignal
+from redrive.store.sqlite.change_signal import change_signal
 
 logger = logging.getLogger("redrive.store")
 
@@ -48,6 +50,14 @@ class FileLock:
             yield
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
+            # Wakes idle workers (`change_signal`); only now, because they want the lock next. A full disk must not hurt a commit.
+            with suppress(OSError):
+                os.pwrite(descriptor, b"\n", 0)
+
+    def signal(self) -> ChangeSignal | None:
+        """Return a signal for what anybody writes under this lock."""
+        self._opened()
+        return change_signal(self._path)
 
     def close(self) -> None:
         """Close the file."""

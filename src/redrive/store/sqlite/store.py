@@ -21,6 +21,7 @@ import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
 from redrive.store.plan import Continuation
+from redrive.store.protocol import ChangeSignal
 from redrive.store.records import (
     INLINE_MAX,
     Child,
@@ -299,6 +300,11 @@ class SqliteStore:
         """See `Store.change_counter`."""
         with self._reading() as db:
             return db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
+
+    def change_signal(self) -> ChangeSignal | None:
+        """See `Store.change_signal`."""
+        with self._mutex, self._mapped():
+            return None if self._file_lock is None else self._file_lock.signal()
 
     def read(self, sql: str, parameters: Row = ()) -> list[Row]:
         """Run a query that has no name."""

@@ -6,7 +6,9 @@ What the named statements are is not written down in the protocol; those that th
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -173,6 +175,18 @@ class StatementTests(Scene):
         CHANGES[change](store)
 
         holds(store.change_counter() != before)
+
+    def test_a_signal_reports_new_jobs_until_it_is_cleared(self, store: Store) -> None:
+        """A store may have none; then workers compare its change counter."""
+        (lane,) = lanes_of(store)
+        if (signal := store.change_signal()) is not None:
+            with closing(signal):
+                signal.clear()
+                store.submit([new(lane)], NOW)
+
+                holds(bool(select.select([signal], [], [], 0)[0]))
+                signal.clear()
+                holds(not select.select([signal], [], [], 0)[0])
 
     def test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one(self, store: Store) -> None:
         """Compare and swap; the first of several who saw none makes it."""
