@@ -37,7 +37,7 @@ if typing.TYPE_CHECKING:
     from redrive.core.fingerprint import fingerprint
     from redrive.core.policy import RetryPolicy
     from redrive.core.replay import ReplayRules
-    from redrive.core.signals import Cancel, Fail, Retry, Snooze
+    from redrive.core.signals import Cancel, Fail, Finish, Retry, Skip, Snooze
     from redrive.core.verdict import Verdict
     from redrive.engine.classifier import Classifier, Rule, add_rule, classify
     from redrive.engine.guard.events import CallEvent
@@ -72,7 +72,9 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     # Signals of a function
     "Cancel",
     "Fail",
+    "Finish",
     "Retry",
+    "Skip",
     "Snooze",
     # Guarded calls
     "CallEvent",
@@ -110,7 +112,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.core.fingerprint": "fingerprint",
     "redrive.core.policy": "RetryPolicy",
     "redrive.core.replay": "ReplayRules",
-    "redrive.core.signals": "Cancel Fail Retry Snooze",
+    "redrive.core.signals": "Cancel Fail Finish Retry Skip Snooze",
     "redrive.core.verdict": "Verdict",
     "redrive.engine.classifier": "Classifier Rule add_rule classify",
     "redrive.engine.guard.events": "CallEvent",

@@ -26,6 +26,7 @@ def test_a_run_that_completes_ends_with_0(shell: Shell) -> None:
         "succeeded": 5,
         "dead": 0,
         "cancelled": 0,
+        "skipped": 0,
         "open": 0,
         "reason": None,
     }

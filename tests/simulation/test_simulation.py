@@ -56,7 +56,7 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:
-    plain = ("complete", "complete_large", "advance", "requeue", "bury", "cancel")
+    plain = ("complete", "complete_large", "advance", "requeue", "bury", "end")
     fences = dict.fromkeys(plain, "AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3")
     for name, fence in (fences | FENCES).items():
         assert fence in rows.SQL[name]

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from unittest import mock
 
-from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
+from redrive import Backoff, Breaker, Context, Finish, Jitter, Pipeline, Redrive, RetryPolicy, Skip, stage
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
@@ -208,8 +208,12 @@ class World:
                         raise ConnectionResetError(104, "reset")
                     if draw < 0.18:
                         raise KeyError(f"bug with {text}")
+                    if draw < 0.20:
+                        raise Skip(f"nothing in {text}")
                     self.watch.acts(going, job)
                     self.ledger.append((job, name))
+                    if draw < 0.23:
+                        raise Finish(text)
                     return text
 
             return stage(retry=policy, breaker=breaker, name=name)(run)
@@ -369,7 +373,7 @@ def breaches(world: World) -> list[str]:
     if world.is_overdue:
         found.append(f"not settled {SETTLE_MAX:g} s after the faults had stopped")
     statuses = Counter(row[0] for row in store.read("SELECT status FROM jobs"))
-    if sum(statuses.values()) != world.jobs or set(statuses) - {"complete", "failed", "cancelled"}:
+    if sum(statuses.values()) != world.jobs or set(statuses) - {"complete", "failed", "cancelled", "skipped"}:
         found.append(f"not every job has ended: {dict(statuses)}")
     if (
         strangers := {row[0] for row in store.read("SELECT id FROM jobs WHERE status = 'cancelled'")}
@@ -409,6 +413,12 @@ def breaches(world: World) -> list[str]:
     letters = store.read(f"SELECT count(*) FROM dead_letters WHERE {LIVE_LETTER}")[0][0]
     if letters != statuses["failed"]:
         found.append(f"{letters} open dead letters for {statuses['failed']} failed jobs")
+    ended_early = store.read(
+        "SELECT id FROM jobs WHERE status = 'complete' AND NOT EXISTS (SELECT 1 FROM attempts WHERE job_id = jobs.id"
+        " AND outcome = 'ok' AND (decision ->> '$.kind' = 'finish' OR lane_id = (SELECT max(id) FROM lanes)))"
+    )
+    if ended_early:
+        found.append(f"complete before the last stage without being finished: {ended_early}")
     return found + _cancel_breaches(world) + _ledger_breaches(world)
 
 

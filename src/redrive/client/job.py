@@ -16,7 +16,13 @@ from redrive.client.awaited import AsyncFace
 from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.runtime import CURRENT
-from redrive.errors import JobCancelledError, JobErasedError, JobFailedError, WaitTimeoutError
+from redrive.errors import (
+    JobCancelledError,
+    JobErasedError,
+    JobFailedError,
+    JobSkippedError,
+    WaitTimeoutError,
+)
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
@@ -31,7 +37,7 @@ LOOK_MOST: Final = 0.1
 """Between two looks at a job that is waited for, in seconds; each pause is twice the last."""
 UNSERVED_SECONDS: Final = 5.0
 """After so long, and twice as long each time, a caller that waits learns that no worker serves the pipeline."""
-ENDED: Final = frozenset({"complete", "failed", "cancelled"})
+ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
 
 
 class _Waiting:
@@ -86,7 +92,7 @@ class Job:
 
     @property
     def status(self) -> str:
-        """queued, processing, complete, failed or cancelled."""
+        """queued, processing, complete, failed, cancelled or skipped."""
         return self.facts.status
 
     def wait(self, timeout: float | None = None) -> str:
@@ -121,6 +127,7 @@ class Job:
         Raises:
             JobFailedError: it failed; the error carries its code.
             JobCancelledError: it was cancelled.
+            JobSkippedError: a stage skipped it; the error carries the reason.
             JobErasedError: it completed, and its values were erased since.
             WaitTimeoutError: it has not ended within `timeout` seconds.
         """
@@ -132,6 +139,8 @@ class Job:
             )
         if status == "cancelled":
             raise JobCancelledError(job_id=self.id)
+        if status == "skipped":
+            raise JobSkippedError(job_id=self.id, reason=str(self.attempts()[-1]["message"]))
         result = cast("bytes | None", self._store.query("result", self.id)[0][1])
         if result is None:
             raise JobErasedError(job_id=self.id)
@@ -142,7 +151,7 @@ class Job:
         return job_attempts(self._store, self.id)
 
     def events(self) -> list[dict[str, object]]:
-        """Return every transition of this job, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
+        """Return every transition of this job, in order: queued, processing, retry, hold, checkpoint, complete, failed, skipped."""
         return job_events(self._store, self.id)
 
 
@@ -163,7 +172,7 @@ class AsyncJob:
         return await asyncio.to_thread(lambda: self._job.facts)
 
     async def status(self) -> str:
-        """Return queued, processing, complete, failed or cancelled."""
+        """Return queued, processing, complete, failed, cancelled or skipped."""
         return (await self.facts()).status
 
     async def wait(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the same arguments as the sync handle's.

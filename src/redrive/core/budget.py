@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tally of a run, its status, and whether too much of it failed to continue.
 
-    success rate = succeeded / total          an empty run has succeeded
-    failure rate = dead / finished            finished = succeeded + dead + cancelled
+    success rate = succeeded / (total - skipped)     a run without any such job has succeeded
+    failure rate = dead / rated                     rated = succeeded + dead + cancelled
 
+Skipped jobs are neither successes nor failures: both rates leave them out.
 Pure: the driver of the run counts, and acts on the answer.
 """
 
@@ -31,15 +32,16 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """The jobs of a run by outcome; always `total = succeeded + dead + cancelled + open`."""
+    """The jobs of a run by outcome; always `total = succeeded + dead + cancelled + skipped + open`."""
 
     total: int = 0
     succeeded: int = 0
     dead: int = 0
     cancelled: int = 0
+    skipped: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("total", "succeeded", "dead", "cancelled"):
+        for name in ("total", "succeeded", "dead", "cancelled", "skipped"):
             whole(f"Tally.{name}", getattr(self, name), minimum=0, fix="Count from the store.")
         if self.open < 0:
             raise ConfigurationError(
@@ -52,6 +54,11 @@ class Tally:
     @property
     def finished(self) -> int:
         """How many jobs have reached a final state."""
+        return self.rated + self.skipped
+
+    @property
+    def rated(self) -> int:
+        """How many of them count in the rates: all but the skipped ones."""
         return self.succeeded + self.dead + self.cancelled
 
     @property
@@ -99,7 +106,7 @@ class RunThresholds:
         """Return the status of a run that was not stopped; it is `running` while jobs are open."""
         if tally.open:
             return RunStatus.RUNNING
-        rate = tally.succeeded / tally.total if tally.total else 1.0
+        rate = tally.succeeded / tally.rated if tally.rated else 1.0
         if rate >= self.completed:
             return RunStatus.COMPLETED
         return RunStatus.PARTIAL_SUCCESS if rate >= self.partial_success else RunStatus.FAILED
@@ -124,7 +131,7 @@ class FailureBudget:
     """The share of failed jobs at which a run stops itself.
 
     The rate is cumulative. It is checked each time another `check_every` jobs have finished, but not before `min_finished` jobs
-    have finished (default: `check_every`). A `max_rate` of 0 stops the run at the first failure.
+    that were not skipped have finished (default: `check_every`). A `max_rate` of 0 stops the run at the first failure.
     """
 
     max_rate: float = 0.10
@@ -150,10 +157,11 @@ class FailureBudget:
 
     def check(self, tally: Tally) -> BudgetExceeded | None:
         """Return why the run has to stop, or None if it may continue."""
-        if tally.finished < (self.min_finished or self.check_every):
+        # Of jobs that count: skipped ones are no sample.
+        if tally.rated < (self.min_finished or self.check_every):
             return None
-        rate = tally.dead / tally.finished
+        rate = tally.dead / tally.rated
         if rate <= self.max_rate:
             return None
-        sentence = f"{tally.dead} of {tally.finished} finished jobs failed ({rate:.1%}), the budget is {self.max_rate:.1%}"
-        return BudgetExceeded(rate, tally.dead, tally.finished, sentence)
+        sentence = f"{tally.dead} of {tally.rated} finished jobs failed ({rate:.1%}), the budget is {self.max_rate:.1%}"
+        return BudgetExceeded(rate, tally.dead, tally.rated, sentence)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Failure, Severity, SignalKind
 from redrive.core.retry_after import from_attributes, plausible
-from redrive.core.signals import Fail, Retry, Signal, Snooze
+from redrive.core.signals import Fail, Finish, Retry, Signal, Skip, Snooze
 from redrive.core.verdict import RuleFunction, Verdict
 
 CHAIN_MAX: Final = 100
@@ -49,6 +49,8 @@ BUG_TYPES: Final = (
 """Types that mean a mistake in a program. What happened before it does not explain it, so their context is ignored."""
 
 _BUG: Final = Verdict(code=taxonomy.BUG_CODE)
+_MISPLACED: Final = Verdict(code=taxonomy.CONFIG_INVALID)
+"""Of a `Finish` that a worker did not take: only the stage itself can finish its job, not a member of an exception group."""
 _SEVERITIES: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -158,8 +160,12 @@ class _Classification:
 
     def _from_signal(self, signal: Signal) -> Failure:
         """Turn a stage's signal into a failure. `Fail` may carry an application's own code, which its code set explains."""
+        if isinstance(signal, Finish):
+            return self._failure(signal, signal, _MISPLACED, "Finish means nothing here")
         kind, code, delay = SignalKind.CANCEL, taxonomy.CANCELLED, None
-        if isinstance(signal, Retry):
+        if isinstance(signal, Skip):
+            kind, code = SignalKind.SKIP, taxonomy.SKIPPED
+        elif isinstance(signal, Retry):
             kind, code, delay = SignalKind.RETRY, taxonomy.RETRY_ASKED, signal.delay
         elif isinstance(signal, Snooze):
             kind, code, delay = SignalKind.SNOOZE, taxonomy.RETRY_ASKED, signal.delay

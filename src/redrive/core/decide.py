@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one decision about a failure: try again later, hold, dead-letter, or cancel.
+"""The one decision about a failure: try again later, hold, dead-letter, cancel, or skip.
 
 Total and pure. The order of the questions is the contract: what the stage asked for, then what is never retried, then the
 breaker, then what is spent, then when to come back. So a hold never keeps alive what the policy would not have tried again.
@@ -137,6 +137,21 @@ class Cancel(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="k
     burned: ClassVar[bool] = True
 
 
+class Skip(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="skip"):
+    """End it as skipped: neither a success nor a failure."""
+
+    reason: Reason
+    burned: ClassVar[bool] = True
+
+
+class Finish(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="finish"):
+    """Recorded of a success that ended its job before the last stage."""
+
+    reason: Reason = Reason.ASKED
+    stages_left: int
+    """How many stages did not run."""
+
+
 class NoDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="ended"):
     """Recorded of a run about which nothing was decided."""
 
@@ -153,8 +168,8 @@ class OldDecision(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag
     text: str | None = None
 
 
-Decision = RetryAt | Hold | DeadLetter | Cancel
-Recorded = Decision | NoDecision | OldDecision
+Decision = RetryAt | Hold | DeadLetter | Cancel | Skip
+Recorded = Decision | Finish | NoDecision | OldDecision
 """What the store keeps with an attempt, as JSON."""
 
 
@@ -195,6 +210,8 @@ def _as_asked(policy: RetryPolicy, failure: Failure, history: History, now: floa
     """Do what the stage asked for by a signal; only limits and the deadline stand above that."""
     if failure.signal is SignalKind.CANCEL:
         return Cancel(reason=Reason.ASKED)
+    if failure.signal is SignalKind.SKIP:
+        return Skip(reason=Reason.ASKED)
     if failure.signal is SignalKind.FAIL:
         return _dead(Reason.ASKED, policy, failure, history)
     if failure.signal is SignalKind.SNOOZE:

@@ -13,6 +13,7 @@ import msgspec
 from redrive.core.decide import (
     Cancel,
     DeadLetter,
+    Finish,
     Hold,
     NoDecision,
     OldDecision,
@@ -20,6 +21,7 @@ from redrive.core.decide import (
     Recorded,
     RetryAt,
     RetryOnRule,
+    Skip,
 )
 
 _DECODER: Final = msgspec.json.Decoder(Recorded)
@@ -75,21 +77,27 @@ def reason_and_sentence(text: str | None) -> tuple[str | None, str | None]:
 
 def sentence_of(decision: Recorded) -> str | None:
     """Return a decision as a sentence without its end; None for one of which only the reason is kept."""
+    text: str | None
     match decision:
         case RetryAt():
-            return _retry(decision)
+            text = _retry(decision)
         case Hold():
-            return _hold(decision)
+            text = _hold(decision)
         case DeadLetter():
-            return _dead(decision)
+            text = _dead(decision)
         case Cancel():
-            return "the stage asked to cancel"
+            text = "the stage asked to cancel"
+        case Skip():
+            text = "the stage skipped it"
+        case Finish():
+            text = _finish(decision)
         case NoDecision():
-            return _ENDED.get(decision.reason, decision.reason)
+            text = _ENDED.get(decision.reason, decision.reason)
         case OldDecision():
-            return decision.text
+            text = decision.text
         case _:
             assert_never(decision)
+    return text
 
 
 def retry_on_text(rule: RetryOnRule, subject: str) -> str:
@@ -113,6 +121,11 @@ def _hold(decision: Hold) -> str:
     if decision.breaker is None:
         return f"the stage asked to be run again in {decision.delay:.3g} s"
     return f"{decision.code} while breaker {decision.breaker!r} is {decision.phase}: held, no attempt burned"
+
+
+def _finish(decision: Finish) -> str:
+    left = "1 stage was" if decision.stages_left == 1 else f"{decision.stages_left} stages were"
+    return f"the stage finished the job: {left} left and did not run"
 
 
 def _dead(decision: DeadLetter) -> str:

@@ -59,6 +59,7 @@ class SignalKind(StrEnum):
     SNOOZE = "snooze"
     CANCEL = "cancel"
     FAIL = "fail"
+    SKIP = "skip"
 
 
 class Code(Struct, frozen=True, kw_only=True):

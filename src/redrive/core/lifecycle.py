@@ -22,6 +22,7 @@ class JobState(StrEnum):
     COMPLETE = "complete"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    SKIPPED = "skipped"
 
 
 class LetterState(StrEnum):
@@ -49,19 +50,21 @@ class Move(Generic[State]):
     why: str
 
 
-_Q, _P, _C, _F, _X = (
+_Q, _P, _C, _F, _X, _S = (
     JobState.QUEUED,
     JobState.PROCESSING,
     JobState.COMPLETE,
     JobState.FAILED,
     JobState.CANCELLED,
+    JobState.SKIPPED,
 )
 
 JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
     Move("submit", None, _Q, "the job is durable and waits for a worker"),
     Move("claim", _Q, _P, "a worker took a lease on it"),
     Move("checkpoint", _P, _Q, "the stage succeeded; the next one waits for a worker"),
-    Move("complete", _P, _C, "the last stage succeeded"),
+    Move("complete", _P, _C, "the last stage succeeded, or an earlier one finished the job"),
+    Move("skip", _P, _S, "the stage skipped it, with a reason; neither a success nor a failure"),
     Move("retry", _P, _Q, "the attempt failed and will be retried later"),
     Move("hold", _P, _Q, "a dependency is down or the stage snoozed; no attempt is burned"),
     Move("reap", _P, _Q, "the worker died or lost its lease; no attempt is burned"),
@@ -89,7 +92,7 @@ LETTER_MOVES: Final[tuple[Move[LetterState], ...]] = (
     Move("replay", _R, _REPLAYING, "a replay, or a retry of the job, took it"),
     Move("retry", _O, _REPLAYING, "the pipeline's replay rules require no evidence"),
     Move("retry", _T, _REPLAYING, "the pipeline's replay rules require no evidence"),
-    Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed, or was cancelled"),
+    Move("resolve", _REPLAYING, _RESOLVED, "the replayed job completed, was skipped or was cancelled"),
     Move(
         "return",
         _REPLAYING,

@@ -58,6 +58,29 @@ class Cancel(Signal):
         super().__init__(reason)
 
 
+class Skip(Signal):
+    """End the job as skipped, with a reason: neither a success nor a failure, and counted as such."""
+
+    def __init__(self, reason: str) -> None:
+        if not isinstance(reason, str) or not reason.strip():
+            raise ConfigurationError(
+                field="Skip.reason",
+                value=reason,
+                rule="must say why",
+                fix='Skip("it has no text"), for example.',
+            )
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Finish(Signal):
+    """End the job here with success; the result is what its last stage would have returned, and the stages between do not run."""
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+        super().__init__("the stage finished the job")
+
+
 class Fail(Signal):
     """Give the job up at once with this code, whatever the retry policy."""
 

@@ -14,7 +14,7 @@ from redrive.core.failure import Category, Code, Retryable, Severity
 from redrive.errors import ConfigurationError
 
 _YES, _NO, _IF_IDEMPOTENT = Retryable.YES, Retryable.NO, Retryable.IF_IDEMPOTENT
-_WARNING, _ERROR, _CRITICAL = Severity.WARNING, Severity.ERROR, Severity.CRITICAL
+_INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
 
 
 def _down(name: str, line: str, hint: str, *, category: Category = Category.NETWORK) -> Code:
@@ -224,6 +224,13 @@ CANCELLED: Final = _permanent(
     "It was cancelled.",
     "Nothing to do, unless it was cancelled by mistake.",
     severity=_WARNING,
+)
+SKIPPED: Final = _permanent(
+    "SKIPPED",
+    Category.REJECTED,
+    "The stage skipped it.",
+    "Nothing to do: the stage said why in its message.",
+    severity=_INFO,
 )
 
 IO_ERROR: Final = _retryable(

@@ -15,6 +15,7 @@
     |-- JobFailedError                                  there is no result: the job failed
     |-- JobErasedError                                  there is no result: it was erased
     |-- JobCancelledError                               there is no result: the job was cancelled
+    |-- JobSkippedError                                 there is no result: a stage skipped the job
     |-- WaitTimeoutError (also TimeoutError)            the job did not end within the timeout of the wait
     |-- JobExpiredError                                 the job was not started before its `expires_at`
     |-- WorkerCrashError                                the process that ran the stage alone died
@@ -41,7 +42,7 @@
 
 Each error has its facts as attributes, a stable `code` slug, and a `hint` with what to do next. All of them survive pickling
 and copying, although their constructors take keywords only. What a *stage* raises to control its own job (Retry, Snooze,
-Cancel, Fail) is not an error and has a root class of its own in `redrive.core.signals`.
+Cancel, Skip, Finish, Fail) is not an error and has a root class of its own in `redrive.core.signals`.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ from redrive.errors.jobs import (
     JobExpiredError,
     JobFailedError,
     JobNotFoundError,
+    JobSkippedError,
     RunError,
     WaitTimeoutError,
     WorkerCrashError,
@@ -112,6 +114,7 @@ __all__ = [
     "JobExpiredError",
     "JobFailedError",
     "JobNotFoundError",
+    "JobSkippedError",
     "LetterNotFoundError",
     "NotOwnerError",
     "RedriveError",

@@ -56,6 +56,19 @@ class JobCancelledError(RedriveError):
         super().__init__(f"job {job_id} was cancelled", hint="Submit it again if you still need it.")
 
 
+class JobSkippedError(RedriveError):
+    """There is no result because a stage skipped the job."""
+
+    code = "job-skipped"
+
+    def __init__(self, *, job_id: int, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(
+            f"job {job_id} was skipped: {reason}", hint="Its stage decided so; nothing is to be done."
+        )
+
+
 class WaitTimeoutError(RedriveError, TimeoutError):
     """The job did not end within the timeout of the wait; it continues."""
 

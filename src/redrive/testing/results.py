@@ -17,7 +17,7 @@ class InlineAttempt:
     attempt: int
     """The place in the stage's budget; a hold or a crash repeats the number."""
     outcome: str
-    """ok, retry, hold, dead, crashed or cancelled."""
+    """ok, retry, hold, dead, crashed, cancelled or skipped."""
     burned: bool
     code: str | None
     message: str | None
@@ -46,7 +46,7 @@ class InlineResult:
     """The outcome of a job."""
 
     status: str
-    """complete, failed or cancelled; queued when it was still held or retried after `DISPATCHES_MAX` runs."""
+    """complete, failed, cancelled or skipped; queued when it was still held or retried after `DISPATCHES_MAX` runs."""
     value: object
     """The output of the last stage, encoded and decoded as in `Job.result`; None unless complete."""
     error: BaseException | None
@@ -57,7 +57,7 @@ class InlineResult:
     notes: dict[str, str]
     """Notes of all stages; of two with the same name, the later one."""
     children: tuple[InlineChild, ...]
-    """Jobs that completed stages submitted; those of a failed attempt do not exist."""
+    """Jobs that completed or skipping stages submitted; those of a failed attempt do not exist."""
     events: tuple[Event, ...]
     """What the hooks of the pipeline received."""
     elapsed: float

@@ -34,6 +34,17 @@ def test_an_empty_run_is_completed() -> None:
     assert RunThresholds().status_of(Tally()) is RunStatus.COMPLETED
 
 
+def test_skipped_jobs_count_in_no_rate() -> None:
+    half_skipped = Tally(total=200, succeeded=95, dead=5, skipped=100)
+
+    assert RunThresholds().status_of(half_skipped) is RunStatus.COMPLETED
+    assert RunThresholds().status_of(Tally(total=3, skipped=3)) is RunStatus.COMPLETED
+    exceeded = FailureBudget(max_rate=0.04, check_every=100).check(half_skipped)
+    assert exceeded is not None
+    assert "5 of 100 finished jobs failed (5.0%)" in exceeded.sentence
+    assert FailureBudget(max_rate=0, check_every=100).check(Tally(total=100, dead=1, skipped=99)) is None
+
+
 def test_a_run_with_open_jobs_is_running() -> None:
     assert RunThresholds().status_of(Tally(total=2, succeeded=1)) is RunStatus.RUNNING
 
@@ -58,12 +69,14 @@ def test_thresholds_are_given_by_name(given_as: object, meant: RunThresholds) ->
     assert RunThresholds.of("thresholds", given_as) == meant
 
 
-@given(counts, counts, counts, counts)
-def test_every_job_is_accounted_for(succeeded: int, dead: int, cancelled: int, still_open: int) -> None:
-    total = succeeded + dead + cancelled + still_open
-    tally = Tally(total=total, succeeded=succeeded, dead=dead, cancelled=cancelled)
+@given(counts, counts, counts, counts, counts)
+def test_every_job_is_accounted_for(
+    succeeded: int, dead: int, cancelled: int, skipped: int, still_open: int
+) -> None:
+    total = succeeded + dead + cancelled + skipped + still_open
+    tally = Tally(total=total, succeeded=succeeded, dead=dead, cancelled=cancelled, skipped=skipped)
 
-    assert tally.total == tally.succeeded + tally.dead + tally.cancelled + tally.open
+    assert tally.total == tally.succeeded + tally.dead + tally.cancelled + tally.skipped + tally.open
     assert tally.open == still_open
 
 

@@ -14,8 +14,10 @@ from redrive import (
     Classifier,
     ConfigurationError,
     Fail,
+    Finish,
     Retry,
     Rule,
+    Skip,
     Snooze,
     Verdict,
     add_rule,
@@ -218,6 +220,18 @@ def test_signals_are_read_as_what_the_stage_asked_for() -> None:
     assert (cancel.signal, cancel.retryable, cancel.message) == (SignalKind.CANCEL, False, "enough")
     assert (fail.code, fail.canonical, fail.retryable) == ("NOT_FOUND", "NOT_FOUND", False)
     assert (own.code, own.canonical, own.message) == ("NOT_PDF", "STAGE_FAILED", "no PDF")
+
+
+def test_a_skip_is_read_as_one_and_a_finish_in_a_group_as_a_mistake() -> None:
+    skip, finish = classify(Skip("no text")), classify(ExceptionGroup("both", [Finish(1)]))
+
+    assert (skip.signal, skip.code, skip.retryable, skip.message) == (
+        SignalKind.SKIP,
+        "SKIPPED",
+        False,
+        "no text",
+    )
+    assert (finish.signal, finish.code, finish.retryable) == (None, "CONFIG_INVALID", False)
 
 
 def test_a_stages_own_delay_is_taken_as_it_is() -> None:

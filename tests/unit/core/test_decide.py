@@ -21,6 +21,7 @@ from redrive.core.decide import (
     Hold,
     Reason,
     RetryAt,
+    Skip,
     decide,
 )
 from redrive.core.decision_text import decode_decision, encode_decision, sentence_of
@@ -281,8 +282,10 @@ def test_signals_of_the_stage_come_before_everything_else() -> None:
     cancel = decided(everything, failure(signal=SignalKind.CANCEL), down)
     snooze = decided(everything, failure(signal=SignalKind.SNOOZE, retry_after=7.0), down)
     fail = decided(everything, failure(signal=SignalKind.FAIL, is_reachability=False))
+    skip = decided(everything, failure(signal=SignalKind.SKIP), down)
 
     assert isinstance(cancel, Cancel)
+    assert isinstance(skip, Skip)
     assert isinstance(snooze, Hold)
     assert snooze.until == 107
     assert isinstance(fail, DeadLetter)

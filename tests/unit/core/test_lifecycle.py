@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, Cancel, Pipeline, RetryPolicy, connect, stage
+from redrive import Backoff, Cancel, Pipeline, RetryPolicy, Skip, connect, stage
 from redrive.core.lifecycle import JOB_MOVES, LETTER_MOVES, LetterState, can_move
 from redrive.core.replay import ReplayRules
 
@@ -20,6 +20,7 @@ ARROWS = {
     ("processing", "failed"),
     ("queued", "cancelled"),
     ("processing", "cancelled"),
+    ("processing", "skipped"),
     ("failed", "queued"),
 }
 
@@ -30,6 +31,8 @@ def act(word: str) -> str:
         raise ConnectionResetError(104, "reset")
     if word == "cancel":
         raise Cancel
+    if word == "skip":
+        raise Skip("nothing in it")
     return word
 
 
@@ -51,7 +54,7 @@ def test_the_table_has_the_moves_that_jobs_make_and_no_others(tmp_path: Path) ->
                 db.execute(
                     f"CREATE TRIGGER seen_{name} AFTER {when} BEGIN INSERT INTO seen VALUES ({source}, NEW.status); END"
                 )
-        for word in ("done", "fail", "cancel"):
+        for word in ("done", "fail", "cancel", "skip"):
             rd.submit(ACTS, word)
         rd.work([ACTS], until_idle=True)
         rd.replays.retry(2)

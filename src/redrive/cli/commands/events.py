@@ -45,7 +45,7 @@ CHANGE: Final = "before -> after"
 CHANGE_FROM: Final = 120
 """The least width of a terminal that shows what was before and after."""
 CHANGE_MAX: Final = 80
-STATES: Final = ("queued", "processing", "complete", "failed", "cancelled")
+STATES: Final = ("queued", "processing", "complete", "failed", "cancelled", "skipped")
 
 
 def events(

@@ -37,7 +37,7 @@ from redrive.ops.pipelines import known_pipeline
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
 
-Status = Literal["queued", "processing", "complete", "failed", "cancelled"]
+Status = Literal["queued", "processing", "complete", "failed", "cancelled", "skipped"]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
 
 

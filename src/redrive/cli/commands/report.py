@@ -85,7 +85,7 @@ def stages(scope: Scope, *, database_url: Database = None, output: OutputOrPictu
             for each in found
         ]
     )
-    columns = "pipeline stage attempts ok retry hold dead crashed cancelled success duration".split()
+    columns = "pipeline stage attempts ok retry hold dead crashed cancelled skipped success duration".split()
     print_rows(rows, columns, output, empty="no attempts")
 
 
@@ -96,7 +96,7 @@ def account(scope: Scope, *, database_url: Database = None, output: OutputOrPict
     with open_database(database_url) as rd:
         found = reports.account(rd.store, scope)
     if output == "svg":
-        parts = ("succeeded", "dead", "cancelled", "queued", "processing")
+        parts = ("succeeded", "dead", "cancelled", "skipped", "queued", "processing")
         bars = [(part, int(getattr(found, part))) for part in parts]
         typer.echo(charts.ranking(f"{found.total:,} jobs of {found.subject}", bars))
     else:

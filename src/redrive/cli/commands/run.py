@@ -167,7 +167,18 @@ def list_(*, limit: Limit = 20, database_url: Database = None, output: Output = 
     """List runs, newest first."""
     with open_database(database_url) as rd:
         found = [_facts_of(report) for report in rd.runs.latest(limit)]
-    columns = ("id", "pipeline", "status", "total", "succeeded", "dead", "cancelled", "open", "reason")
+    columns = (
+        "id",
+        "pipeline",
+        "status",
+        "total",
+        "succeeded",
+        "dead",
+        "cancelled",
+        "skipped",
+        "open",
+        "reason",
+    )
     print_rows(found, columns, output, empty="no runs")
 
 

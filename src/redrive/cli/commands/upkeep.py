@@ -98,6 +98,7 @@ def prune(
     *,
     complete: Age = None,
     cancelled: Age = None,
+    skipped: Age = None,
     failed: Annotated[
         str | None,
         typer.Option("--failed", metavar="AGE", help="Also failed jobs, with their dead letters."),
@@ -110,7 +111,7 @@ def prune(
     action: Action,
 ) -> None:
     """Delete jobs that ended long ago, a thousand per transaction; failed ones only with --failed."""
-    ages = {"complete": complete, "cancelled": cancelled, "failed": failed}
+    ages = {"complete": complete, "cancelled": cancelled, "skipped": skipped, "failed": failed}
     retention = Retention(
         **{state: duration(f"--{state}", age) for state, age in ages.items() if age is not None}
     )

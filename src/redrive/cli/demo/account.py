@@ -82,7 +82,7 @@ def account_of(
             _add_letter(account, job, letters[job])
     _add_notifications(account, statuses, notified, recovered)
     _add_recovered(account, {job: statuses.get(job, "lost") for job in recovered}, letters)
-    ended = sum(account.statuses[status] for status in ("complete", "failed", "cancelled"))
+    ended = sum(account.statuses[status] for status in ("complete", "failed", "cancelled", "skipped"))
     account.check(ended + account.open == account.submitted, "some jobs are in no known state")
     account.check(not account.open, f"{account.open} jobs have not ended")
     return account
@@ -90,7 +90,7 @@ def account_of(
 
 def compare(before: Account, after: Account) -> None:
     """Check that the replay changed only the jobs it was about."""
-    for status, sign in (("complete", 1), ("failed", -1), ("cancelled", 0)):
+    for status, sign in (("complete", 1), ("failed", -1), ("cancelled", 0), ("skipped", 0)):
         expected = before.statuses[status] + sign * after.recovered
         actual = after.statuses[status]
         after.check(actual == expected, f"{actual} jobs are {status} instead of {expected}")
@@ -109,7 +109,7 @@ def print_account(console: Console, account: Account) -> None:
     table.add_column("what")
     table.add_column("count", justify="right")
     table.add_column("")
-    for status in ("complete", "failed", "cancelled"):
+    for status in ("complete", "failed", "cancelled", "skipped"):
         table.add_row(f"jobs {status}", f"{account.statuses[status]:,}", "")
     table.add_row("jobs open", f"{account.open:,}", "", end_section=True)
     for outcome, count in account.outcomes.most_common():
@@ -121,7 +121,7 @@ def print_account(console: Console, account: Account) -> None:
     statuses = account.statuses
     total = (
         f"{account.submitted} jobs = {statuses['complete']} complete + {statuses['failed']} failed + "
-        f"{statuses['cancelled']} cancelled + {account.open} open"
+        f"{statuses['cancelled']} cancelled + {statuses['skipped']} skipped + {account.open} open"
     )
     for line in (total, *_conclusions(account)):
         console.print(line, soft_wrap=True, highlight=False)
@@ -191,7 +191,9 @@ def _add_notifications(
     account.repeats = sum(count - 1 for count in calls.values() if count)
     account.recovered_repeats = sum(calls[job] - 1 for job in recovered if calls[job])
     lost = [job for job, status in statuses.items() if status == "complete" and not calls[job]]
-    stray = [job for job, status in statuses.items() if status in {"failed", "cancelled"} and calls[job]]
+    stray = [
+        job for job, status in statuses.items() if status in {"failed", "cancelled", "skipped"} and calls[job]
+    ]
     account.check(not lost, f"complete, but never notified: jobs {job_list(lost)}")
     account.check(not stray, f"notified, but not complete: jobs {job_list(stray)}")
 

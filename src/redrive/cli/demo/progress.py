@@ -19,7 +19,7 @@ from redrive.ops.jobs.inspect import Event, counts, events_after, last_event
 
 PAGE: Final = 1_000
 RECENT_MAX: Final = 6
-ENDED: Final = ("complete", "failed", "cancelled")
+ENDED: Final = ("complete", "failed", "cancelled", "skipped")
 STAGES: Final = tuple(stage.name for stage in flow.stages)
 
 

@@ -44,6 +44,7 @@ _STYLES: Final = {
     "processing": "cyan",
     "running": "cyan",
     "cancelled": "dim",
+    "skipped": "dim",
 }
 
 

@@ -18,10 +18,10 @@ from typing import Final
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import Admitted, Phase, opens_at
 from redrive.core.codeset import CodeSet
-from redrive.core.decide import Cancel, DeadLetter, Decision, History, Hold, Reason, RetryAt, decide
+from redrive.core.decide import DeadLetter, Decision, History, Hold, Reason, RetryAt, decide
 from redrive.core.failure import Failure, SignalKind
 from redrive.core.policy import RetryPolicy
-from redrive.core.signals import Retry, Signal, Snooze
+from redrive.core.signals import Finish, Retry, Signal, Skip, Snooze
 from redrive.engine.classifier import Classifier
 from redrive.engine.guard.breakers import BreakerCell
 from redrive.engine.guard.events import CallHistory, Hook, Kind
@@ -158,6 +158,9 @@ class Call:
     def failed(self, exc: BaseException) -> Step | float:
         """Record a failure; return the seconds to wait before the next attempt, or `Step.END`."""
         plan = self.plan
+        if isinstance(exc, Skip | Finish):
+            self.abandoned()
+            raise self._misplaced(exc) from exc
         try:
             failure = plan.classifier.classify(
                 exc, idempotent=plan.idempotent, codes=plan.codes, stage=plan.stage
@@ -196,6 +199,15 @@ class Call:
         """Raise AttemptsSpentError for a `Retry` or `Snooze` that is no longer allowed; do nothing for another exception."""
         if isinstance(exc, Retry | Snooze):
             raise AttemptsSpentError(name=self.plan.name, sentence=f"{exc}, but no run is left") from exc
+
+    def _misplaced(self, signal: Signal) -> ConfigurationError:
+        """Return the error for a signal that only a stage can send: a guarded call has no job to end."""
+        return ConfigurationError(
+            field="guard",
+            value=f"{type(signal).__name__} from {self.plan.name}",
+            rule="cannot end a job, because a guarded call has none",
+            fix="Raise it in the stage itself; here, return a value, or raise Cancel.",
+        )
 
     def _wait_for(self, cell: BreakerCell, now: float, retry_at: float, reason: str) -> float:
         if self._held_at is None:
@@ -252,7 +264,7 @@ class Call:
 
     def _apply(self, decision: Decision, failure: Failure, exc: BaseException, now: float) -> Step | float:
         self._history.add(failure, decision, now)
-        if isinstance(decision, DeadLetter | Cancel):
+        if not isinstance(decision, RetryAt | Hold):
             # The caller gets the exception; a reference here would create a cycle with its frames.
             self._last = None
             self._history.attach(exc, self.attempt, now, decision)

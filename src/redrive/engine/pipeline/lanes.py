@@ -27,6 +27,12 @@ class Lane:
     resources: dict[str, object] = field(default_factory=dict[str, object])
     """The resources its stage takes, by parameter."""
 
+    @property
+    def stages_left(self) -> int:
+        """How many stages come after this one."""
+        stages = self.pipeline.stages
+        return len(stages) - 1 - stages.index(self.stage)
+
 
 def lanes_of(
     store: Store, pipelines: Sequence[Pipeline], resources: OpenedResources = MappingProxyType({})

@@ -15,7 +15,12 @@ from redrive.core.budget import BudgetExceeded, FailureBudget, Tally
 from redrive.core.lifecycle import JobState
 from redrive.store.records import JobId, Settlement
 
-ENDED: Final[tuple[JobState, ...]] = (JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED)
+ENDED: Final[tuple[JobState, ...]] = (
+    JobState.COMPLETE,
+    JobState.FAILED,
+    JobState.CANCELLED,
+    JobState.SKIPPED,
+)
 
 
 class BudgetTracker:
@@ -78,6 +83,7 @@ class BudgetTracker:
             JobState.COMPLETE: tally.succeeded - self._base.succeeded,
             JobState.FAILED: tally.dead - self._base.dead,
             JobState.CANCELLED: tally.cancelled - self._base.cancelled,
+            JobState.SKIPPED: tally.skipped - self._base.skipped,
         }
         self._others = {state: count - self._own[state] for state, count in since.items()}
         self._finished = sum(since.values())
@@ -95,5 +101,8 @@ class BudgetTracker:
 
     def _tally(self) -> Tally:
         # A replay may have removed an old failure, so that there are fewer than at the start.
-        succeeded, dead, cancelled = (max(0, self._own[state] + self._others[state]) for state in ENDED)
-        return Tally(total=succeeded + dead + cancelled, succeeded=succeeded, dead=dead, cancelled=cancelled)
+        succeeded, dead, cancelled, skipped = (
+            max(0, self._own[state] + self._others[state]) for state in ENDED
+        )
+        total = succeeded + dead + cancelled + skipped
+        return Tally(total=total, succeeded=succeeded, dead=dead, cancelled=cancelled, skipped=skipped)

@@ -22,7 +22,7 @@ from redrive.store.records import Row, RunId, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """The state of a run: every item counted, `total = succeeded + dead + cancelled + open`."""
+    """The state of a run: every item counted, `total = succeeded + dead + cancelled + skipped + open`."""
 
     id: int
     pipeline: str
@@ -32,18 +32,26 @@ class RunReport:
     succeeded: int
     dead: int
     cancelled: int
+    skipped: int
+    """Items that a stage skipped: neither successes nor failures."""
     reason: str | None
     """Why the run was stopped, if it was."""
 
     @property
     def open(self) -> int:
         """How many items are queued or processing."""
-        return self.total - self.succeeded - self.dead - self.cancelled
+        return self.tally.open
 
     @property
     def tally(self) -> Tally:
         """The counts alone."""
-        return Tally(total=self.total, succeeded=self.succeeded, dead=self.dead, cancelled=self.cancelled)
+        return Tally(
+            total=self.total,
+            succeeded=self.succeeded,
+            dead=self.dead,
+            cancelled=self.cancelled,
+            skipped=self.skipped,
+        )
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +88,7 @@ class Runs:
             succeeded=cast("int", row[9]),
             dead=cast("int", row[10]),
             cancelled=cast("int", row[11]),
+            skipped=cast("int", row[12]),
             reason=cast("str | None", row[4]),
         )
 

@@ -55,6 +55,8 @@ class Dispatch(Struct, eq=False, gc=False):
     context: Context
     started_at: float
     ended_at: float = 0.0
+    is_finish: bool = False
+    """Whether the stage finished the job: its output is the job's result."""
     state: State = STARTING
     overrun: TimerHandle | None = None
     """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the run has ended."""

@@ -28,9 +28,9 @@ from msgspec import Struct
 
 from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame
-from redrive.core.signals import Signal
+from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import DEFAULT
-from redrive.engine.pipeline.codec import storable
+from redrive.engine.pipeline.codec import codec_for, storable
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -61,6 +61,8 @@ class StageReport(Struct, frozen=True, kw_only=True):
     """What the stage returned or raised there."""
 
     output: bytes | None = None
+    is_finish: bool = False
+    """Whether the output is the job's result; this process does not know its type, the worker checks it."""
     failure: Failure | None = None
     stack: str = ""
     frames: tuple[Frame, ...] = ()
@@ -68,6 +70,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
     children: list[Child] = []
 
 
+_RESULT: Final = codec_for("result", None)
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE_CALL: Final = msgspec.msgpack.Decoder(StageCall).decode
 _DECODE_REPORT: Final = msgspec.msgpack.Decoder(StageReport).decode
@@ -155,7 +158,11 @@ def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
             # The other process knows the stage, but not its pipeline.
             failure = codes.translate(failure, stage=stage.name, idempotent=stage.is_idempotent)
         return FailedAttempt(failure, stack=report.stack, frames=report.frames)
-    return report.output or b"null"
+    output = report.output or b"null"
+    if report.is_finish:
+        dispatch.lane.pipeline.stages[-1].output.check(output)
+        dispatch.is_finish = True
+    return output
 
 
 # What follows runs in the other process.
@@ -188,12 +195,19 @@ def run_stage(encoded: bytes) -> bytes:
     try:
         value = stage.input.check(call.input)
         result = asyncio.run(_run(stage, value, call))
-        report = StageReport(output=stage.output.seal(result), notes=context.notes, children=context.children)
+        is_finish = isinstance(result, Finish)
+        output = _RESULT.encode(result.result) if isinstance(result, Finish) else stage.output.seal(result)
+        report = StageReport(
+            output=output, is_finish=is_finish, notes=context.notes, children=context.children
+        )
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
         exc = as_failure(raised)
         failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
         stack, frames = FailedAttempt(failure, exc).traceback()
-        report = StageReport(failure=failure, stack=stack, frames=frames, notes=context.notes)
+        # The worker needs the children of a skip, and ignores those of a failure.
+        report = StageReport(
+            failure=failure, stack=stack, frames=frames, notes=context.notes, children=context.children
+        )
     finally:
         CURRENT_JOB.reset(token)
     return encode_report(report)
@@ -236,10 +250,13 @@ async def _run(stage: Stage[..., object], value: object, call: StageCall) -> obj
             pipeline = _pipeline_in(call.module, name)
             opened = await open_resources(stack, [] if pipeline is None else [pipeline])
             extras |= resources_for(stage, opened.get(name, ()))
-        result = stage.fn(value, **extras)
-        if inspect.isawaitable(result):
-            result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)
-        if isinstance(result, Signal):
+        try:
+            result = stage.fn(value, **extras)
+            if inspect.isawaitable(result):
+                result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)
+        except Finish as finish:
+            return finish
+        if isinstance(result, Signal) and not isinstance(result, Finish):
             raise result
         return result
 

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import opens_at
-from redrive.core.signals import Signal
+from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import Classifier
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
@@ -111,10 +111,10 @@ class Runner:
             value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
             result = stage.fn(value, **extras) if extras else stage.fn(value)
             if isinstance(result, Signal):
-                return result
+                return _signalled(dispatch, result)
             return stage.output.seal(result)
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return as_failure(exc)
+            return _signalled(dispatch, exc)
         finally:
             CURRENT_JOB.reset(token)
             if dispatch.state < ABANDONED:
@@ -130,7 +130,7 @@ class Runner:
             call = cast("Awaitable[object]", stage.fn(value, **extras) if extras else stage.fn(value))
             result = await (call if stage.timeout is None else _limited(stage.name, stage.timeout, call))
             if isinstance(result, Signal):
-                return result
+                return _signalled(dispatch, result)
             return stage.output.seal(result)
         except asyncio.CancelledError as exc:
             # Perhaps a task that the stage waited for was cancelled; only a cancellation of this one is meant for us.
@@ -141,7 +141,7 @@ class Runner:
         except GeneratorExit:
             raise
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return as_failure(exc)
+            return _signalled(dispatch, exc)
 
     def decide_now(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
         """Decide what becomes of a job after its run; None for a stage with a breaker: see `decide`."""
@@ -264,6 +264,18 @@ def _decide_unreadable(dispatch: Dispatch, worse: BaseException) -> Settlement:
         "job %s: %s, because of %s; it is given up", dispatch.job.id, UNREADABLE, type(worse).__name__
     )
     return settlement_of_unreadable_failure(dispatch)
+
+
+def _signalled(dispatch: Dispatch, raised: BaseException) -> bytes | Exception:
+    """Return what a stage raised, or a signal it returned; a finish as the job's result, if it is one of the last stage's type."""
+    if not isinstance(raised, Finish):
+        return as_failure(raised)
+    try:
+        output = dispatch.lane.pipeline.stages[-1].output.seal(raised.result)
+    except BaseException as exc:  # noqa: BLE001 - a value that cannot be stored is a failure of its attempt.
+        return as_failure(exc)
+    dispatch.is_finish = True
+    return output
 
 
 def _extras(dispatch: Dispatch) -> dict[str, object]:

@@ -17,12 +17,14 @@ from redrive.core.decide import (
     Cancel,
     DeadLetter,
     Decision,
+    Finish,
     History,
     Hold,
     NoDecision,
     OldDecision,
     Reason,
     RetryAt,
+    Skip,
     decide,
 )
 from redrive.core.decision_text import decode_decision, encode_decision
@@ -48,7 +50,7 @@ _REQUESTED: Final = encode_decision(NoDecision(Reason.REQUESTED))
 def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
     """Return the settlement of a stage that succeeded: its output is the next stage's input, or the job's result."""
     job, lane, context = dispatch.job, dispatch.lane, dispatch.context
-    following = lane.following
+    following = None if dispatch.is_finish else lane.following
     status = _COMPLETE if following is None else _QUEUED
     if context.is_cancelled and following is not None:
         status = JobState.CANCELLED
@@ -65,11 +67,19 @@ def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
         burned=True,
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
-        decision=_OVERRAN if dispatch.overran else None,
+        decision=_decision_of_success(dispatch) if dispatch.overran or dispatch.is_finish else None,
         config=lane.stage.config,
         notes=safe_notes(context.notes, JobRedactor(job)) if context.notes else None,
         children=tuple(context.children),
     )
+
+
+def _decision_of_success(dispatch: Dispatch) -> str | None:
+    """Return what is recorded of a success that was no plain one; finishing at the last stage is one."""
+    left = dispatch.lane.stages_left if dispatch.is_finish else 0
+    if left:
+        return encode_decision(Finish(stages_left=left))
+    return _OVERRAN if dispatch.overran else None
 
 
 def settlement_of_failure(
@@ -172,7 +182,7 @@ def reduced_settlement(settlement: Settlement) -> Settlement:
 def _reduced_decision(text: str | None) -> str | None:
     """Return a decision without codes, rules and breakers, whose names come from the application."""
     decision = decode_decision(text)
-    if decision is None or isinstance(decision, NoDecision | Cancel):
+    if decision is None or isinstance(decision, NoDecision | Cancel | Skip | Finish):
         return text
     return encode_decision(OldDecision(decision.reason))
 
@@ -197,6 +207,7 @@ def _settlement_of_decision(
     redactor = JobRedactor(job)
     notes = safe_notes(dispatch.context.notes.copy(), redactor)
     status, outcome = _OUTCOMES[type(decision)]
+    is_skip = isinstance(decision, Skip)
     is_snooze = isinstance(decision, Hold) and failure.signal is SignalKind.SNOOZE
     # Built in one go: it has many fields, and every copy of it would copy them all.
     return Settlement(
@@ -212,8 +223,9 @@ def _settlement_of_decision(
         burned=decision.burned,
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
-        code=failure.code,
-        exception=failure.exception,
+        # A skip is no failure: it has a reason, but neither a code nor an exception.
+        code=None if is_skip else failure.code,
+        exception=None if is_skip else failure.exception,
         message=redactor.message(failure)[:MESSAGE_MAX],
         http_status=failure.http_status,
         decision=encode_decision(decision),
@@ -222,6 +234,7 @@ def _settlement_of_decision(
         notes=notes,
         suspects=job.suspects,
         crashes=job.crashes,
+        children=tuple(dispatch.context.children) if is_skip else (),
         recipients=_recipients(lane.pipeline, outcome),
     )
 
@@ -230,6 +243,7 @@ _OUTCOMES: Final[Mapping[type[Decision], tuple[JobState, str]]] = {
     RetryAt: (JobState.QUEUED, "retry"),
     Hold: (JobState.QUEUED, "hold"),
     Cancel: (JobState.CANCELLED, "cancelled"),
+    Skip: (JobState.SKIPPED, "skipped"),
     DeadLetter: (JobState.FAILED, "dead"),
 }
 """The job's next state, and the outcome in its attempt's row."""

@@ -79,7 +79,7 @@ def _sizes(path: Path, limits: Limits) -> Iterator[Finding]:
         yield warning(
             "size",
             f"the database has {format_size(used)}; jobs are kept until they are pruned",
-            "redrive prune --complete 30d --cancelled 7d (try --dry-run first).",
+            "redrive prune --complete 30d --cancelled 7d --skipped 7d (try --dry-run first).",
         )
     else:
         yield fine("size", f"the database has {format_size(used)}")

@@ -37,6 +37,7 @@ _OUTCOMES: Final = {
     "dead": "It was given up, and became a dead letter.",
     "crashed": "The worker was lost while it ran; no attempt is burned.",
     "cancelled": "It was cancelled.",
+    "skipped": "It was skipped: neither a success nor a failure.",
 }
 _REASONS: Final = {
     Reason.RETRYABLE: "the failure can heal, and attempts are left",

@@ -23,7 +23,12 @@ from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
 from redrive.store.records import Row
 
-_LISTINGS: Final = {"queued": "list_queued", "complete": "list_ended", "cancelled": "list_ended"}
+_LISTINGS: Final = {
+    "queued": "list_queued",
+    "complete": "list_ended",
+    "cancelled": "list_ended",
+    "skipped": "list_ended",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +109,7 @@ def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limi
 
     At most so many jobs are looked at: those in the state that is asked for, while that is queued, processing or failed; else those
     of the run that is asked for. Without either, jobs are walked from the newest on until the page is full: soon when most fit, and
-    over all of them when few do; for complete and cancelled ones at least not beyond the last there is.
+    over all of them when few do; for complete, cancelled and skipped ones at least not beyond the last there is.
     """
     end = LAST_ID if before is None else before
     rest = (which.status, which.pipeline, which.stage, which.run, which.owner, limit)

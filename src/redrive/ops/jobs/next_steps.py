@@ -55,7 +55,7 @@ def next_steps(
             return [
                 f"Worker {facts.worker} runs it now: redrive events --job {facts.id} --follow shows how it ends."
             ]
-        case "complete":
+        case "complete" | "skipped":
             return ["Nothing is to be done."]
         case "cancelled":
             return ["It was cancelled; submit it again if it is still wanted."]

@@ -70,7 +70,7 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     round: int
     attempt: int
-    outcome: Literal["ok", "retry", "hold", "dead", "crashed", "cancelled"]
+    outcome: Literal["ok", "retry", "hold", "dead", "crashed", "cancelled", "skipped"]
     started_at: datetime
     ended_at: datetime
     code: str | None = None

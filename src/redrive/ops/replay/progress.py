@@ -65,7 +65,7 @@ class ReplayReport:
     seconds_left: float | None
     """An estimate, by its rate or else by what has ended lately; None while there is none."""
     verified: int
-    """Recovered letters whose job is complete; counted once the replay has ended."""
+    """Recovered letters whose job is complete or skipped; counted once the replay has ended."""
     stages_done: int
     """How many stages the replayed jobs have completed since."""
     failures: Sequence[RepeatedFailure]

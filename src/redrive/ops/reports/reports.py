@@ -78,8 +78,9 @@ class StageReport:
     dead: int
     crashed: int
     cancelled: int
+    skipped: int
     success: float
-    """The share of successful attempts among those that were not held, crashed or cancelled."""
+    """The share of successful attempts among those that were not held, crashed, cancelled or skipped."""
     seconds: float
     """The mean duration of an attempt."""
 
@@ -93,6 +94,7 @@ class Account:
     succeeded: int
     dead: int
     cancelled: int
+    skipped: int
     queued: int
     processing: int
     pruned: int
@@ -108,11 +110,11 @@ class Account:
     @property
     def difference(self) -> int:
         """The total minus the sum of the parts; 0 when the account adds up."""
-        return self.total - (self.succeeded + self.dead + self.cancelled + self.open)
+        return self.total - (self.succeeded + self.dead + self.cancelled + self.skipped + self.open)
 
     @property
     def adds_up(self) -> bool:
-        """Whether total = succeeded + dead + cancelled + open."""
+        """Whether total = succeeded + dead + cancelled + skipped + open."""
         return self.difference == 0
 
 
@@ -188,6 +190,7 @@ def account(store: Store, scope: Scope) -> Account:
         succeeded=counts.get("complete", 0),
         dead=counts.get("failed", 0),
         cancelled=counts.get("cancelled", 0),
+        skipped=counts.get("skipped", 0),
         queued=counts.get("queued", 0),
         processing=counts.get("processing", 0),
         pruned=sum(cast("int", pruned) for _, _, pruned in rows),
@@ -232,8 +235,8 @@ def _query(store: Store, name: str, scope: Scope, *, takes_stage: bool = True) -
 
 
 def _stage_report(row: Row) -> StageReport:
-    stage, attempts, ok, retry, hold, dead, crashed, seconds, pipeline = cast(
-        "tuple[str, int, int, int, int, int, int, float, str]", row
+    stage, attempts, ok, retry, hold, dead, crashed, skipped, seconds, pipeline = cast(
+        "tuple[str, int, int, int, int, int, int, int, float, str]", row
     )
     ended = ok + retry + dead
     return StageReport(
@@ -245,7 +248,8 @@ def _stage_report(row: Row) -> StageReport:
         hold=hold,
         dead=dead,
         crashed=crashed,
-        cancelled=attempts - ended - hold - crashed,
+        cancelled=attempts - ended - hold - crashed - skipped,
+        skipped=skipped,
         success=ok / ended if ended else 0.0,
         seconds=seconds,
     )

@@ -34,21 +34,23 @@ class Retention:
 
     complete: timedelta | float | None = None
     cancelled: timedelta | float | None = None
+    skipped: timedelta | float | None = None
     failed: timedelta | float | None = None
 
     def cutoffs(self, now: float) -> dict[str, float]:
         """Return, for each state to prune, the instant before which a job must have ended."""
-        ages = {"complete": self.complete, "cancelled": self.cancelled, "failed": self.failed}
         return {
-            state: now - seconds(f"Retention.{state}", age) for state, age in ages.items() if age is not None
+            state: now - seconds(f"Retention.{state}", age) for state, age in self._ages() if age is not None
         }
 
     def __str__(self) -> str:
         """Return the text of the operator log."""
-        ages = {"complete": self.complete, "cancelled": self.cancelled, "failed": self.failed}
         return ", ".join(
-            f"{state} > {seconds(state, age):g} s" for state, age in ages.items() if age is not None
+            f"{state} > {seconds(state, age):g} s" for state, age in self._ages() if age is not None
         )
+
+    def _ages(self) -> list[tuple[str, timedelta | float | None]]:
+        return [(state, getattr(self, state)) for state in ("complete", "cancelled", "skipped", "failed")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

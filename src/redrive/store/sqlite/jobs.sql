@@ -89,7 +89,7 @@ WHERE status = 'failed' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) 
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: list_ended
--- No index has the complete or cancelled jobs, but the tallies count them: the search ends after the last one, and does not start
+-- No index has the complete, cancelled or skipped jobs, but the tallies count them: the search ends after the last one, and does not start
 -- when there is none.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
 FROM jobs CROSS JOIN lanes ON lanes.id = lane_id
@@ -149,7 +149,7 @@ SELECT ?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM dead_letters WHERE job_id = ?6)
 
 -- name: erase_job
 UPDATE jobs SET payload = NULL, input = NULL, input_from = 0, result = NULL, result_from = NULL, progress = NULL, erased_at = ?2
-WHERE id = ?1 AND status IN ('complete', 'failed', 'cancelled') AND erased_at IS NULL;
+WHERE id = ?1 AND status IN ('complete', 'failed', 'cancelled', 'skipped') AND erased_at IS NULL;
 
 -- name: erase_values
 DELETE FROM job_values WHERE job_id = ?;

@@ -17,7 +17,7 @@ from redrive.store.statements import text_of
 Older = Literal["refuse", "migrate", "keep"]
 """What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""
 
-MIGRATIONS: list[str] = ["migration_2"]
+MIGRATIONS: list[str] = ["migration_2", "migration_3"]
 """The files after version 1, in order."""
 
 

@@ -40,8 +40,8 @@ SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
     WHERE lanes.pipeline = ? AND status = 'queued' AND waiting = 'hold' LIMIT 1000);
 
 -- name: recovered_of
--- Recovered letters whose job is complete, and how many stages succeeded after the one that had failed.
-SELECT count(*), sum(jobs.status = 'complete'),
+-- Recovered letters whose job is complete or skipped, and how many stages succeeded after the one that had failed.
+SELECT count(*), sum(jobs.status IN ('complete', 'skipped')),
     sum((SELECT count(*) FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = ? AND letter.verdict = 'completed';
 

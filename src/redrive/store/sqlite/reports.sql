@@ -27,12 +27,12 @@ WHERE run_id = ?1 AND code IS NOT NULL AND (?2 IS NULL OR stage = ?2) GROUP BY c
 
 -- name: stage_reliability
 SELECT stage, count(*), sum(outcome = 'ok'), sum(outcome = 'retry'), sum(outcome = 'hold'), sum(outcome = 'dead'),
-    sum(outcome = 'crashed'), avg(ended_at - started_at), pipeline
+    sum(outcome = 'crashed'), sum(outcome = 'skipped'), avg(ended_at - started_at), pipeline
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE ?1 IS NULL OR pipeline = ?1 GROUP BY lane_id ORDER BY pipeline, position;
 
 -- name: stage_reliability_of_run
 SELECT stage, count(*), sum(outcome = 'ok'), sum(outcome = 'retry'), sum(outcome = 'hold'), sum(outcome = 'dead'),
-    sum(outcome = 'crashed'), avg(ended_at - attempts.started_at), lanes.pipeline
+    sum(outcome = 'crashed'), sum(outcome = 'skipped'), avg(ended_at - attempts.started_at), lanes.pipeline
 FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
 WHERE run_id = ?1 GROUP BY attempts.lane_id ORDER BY position;
 

@@ -32,7 +32,8 @@ UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = ? AND stat
 SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items,
     (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
     (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
-    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled')
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled'),
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped')
 FROM runs WHERE id = ?;
 
 -- name: runs

@@ -92,6 +92,8 @@ CREATE TABLE jobs (
             AND coalesce(result, result_from, erased_at) IS NOT NULL
         WHEN 'failed' THEN finished_at IS NOT NULL AND error_code IS NOT NULL
             AND coalesce(lease_token, worker_id, result, result_from) IS NULL
+        WHEN 'skipped' THEN finished_at IS NOT NULL
+            AND coalesce(lease_token, worker_id, error_code, result, result_from) IS NULL
         WHEN 'cancelled' THEN finished_at IS NOT NULL
             AND coalesce(lease_token, worker_id, error_code, result, result_from) IS NULL
         ELSE 0 END)
@@ -126,7 +128,7 @@ CREATE TABLE attempts (
     ended_at REAL NOT NULL,
     -- Written with OR, because SQLite builds the list of an IN in a CHECK again for every row.
     outcome TEXT NOT NULL CHECK (outcome = 'ok' OR outcome = 'retry' OR outcome = 'hold' OR outcome = 'dead' OR outcome = 'crashed'
-        OR outcome = 'cancelled'),
+        OR outcome = 'cancelled' OR outcome = 'skipped'),
     burned INTEGER NOT NULL CHECK (burned = 0 OR burned = 1),
     code TEXT,
     exception TEXT,
@@ -295,7 +297,7 @@ CREATE TRIGGER jobs_replayed AFTER UPDATE OF finished_at ON jobs
 WHEN NEW.round > 1 AND NEW.finished_at IS NOT NULL AND NEW.status <> 'failed'
     AND EXISTS (SELECT 1 FROM dead_letters WHERE job_id = NEW.id AND state = 'replaying')
 BEGIN
-    UPDATE dead_letters SET state = 'resolved', verdict = CASE NEW.status WHEN 'complete' THEN 'completed' ELSE 'cancelled' END,
+    UPDATE dead_letters SET state = 'resolved', verdict = CASE NEW.status WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END,
         closed_at = NEW.finished_at
     WHERE job_id = NEW.id AND state = 'replaying';
 END;

@@ -214,8 +214,8 @@ def _update_of(one: Settlement, in_place: Continuation) -> tuple[str, Row]:
             return "complete", (*fence, one.ended_at, inline(one))
         case JobState.FAILED:
             return "bury", (*fence, one.code, one.message, one.ended_at, _codes_of(one))
-        case JobState.CANCELLED:
-            return "cancel", (*fence, one.ended_at)
+        case JobState.CANCELLED | JobState.SKIPPED:
+            return "end", (*fence, one.ended_at, status.value)
         case _:
             counts = (one.attempt, one.snoozes, _codes_of(one), one.outcome, one.suspects, one.crashes)
             return "requeue", (*fence, one.run_at, *counts, one.ended_at)

@@ -58,9 +58,10 @@ UPDATE jobs SET status = 'failed', error_code = v.column4, error_message = v.col
     lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
--- name: cancel
--- row: id, lease_token, dispatch, finished_at
-UPDATE jobs SET status = 'cancelled', finished_at = v.column4, lease_token = NULL, worker_id = NULL
+-- name: end
+-- Cancelled or skipped.
+-- row: id, lease_token, dispatch, finished_at, status
+UPDATE jobs SET status = v.column5, finished_at = v.column4, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: continue_uniform

@@ -154,6 +154,11 @@ def cancellation(of: ClaimedJob, **changes: object) -> Settlement:
     return settlement(of, status=JobState.CANCELLED, value=None, outcome="cancelled", burned=False, **changes)
 
 
+def skip(of: ClaimedJob, **changes: object) -> Settlement:
+    """Return the settlement of a job that its stage skipped."""
+    return settlement(of, status=JobState.SKIPPED, value=None, outcome="skipped", message="empty", **changes)
+
+
 def new_run(store: Store, pipeline: str = "shop") -> RunId:
     """Return the id of a new run."""
     rows = store.apply(Step("add_run", (pipeline, b"{}", NOW))) or []

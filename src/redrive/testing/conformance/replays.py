@@ -27,6 +27,7 @@ from redrive.testing.conformance.build import (
     holds,
     new,
     settlement,
+    skip,
     taken,
 )
 
@@ -77,6 +78,15 @@ class ReplayTests(Scene):
         released(store, 1)
         (one,) = claim(store, lane, now=NOW + 20)
         exchange(store, "w1", [settlement(one)])
+
+        agree(letters(store, job), [("resolved", "completed", 0, None)])
+
+    def test_a_job_that_is_skipped_resolves_its_letter_too(self, store: Store) -> None:
+        """Its replay ended without a failure."""
+        job, lane = failed(store)
+        released(store, 1)
+        (one,) = claim(store, lane, now=NOW + 20)
+        exchange(store, "w1", [skip(one)])
 
         agree(letters(store, job), [("resolved", "completed", 0, None)])
 

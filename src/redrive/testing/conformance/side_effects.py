@@ -16,6 +16,7 @@ from redrive.testing.conformance.build import (
     PERMANENT,
     Scene,
     agree,
+    attempts,
     burial,
     cancellation,
     child,
@@ -28,6 +29,7 @@ from redrive.testing.conformance.build import (
     new_run,
     retry,
     settlement,
+    skip,
     statuses,
     taken,
     tally,
@@ -141,15 +143,26 @@ class SideEffectTests(Scene):
         """Jobs of no run count for none; what is not over is not counted."""
         (lane,) = lanes_of(store)
         run = new_run(store)
-        store.submit([new(lane)] + [new(lane, run=run, ordinal=place) for place in range(5)], NOW)
-        none, one, two, three, four, _ = claim(store, lane)
+        store.submit([new(lane)] + [new(lane, run=run, ordinal=place) for place in range(6)], NOW)
+        none, one, two, three, four, five, _ = claim(store, lane)
 
-        done = [settlement(none), settlement(one), settlement(two), burial(three), cancellation(four)]
+        done = [settlement(each) for each in (none, one, two)]
+        done += [burial(three), cancellation(four), skip(five)]
         exchange(store, "w1", done)
 
-        agree(tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1})
-        agree(statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "processing": 1})
+        agree(tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1, "skipped": 1})
+        agree(statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "skipped": 1, "processing": 1})
         agree(statuses(store, "recount"), statuses(store))
+
+    def test_a_skipped_job_is_out_of_the_way_and_its_children_are_there(self, store: Store) -> None:
+        """It is neither complete nor failed, and its attempt says why."""
+        one = taken(store)
+
+        exchange(store, "w1", [skip(one, children=(child(pipeline="other"),))])
+
+        agree(statuses(store), {"skipped": 1, "queued": 1})
+        agree(claim(store, one.lane), ())
+        agree(attempts(store, one.id, "outcome", "message", "code"), [("skipped", "empty", None)])
 
     def test_the_tally_counts_once_what_is_sent_twice_and_nothing_that_is_lost(self, store: Store) -> None:
         """It is written with the settlement."""

@@ -17,9 +17,12 @@ from redrive import (
     BreakerOpenError,
     CallEvent,
     Cancel,
+    ConfigurationError,
     Fail,
+    Finish,
     Retry,
     RetryPolicy,
+    Skip,
     Snooze,
     guard,
 )
@@ -294,6 +297,22 @@ def test_fail_and_cancel_end_the_call_at_once(run: Runner, is_returned: bool, si
         run(Script(signal), guard(retry=STEADY))
 
     assert script.calls == 2
+
+
+@both
+@pytest.mark.parametrize("is_returned", [False, True])
+@pytest.mark.parametrize("signal", [Skip("no text"), Finish(1)], ids=["skip", "finish"])
+def test_skip_and_finish_are_refused_because_a_call_has_no_job(
+    run: Runner, is_returned: bool, signal: Exception
+) -> None:
+    signal.is_returned = is_returned  # type: ignore[attr-defined]
+    script = Script(signal)
+    with virtual_time(), pytest.raises(ConfigurationError, match="cannot end a job") as refused:
+        run(script, guard(retry=STEADY))
+
+    assert type(signal).__name__ in str(refused.value)
+    assert refused.value.__cause__ is signal
+    assert script.calls == 1
 
 
 @both

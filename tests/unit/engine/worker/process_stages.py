@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from redrive import Backoff, Cancel, Context, Fail, Pipeline, Retry, RetryPolicy, Snooze, stage
+from redrive import Backoff, Cancel, Context, Fail, Finish, Pipeline, Retry, RetryPolicy, Skip, Snooze, stage
 
 
 class Api:
@@ -107,6 +107,18 @@ def name_file(wish: str, ctx: Context) -> str:
     raise Fail("NOT_FOUND", "na\udce9f.txt")
 
 
+@stage(process=True, retry=RetryPolicy(1))
+def sift(wish: str, ctx: Context) -> object:
+    """End the job early, in each way."""
+    ctx.submit(CHILDREN, wish)
+    if wish == "skip":
+        raise Skip(f"nothing in {wish}")
+    if wish == "return":
+        return Finish("early")
+    raise Finish("early" if wish == "raise" else [wish])
+
+
+SIFTING = Pipeline("sifting", [sift, keep])
 CRUNCHING = Pipeline("crunching", [crunch])
 CHILDREN = Pipeline("children", [keep])
 NAMING = Pipeline("naming", [name_file])
