@@ -124,41 +124,39 @@ def test_a_message_that_begins_with_a_newline_is_listed_by_its_first_line(shell:
     assert "no such thing" in shell("dlq", "groups").out
 
 
+@pytest.mark.parametrize("width", [80, 100, 200])
 @pytest.mark.parametrize(
-    ("width", "named"),
+    ("command", "named"),
     [
-        (80, ("group", "pending", "first seen", "last seen", "trend", "code", "message")),
-        (
-            120,
-            (
-                "group",
-                "pending",
-                "first seen",
-                "last seen",
-                "trend",
-                "pipelines",
-                "code",
-                "sample",
-                "message",
-            ),
-        ),
-        (200, ("first seen", "last seen", "trend", "pipelines", "stages", "suggested", "sample", "message")),
+        ("dlq groups", "group count stage code class age sample trend message"),
+        ("dlq list", "id job stage code state age message"),
+        ("job list", "id stage status attempt code age"),
+        ("events", "at job pipeline stage attempt outcome code sentence"),
+        ("pipeline list", "name stages queued processing workers"),
+        ("report errors", "code category failures jobs share last"),
     ],
 )
-def test_groups_say_since_when_on_a_screen_of_any_width(
-    failed: Shell, monkeypatch: pytest.MonkeyPatch, width: int, named: tuple[str, ...]
+def test_lists_have_one_line_per_row_and_fit_the_screen(
+    failed: Shell, monkeypatch: pytest.MonkeyPatch, width: int, command: str, named: str
 ) -> None:
+    rows = failed.json(*command.split())
     monkeypatch.setenv("COLUMNS", str(width))
 
-    lines = failed("dlq", "groups").out.splitlines()
+    lines = failed(*command.split()).out.splitlines()
 
-    heads = [line.split("┃") for line in lines if "┃" in line]
-    names = {" ".join(" ".join(parts).split()) for parts in zip(*heads, strict=True)}
+    found = rows["letters"] if command == "dlq list" else rows
+    kept = {"pipeline list": ["queued", "processing", "workers"]}.get(command, [])
     assert max(map(len, lines)) <= width
-    assert set(named) <= names
-    assert any("BUG_CODE" in line and " s " in line for line in lines)
-    # A line or a few for each of the three groups, and the frame.
-    assert len(lines) <= 18
+    assert set(named.split()) - set(kept) <= set(lines[0].split())
+    assert len(lines) == 1 + len(found)
+
+
+def test_a_column_that_is_empty_everywhere_is_left_out(failed: Shell) -> None:
+    before = failed("dlq", "list").out.splitlines()[0]
+    failed("dlq", "assign", "1", "--to", "ann", "--yes")
+    after = failed("dlq", "list").out.splitlines()[0]
+
+    assert ("assignee" in before, "assignee" in after) == (False, True)
 
 
 def test_groups_count_what_the_options_mean(failed: Shell) -> None:

@@ -108,6 +108,20 @@ def test_work_behind_an_isolated_breaker_is_held(shell: Shell) -> None:
     shell("breaker", "isolate", "model", "--new", "--yes")
 
     assert shell("worker", "flows:asking", "--until-idle").code == 3
+
+    stats = shell.json("stats")
+    (held,) = stats.pop("held")
+    assert stats == {"queued": 1, "total": 1}
+    assert {name: held[name] for name in ("stage", "jobs", "breaker", "phase", "next_probe_at")} == {
+        "stage": "ask",
+        "jobs": 1,
+        "breaker": "model",
+        "phase": "isolated",
+        "next_probe_at": None,
+    }
+    assert held["since"] is not None
+    assert "isolated" in shell("stats").out
+    shell("breaker", "close", "model")
     assert shell.json("stats") == {"queued": 1, "total": 1}
 
 

@@ -372,8 +372,8 @@ def test_the_operator_log_says_how_many_letters_and_what_was_before_and_after(
     monkeypatch.setenv("COLUMNS", "80")
     narrow = shop("events", "--operations").out
 
-    (triage,) = [line.split("│") for line in wide.splitlines() if " triage " in line]
-    assert "2" in [each.strip() for each in triage]
+    (triage,) = [line.split() for line in wide.splitlines() if " triage " in line]
+    assert "2" in triage
     assert "open: 2 -> triaged, diagnosis: data" in wide
     assert "triaged, is safe: no -> ready, evidence: mended, is safe: yes" in wide
     assert "bytes: 38 -> bytes: 24" in wide

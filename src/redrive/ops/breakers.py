@@ -7,7 +7,7 @@ with their next commit, an idle one at once. Of the configuration of a breaker o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, cast
@@ -17,7 +17,7 @@ import msgspec
 from redrive.core.breaker_state import BreakerState, Phase, closed, isolated, opened
 from redrive.engine.clock import instant
 from redrive.engine.delivery.messages import breaker_members
-from redrive.engine.replay.rules import KnownBreaker, known_breakers
+from redrive.engine.replay.rules import KnownBreaker, breakers_in_use, known_breakers
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
@@ -69,6 +69,39 @@ class BreakerEvent:
     reason: str | None
     """The operator's."""
     sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldWork:
+    """The jobs of one stage that are queued while its breaker lets none of them start."""
+
+    pipeline: str
+    stage: str
+    jobs: int
+    breaker: str
+    phase: str
+    since: datetime | None
+    next_probe_at: datetime | None
+
+
+def held_work(store: Store, queued: Mapping[tuple[str, str], int]) -> list[HeldWork]:
+    """Return which of the queued jobs, counted by pipeline and stage, are held, since when, and by which breaker."""
+    shut = {each.name: each for each in breakers(store) if each.phase != Phase.CLOSED}
+    return [
+        HeldWork(
+            pipeline=pipeline,
+            stage=stage,
+            jobs=jobs,
+            breaker=known.name,
+            phase=facts.phase,
+            since=facts.changed_at,
+            next_probe_at=facts.next_probe_at,
+        )
+        for pipeline, known in (breakers_in_use(store) if shut else ())
+        if (facts := shut.get(known.name)) is not None
+        for stage in known.stages
+        if (jobs := queued.get((pipeline, stage), 0))
+    ]
 
 
 def breakers(store: Store) -> list[BreakerFacts]:

@@ -48,18 +48,8 @@ from redrive.ops.reports import charts
 app = typer.Typer(help="Inspect, triage, edit and move dead letters.", no_args_is_help=True)
 
 MESSAGE_MAX: Final = 60
-LIST_COLUMNS: Final = "id job pipeline stage code state assignee last_failure_at message".split()
-"""The assignee only if any letter has one."""
-GROUP_COLUMNS: Final = {
-    150: "group pending letters first_seen last_seen trend pipelines stages code suggested sample message".split(),
-    110: "group pending first_seen last_seen trend pipelines stages code sample message".split(),
-    0: "group pending first_seen last_seen trend code message".split(),
-}
-"""The columns of a group on a terminal of at least so many characters."""
-WIDE_FROM: Final = max(GROUP_COLUMNS)
-NARROW_TO: Final = 100
-"""On a terminal narrower than this, everything is shortened."""
-NARROW_MESSAGE_MAX: Final = 30
+LIST_COLUMNS: Final = "id job stage code state assignee age message".split()
+GROUP_COLUMNS: Final = "group count stage code class age sample trend message".split()
 GROUP_DIGITS: Final = 8
 """Digits of a fingerprint that are printed; enough for --group."""
 _PRINTED_BELOW: Final = frozenset({"sanitized_context", "last_stack", "message", "exception"})
@@ -85,17 +75,17 @@ def list_(
     if output == "json":
         print_json(page)
         return
-    is_assigned = any(letter.assignee is not None for letter in page.letters)
-    columns = [each for each in LIST_COLUMNS if is_assigned or each != "assignee"]
     rows = [
         {
             **asdict(letter),
+            "stage": f"{letter.pipeline}.{letter.stage}",
             "state": f"{letter.state} (escalated)" if letter.is_escalated else letter.state,
+            "age": letter.last_failure_at,
             "message": shortened(letter.message, MESSAGE_MAX),
         }
         for letter in page.letters
     ]
-    print_rows(rows, columns, output, empty=NO_MATCH + (" so far" if page.next_cursor else ""))
+    print_rows(rows, LIST_COLUMNS, output, empty=NO_MATCH + (" so far" if page.next_cursor else ""))
     if page.next_cursor is not None:
         print_message(f"more: --before {page.next_cursor}")
 
@@ -126,9 +116,7 @@ def groups(
         ]
         typer.echo(charts.trends("Dead letters of the last 24 hours, by group", rows))
     else:
-        width = console().width
-        columns = next(columns for least, columns in GROUP_COLUMNS.items() if width >= least)
-        print_rows([_group_row(each, width) for each in found], columns, output, empty=NO_MATCH)
+        print_rows([_group_row(each) for each in found], GROUP_COLUMNS, output, empty=NO_MATCH)
     if len(found) < page.total:
         print_message(
             f"{len(found):,} of {plural(page.total, 'group')}; --limit {page.total} shows all of them"
@@ -227,16 +215,16 @@ def _print_validation(found: Validation) -> None:
         print_message(f"all of them can be replayed{'; see the notices' if found.notices else ''}")
 
 
-def _group_row(group: LetterGroup, width: int) -> dict[str, object]:
-    is_wide, is_narrow = width >= WIDE_FROM, width < NARROW_TO
-    first, last = relative_time(group.first_at), relative_time(group.last_at)
+def _group_row(group: LetterGroup) -> dict[str, object]:
+    first, last = (relative_time(each).removesuffix(" ago") for each in (group.first_at, group.last_at))
     return {
-        **asdict(group),
-        "group": group.fingerprint if is_wide else group.fingerprint.rpartition(":")[2][:GROUP_DIGITS],
-        "letters": group.letters,
-        "trend": f"{charts.sparkline(group.trend.hours)} {group.trend.word}" if is_wide else group.trend.word,
-        "first_seen": first.removesuffix(" ago") if is_narrow else first,
-        "last_seen": last.removesuffix(" ago") if is_narrow else last,
-        "message": shortened(group.message, NARROW_MESSAGE_MAX if is_narrow else MESSAGE_MAX),
-        "suggested": group.diagnosis,
+        "group": group.fingerprint.rpartition(":")[2][:GROUP_DIGITS],
+        "count": group.pending,
+        "stage": [f"{pipeline}.{stage}" for pipeline in group.pipelines for stage in group.stages],
+        "code": group.code,
+        "class": group.exception.rpartition(".")[2],
+        "age": first if first == last else f"{last} to {first}",
+        "sample": group.sample,
+        "trend": group.trend.word,
+        "message": shortened(group.message, MESSAGE_MAX),
     }

@@ -22,6 +22,7 @@ from redrive.cli.output.tables import (
     print_json_line,
     print_message,
     print_rows,
+    print_table,
     shortened,
 )
 from redrive.client.connection import Redrive
@@ -46,6 +47,7 @@ CHANGE_FROM: Final = 120
 """The least width of a terminal that shows what was before and after."""
 CHANGE_MAX: Final = 80
 STATES: Final = ("queued", "processing", "complete", "failed", "cancelled", "skipped")
+HELD_COLUMNS: Final = ("pipeline", "stage", "jobs", "breaker", "phase", "since", "next_probe_at")
 
 
 def events(
@@ -112,9 +114,10 @@ def stats(
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Count jobs by state."""
+    """Count jobs by state, and show what is held, since when, and by which breaker."""
     with open_database(database_url) as rd:
         counted = inspect.counts(rd.store)
+        held = breakers.held_work(rd.store, {lane: found.get("queued", 0) for lane, found in counted.items()})
     names = {"all": (), "pipeline": ("pipeline",), "stage": ("pipeline", "stage")}[by]
     totals: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for lane, found in counted.items():
@@ -122,7 +125,10 @@ def stats(
     if by == "all":
         total = totals[()]
         counts = {state: total[state] for state in STATES if total[state]}
-        print_facts({**counts, "total": total.total()}, output)
+        facts: dict[str, object] = {**counts, "total": total.total()}
+        print_facts({**facts, "held": held} if held and output == "json" else facts, output)
+        if output == "table":
+            print_table(held, HELD_COLUMNS)
         return
     rows = [
         {

@@ -7,7 +7,7 @@ Texts are redacted when they are stored, not here.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -30,7 +30,7 @@ from redrive.ops.jobs.erase import check_erasable
 from redrive.ops.jobs.erase import erase as erase_values
 from redrive.ops.jobs.explain import explain as explain_job
 from redrive.ops.jobs.facts import get_job
-from redrive.ops.jobs.inspect import JobDetails, JobFilter
+from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
 from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
 from redrive.ops.jobs.timeline import timeline as timeline_of
 from redrive.ops.pipelines import known_pipeline
@@ -38,6 +38,7 @@ from redrive.ops.pipelines import known_pipeline
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
 
 Status = Literal["queued", "processing", "complete", "failed", "cancelled", "skipped"]
+COLUMNS: Final = ("id", "stage", "status", "attempt", "code", "key", "age", "due")
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's id.")]
 
 
@@ -62,8 +63,8 @@ def list_(
         found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
         if not found and pipeline is not None:
             known_pipeline(rd.store, pipeline)
-    columns = ("id", "pipeline", "stage", "status", "attempt", "waiting", "error_code", "run_at")
-    print_rows(found, columns, output, empty="no jobs match")
+    rows = found if output == "json" else [_row_of(each) for each in found]
+    print_rows(rows, COLUMNS, output, empty="no jobs match")
     if output == "table" and len(found) == limit:
         print_message(f"more: --before {found[-1].id}")
 
@@ -177,6 +178,19 @@ def erase(job_id: JobId, *, action: Action) -> None:
     action.print(asdict(erased))
     if not erased.is_new:
         print_message(f"the values of job {job_id} were already erased")
+
+
+def _row_of(job: JobLine) -> dict[str, object]:
+    """Return the columns of a job in a table; the time it is due only if it waits for that."""
+    return {
+        "id": job.id,
+        "stage": f"{job.pipeline}.{job.stage}",
+        "status": job.status if job.waiting is None else f"{job.status}, {job.waiting}",
+        "attempt": job.attempt,
+        "code": job.error_code,
+        "age": job.created_at,
+        "due": job.run_at if job.status == "queued" and job.run_at > job.created_at else None,
+    }
 
 
 def _print_job(details: JobDetails) -> None:

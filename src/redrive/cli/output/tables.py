@@ -6,6 +6,7 @@ JSON is one document per command, with ISO instants in UTC. Texts from the store
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -14,6 +15,7 @@ from typing import Final, cast
 
 import msgspec
 import typer
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +25,12 @@ from redrive.core.units import format_duration
 from redrive.engine.runtime import CURRENT
 from redrive.ops.audit import Operation
 
+GAP: Final = 2
+"""Blanks between two columns."""
+WIDTH_MIN: Final = 8
+"""No column is cut to less than this."""
+UNLIMITED: Final = 1_000_000
+"""The width where there is no terminal, nor the variable COLUMNS."""
 _STYLES: Final = {
     "complete": "green",
     "completed": "green",
@@ -48,9 +56,9 @@ _STYLES: Final = {
 }
 
 
-def console() -> SafeConsole:
-    """Return the console for results."""
-    return SafeConsole(highlight=False, markup=False, emoji=False)
+def console(width: int | None = None) -> SafeConsole:
+    """Return the console for results; as wide as the terminal, unless a width is given."""
+    return SafeConsole(highlight=False, markup=False, emoji=False, width=width)
 
 
 def print_message(line: str) -> None:
@@ -95,17 +103,51 @@ def print_facts(facts: Mapping[str, object], output: Format) -> None:
 
 
 def print_table(rows: Sequence[object], columns: Sequence[str]) -> None:
-    """Print rows (mappings or dataclasses) as a table; nothing when there are none."""
+    """Print rows (mappings or dataclasses) as a table, one line each; nothing when there are none.
+
+    Columns that are empty everywhere are left out. On a terminal that is too narrow the widest texts are cut; elsewhere, in a pipe
+    for example, nothing is.
+    """
     if not rows:
         return
     given = [_mapping(row) for row in rows]
-    table = Table(header_style="bold")
-    for column in columns:
+    used = [each for each in columns if any(row.get(each) not in (None, "", (), []) for row in given)]
+    lines = [[_in_line(row.get(column)) for column in used] for row in given]
+    titles = [column.removesuffix("_at").replace("_", " ") for column in used]
+    widths = [max(map(cell_len, (title, *texts))) for title, texts in zip(titles, _plain(lines), strict=True)]
+    widths = fitting(widths, shutil.get_terminal_size((UNLIMITED, 0)).columns)
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column, title, width in zip(used, titles, widths, strict=True):
         is_number = all(isinstance(row.get(column), int) for row in given)
-        table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
-    for row in given:
-        table.add_row(*(cell(row.get(column)) for column in columns))
-    console().print(table)
+        table.add_column(title, justify="right" if is_number else "left", width=width, no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
+    console(sum(widths) + GAP * len(widths)).print(table)
+
+
+def fitting(widths: Sequence[int], limit: int) -> list[int]:
+    """Return widths of columns that fit into a line: the widest are cut first, and none below what can still be read."""
+    fit = list(widths)
+    for _ in range(sum(fit) + GAP * (len(fit) - 1) - limit):
+        widest = max(fit)
+        if widest <= WIDTH_MIN:
+            break
+        fit[fit.index(widest)] -= 1
+    return fit
+
+
+def _plain(lines: Sequence[Sequence[Text]]) -> list[list[str]]:
+    """Return the texts of each column."""
+    return [[line[at].plain for line in lines] for at in range(len(lines[0]))]
+
+
+def _in_line(value: object) -> Text:
+    """Return a value as a cell of a table: on one line, and an instant by its distance from now alone."""
+    if isinstance(value, datetime):
+        return Text(relative_time(value))
+    made = cell(value)
+    made.plain = " ".join(made.plain.split("\n")) if "\n" in made.plain else made.plain
+    return made
 
 
 def print_attempts(attempts: Sequence[dict[str, object]]) -> None:
@@ -149,8 +191,10 @@ def shortened(text: str, length_max: int) -> str:
 
 
 def relative_time(at: datetime) -> str:
-    """Return an instant relative to now: `3 h ago`, `in 5 min`."""
+    """Return an instant relative to now: `3 h ago`, `in 5 min`, or `now` within a second."""
     passed = CURRENT.get().clock.wall() - at.timestamp()
+    if abs(passed) < 1:
+        return "now"
     return f"{format_duration(passed)} ago" if passed >= 0 else f"in {format_duration(-passed)}"
 
 

@@ -36,6 +36,8 @@ class KnownBreaker(Struct, frozen=True):
     name: str
     open_for: float
     probe_timeout: float
+    stages: tuple[str, ...] = ()
+    """The stages of the pipeline that have it."""
 
 
 class _Kept(Struct, frozen=True):
@@ -85,14 +87,25 @@ def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
 
 def known_breakers(store: Store) -> dict[str, KnownBreaker]:
     """Return the breakers of all pipelines by name, as the workers have them."""
-    kept = (_kept_in([row]) for row in store.query("all_rules"))
-    return {breaker.name: breaker for each in kept for breaker in each.breakers}
+    return {breaker.name: breaker for _, breaker in breakers_in_use(store)}
+
+
+def breakers_in_use(store: Store) -> list[tuple[str, KnownBreaker]]:
+    """Return the breakers of every pipeline, each with the name of the pipeline."""
+    return [
+        (str(row[1]), breaker) for row in store.query("all_rules") for breaker in _kept_in([row]).breakers
+    ]
 
 
 def _breakers_of(pipeline: Pipeline) -> tuple[KnownBreaker, ...]:
     found = {stage.breaker.name: stage.breaker for stage in pipeline.stages if stage.breaker is not None}
     return tuple(
-        KnownBreaker(name, seconds("open_for", one.open_for), seconds("probe_timeout", one.probe_timeout))
+        KnownBreaker(
+            name,
+            seconds("open_for", one.open_for),
+            seconds("probe_timeout", one.probe_timeout),
+            tuple(stage.name for stage in pipeline.stages if stage.breaker == one),
+        )
         for name, one in sorted(found.items())
     )
 

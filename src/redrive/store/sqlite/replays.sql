@@ -155,7 +155,7 @@ WHERE id = ? AND replay_id = ? AND state IN ('open', 'triaged', 'ready');
 INSERT INTO replay_rules (pipeline, rules) VALUES (?1, ?2) ON CONFLICT (pipeline) DO UPDATE SET rules = excluded.rules;
 
 -- name: all_rules
-SELECT rules FROM replay_rules ORDER BY pipeline;
+SELECT rules, pipeline FROM replay_rules ORDER BY pipeline;
 
 -- name: rules
 SELECT rules FROM replay_rules WHERE pipeline = ?;
