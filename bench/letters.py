@@ -145,7 +145,7 @@ def drain_submitted(folder: Path) -> float:
             rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY)
 
         spent = per_job(REPLAYED, whole)
-        assert rd.counts() == {"complete": REPLAYED}, rd.counts()
+        assert rd.jobs.counts() == {"complete": REPLAYED}, rd.jobs.counts()
     return spent
 
 
@@ -157,7 +157,7 @@ def drain_replayed(folder: Path) -> float:
     with connect(path) as rd:
         replays.start(rd.store, LetterFilter(pipeline="bench"), BY, plan=plan_of(()))
         spent = per_job(REPLAYED, lambda: rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY))
-        assert rd.counts() == {"complete": REPLAYED}, rd.counts()
+        assert rd.jobs.counts() == {"complete": REPLAYED}, rd.jobs.counts()
     return spent
 
 

@@ -91,7 +91,7 @@ def drain(
     with opened(folder / "ours.db", synchronous) as rd:
         rd.submit_many(pipeline, itertools.repeat(PAYLOAD, jobs))
         spent = per_job(jobs, lambda: rd.work([pipeline], until_idle=True, concurrency=CONCURRENCY))
-        assert rd.counts() == {"complete": jobs}, rd.counts()
+        assert rd.jobs.counts() == {"complete": jobs}, rd.jobs.counts()
     return spent
 
 

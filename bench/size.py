@@ -102,7 +102,7 @@ def drain_beside(folder: Path, *, old: int) -> float:
             rd.work([pipeline], until_idle=True, concurrency=ours.CONCURRENCY)
 
         spent = min(per_job(ours.JOBS, work) for _ in range(ROUNDS))
-        assert "queued" not in rd.counts(), rd.counts()
+        assert "queued" not in rd.jobs.counts(), rd.jobs.counts()
     return spent
 
 

@@ -47,7 +47,7 @@ def worker(folder: Path) -> float:
     with connect(folder / "slow.db") as rd:
         rd.submit_many(pipeline, itertools.repeat(PAYLOAD, JOBS))
         spent = per_job(JOBS, lambda: rd.work([pipeline], until_idle=True, concurrency=CONCURRENCY))
-        assert rd.counts() == {"complete": JOBS}, rd.counts()
+        assert rd.jobs.counts() == {"complete": JOBS}, rd.jobs.counts()
     return spent
 
 

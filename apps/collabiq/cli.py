@@ -96,7 +96,7 @@ def doctor() -> None:
         except RedriveError as error:
             problems.append(f"keys: {error}")
         waiting = sum(map(work.is_replayable, files.update(rd)))
-        say(f"jobs: {rd.counts() or 'none yet'}; dead letters: {waiting}")
+        say(f"jobs: {rd.jobs.counts() or 'none yet'}; dead letters: {waiting}")
     if settings.source == "local":
         try:
             check_mailbox(settings.mailbox)

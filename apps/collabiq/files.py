@@ -261,7 +261,7 @@ def letter_lines(rd: Redrive) -> Iterator[LetterLine]:
     """Yield a line for every dead letter of CollabIQ, newest first."""
     cursor: str | None = None
     while True:
-        page = rd.dead_letters.list(before=cursor, limit=LINES)
+        page = rd.letters.list(before=cursor, limit=LINES)
         yield from (line for line in page.letters if line.pipeline in PIPELINES)
         cursor = page.next_cursor
         if cursor is None:
@@ -309,7 +309,7 @@ def _try_to_write(path: Path, content: object) -> None:
 
 def _entry_of(rd: Redrive, letter_id: int) -> DLQEntry:
     """Return the entry of a dead letter as it is in the database."""
-    found = rd.dead_letters.show(letter_id)
+    found = rd.letters.show(letter_id)
     letter = found.letter
     email_id = letter.key or _id_without_mail(letter.pipeline, letter.job)
     context = cast("dict[str, object]", letter.sanitized_context)
@@ -317,7 +317,7 @@ def _entry_of(rd: Redrive, letter_id: int) -> DLQEntry:
     if letter.state == "returned":
         details["successor"] = None
     if letter.followed_by is not None:
-        after = rd.dead_letters.show(letter.followed_by).letter
+        after = rd.letters.show(letter.followed_by).letter
         details["successor"] = dlq_id_of(after.last_failure_at, email_id)
         details["replay_failure"] = {
             "error_type": _error_type(after.code, after.exception),

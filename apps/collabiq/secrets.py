@@ -142,7 +142,7 @@ def _update_letter(rd: Redrive, settings: Settings, missing: list[str], found: S
     if is_new:
         rd.submit(pipeline, MissingKeys(missing))
     for line in letters:
-        rd.replays.retry(line.job, actor="collabiq", reason="the keys were found")
+        rd.jobs.retry(line.job, actor="collabiq", reason="the keys were found")
     rd.work([pipeline], concurrency=1, lease=settings.lease, until_idle=True)
 
 

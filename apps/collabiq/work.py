@@ -112,7 +112,7 @@ def replay(
                     known[each].operation_type != OPERATION
                 ):  # The keys are here, so `open_clients` has closed those.
                     job = int(str(known[each].error_details["job_id"]))
-                    rd.replays.retry(job, actor=actor, reason="collabiq dlq replay")
+                    rd.jobs.retry(job, actor=actor, reason="collabiq dlq replay")
             dlq.update(rd)
             _work(settings, rd, pipeline_of(settings, clients))
         return [entry for entry in dlq.update(rd) if entry.dlq_id in chosen]
@@ -128,7 +128,7 @@ def complete(settings: Settings, dlq_id: str, *, note: str, actor: str) -> DLQEn
         known, done = {each.dlq_id: each for each in dlq.update(rd)}, dlq.processed_ids()
         _refuse(dlq_id, known, done)
         letter = int(str(known[dlq_id].error_details["letter_id"]))
-        rd.dead_letters.discard(rd.dead_letters.choose(ids=[letter]), actor=actor, reason=note)
+        rd.letters.discard(rd.letters.choose(ids=[letter]), actor=actor, reason=note)
         return next(entry for entry in dlq.update(rd) if entry.dlq_id == dlq_id)
 
 

@@ -78,9 +78,9 @@ def test_a_replay_in_progress_is_told_with_the_time_that_is_left(
     with connect() as rd:
         embedded(rd)._db.execute("UPDATE dead_letters SET replay_id = 1")
         embedded(rd)._db.execute("UPDATE replays SET status = 'running', marked_to = cutoff")
-        reports = [rd.replays.report(1)]
+        reports = [rd.replays.status(1)]
         rd.replays.pause(1)
-        reports.append(rd.replays.report(1))
+        reports.append(rd.replays.status(1))
     monkeypatch.setattr("redrive.cli.output.replay.POLL_SECONDS", 0.0)
     monkeypatch.setattr("redrive.cli.output.replay.report_of", lambda *_: reports.pop(0))
 

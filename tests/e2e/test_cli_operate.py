@@ -272,4 +272,4 @@ def test_another_database_is_named_by_address_or_environment(
 
     assert shell.json("stats") == {"queued": 1, "total": 1}
     with connect(shell.folder / "other.db") as rd:
-        assert rd.counts() == {"queued": 1}
+        assert rd.jobs.counts() == {"queued": 1}

@@ -120,7 +120,7 @@ def typed(output: str, database: Path) -> list[str]:
 def letters(database: Path) -> list[str]:
     """Everything that is stored about dead letters."""
     with connect(database) as rd:
-        return [repr(rd.dead_letters.show(line.id)) for line in rd.dead_letters.list(limit=JOBS).letters]
+        return [repr(rd.letters.show(line.id)) for line in rd.letters.list(limit=JOBS).letters]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def worked(folder: Path) -> Generator[Redrive]:
     with connect(folder / "jobs.db") as rd, connect(folder / "jobs.db") as other:
         rd.submit_many(flow, [value_of(number) for number in range(JOBS)])
         rd.work([flow], until_idle=True)
-        assert other.counts() == {"complete": 16, "failed": 8}
+        assert other.jobs.counts() == {"complete": 16, "failed": 8}
         assert found(folder) == set(range(JOBS))
         yield rd
 

@@ -150,7 +150,7 @@ def test_a_damaged_file_is_a_clear_error_and_is_not_written_to(scene: Scene, dam
 
     with pytest.raises((StoreDamagedError, StoreRefusedError), match=r"malformed|not a redrive") as raised:
         with connect(scene.database) as rd:
-            rd.counts()
+            rd.jobs.counts()
 
     assert "jobs.db" in str(raised.value)
     assert contents(scene) == before

@@ -216,7 +216,7 @@ def test_a_tick_whose_call_fails_makes_one_job_when_it_is_made_again(when: str) 
         with virtual_time() as clock:
             store = SqliteStore(":memory:")
             pipeline, _ = Sweep().pipelines(clock)
-            Schedules(store).put("hourly", pipeline, "", cron="0 * * * *")
+            Schedules(store).add("hourly", pipeline, "", cron="0 * * * *")
             clock.advance(3_600)
             ticker = Ticker(NthCallFails(store, nth, when, 1), clock, ask_store=at_once)  # type: ignore[arg-type]
             for _ in range(3):

@@ -51,7 +51,7 @@ def pipeline(*stages: object, name: str = "flow", **options: object) -> Pipeline
 
 
 def attempts_of(rd: Redrive, job: int) -> list[tuple[object, ...]]:
-    return [(one["stage"], one["attempt"], one["outcome"], one["code"]) for one in rd.job(job).attempts()]
+    return [(one.stage, one.attempt, one.outcome, one.code) for one in rd.job(job).attempts()]
 
 
 def policy(attempts: int, **options: object) -> RetryPolicy:

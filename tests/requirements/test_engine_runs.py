@@ -59,7 +59,7 @@ def test_at_every_moment_the_total_is_what_succeeded_died_and_is_open(
     assert all(one.total == one.succeeded + one.dead + one.cancelled + one.open for one in seen)
     assert all(one.open >= 0 for one in seen)
     assert (report.total, report.succeeded, report.dead, report.open) == (300, 200, 100, 0)
-    assert rd.counts() == {"complete": 200, "failed": 100}
+    assert rd.jobs.counts() == {"complete": 200, "failed": 100}
 
 
 @pytest.mark.req("FG-2.1")
@@ -73,7 +73,7 @@ def test_each_stage_keeps_to_its_own_policy(rd: Redrive, store: SqliteStore, clo
     work(store, flow)
 
     assert (first.calls, second.calls) == (2, 3)
-    assert [one["stage"] for one in job.attempts()] == ["first"] * 2 + ["second"] * 3
+    assert [one.stage for one in job.attempts()] == ["first"] * 2 + ["second"] * 3
 
 
 @pytest.mark.req("FG-3.1")
@@ -112,10 +112,10 @@ def test_every_attempt_is_a_row_that_says_under_which_settings_it_was_made(
     second = rd.submit(after, 1)
     work(store, after)
 
-    told = [(one["dispatch"], one["stage"], one["attempt"], one["outcome"]) for one in first.attempts()]
+    told = [(one.dispatch, one.stage, one.attempt, one.outcome) for one in first.attempts()]
     assert told == [(1, "call", 1, "retry"), (2, "call", 2, "dead")]
-    assert all(one["code"] and one["message"] for one in first.attempts())
-    old, new = ({one["config"] for one in job.attempts()} for job in (first, second))
+    assert all(one.code and one.message for one in first.attempts())
+    old, new = ({one.config for one in job.attempts()} for job in (first, second))
     assert len(old) == len(new) == 1
     assert old != new
 
@@ -200,7 +200,7 @@ def test_half_of_the_calls_are_429_and_every_sample_is_accounted_for() -> None:
             rd = Redrive(store)
             rd.submit_many(flow, range(100))
             work(store, flow)
-            counts = rd.counts()
+            counts = rd.jobs.counts()
             assert counts.get("complete", 0) + counts.get("failed", 0) == 100
             successes.append(counts["complete"])
             store.close()

@@ -32,7 +32,7 @@ def test_each_stage_has_five_attempts_of_its_own(
 
     assert job.result() == 7
     assert [each.calls for each in healing] == [5, 5, 5]
-    assert [one["attempt"] for one in job.attempts()] == [1, 2, 3, 4, 5] * 3
+    assert [one.attempt for one in job.attempts()] == [1, 2, 3, 4, 5] * 3
 
 
 @pytest.mark.req("CR-2.2")
@@ -46,12 +46,7 @@ def test_the_delay_of_an_attempt_is_drawn_when_it_is_due(
         job = rd.submit(flow, 1)
         work(store, flow)
         made = job.attempts()
-        delays.append(
-            [
-                later["started_at"] - sooner["ended_at"]  # type: ignore[operator]
-                for sooner, later in pairwise(made)
-            ]
-        )
+        delays.append([later.started_at - sooner.ended_at for sooner, later in pairwise(made)])
 
     assert len(delays[0]) == len(delays[1]) == 5
     assert delays[0] != delays[1]
@@ -70,7 +65,7 @@ def test_a_refusal_by_policy_is_never_retried_and_is_put_before_an_operator(
     job = rd.submit(flow, 1)
     work(store, flow)
 
-    assert [one["outcome"] for one in job.attempts()] == ["dead"]
+    assert [one.outcome for one in job.attempts()] == ["dead"]
     ((state, code),) = store.read("SELECT state, code FROM letters WHERE job_id = ?", (job.id,))
     assert (state, code) == ("open", "POLICY_REFUSED")
 
@@ -88,7 +83,7 @@ def test_a_bug_is_never_retried_becomes_a_dead_letter_and_pages_the_operator(
     job = rd.submit(flow, 1)
     rd.work([flow], until_idle=True)
 
-    assert [one["outcome"] for one in job.attempts()] == ["dead"]
+    assert [one.outcome for one in job.attempts()] == ["dead"]
     assert [(event.kind, event.job_id, event.code) for event in paged] == [("dead", job.id, "BUG_CODE")]
 
 
@@ -104,8 +99,8 @@ def test_what_is_out_of_attempts_is_a_dead_letter_and_a_bug_is_one_at_once(
     first, second = rd.submit(exhausted, 1), rd.submit(broken, 1)
     work(store, exhausted, broken)
 
-    assert [one["outcome"] for one in first.attempts()] == ["retry", "retry", "dead"]
-    assert [one["outcome"] for one in second.attempts()] == ["dead"]
+    assert [one.outcome for one in first.attempts()] == ["retry", "retry", "dead"]
+    assert [one.outcome for one in second.attempts()] == ["dead"]
     letters = store.read("SELECT job_id, reason FROM letters WHERE state = 'open' ORDER BY job_id")
     assert letters == [(first.id, "exhausted"), (second.id, "permanent")]
 
@@ -135,16 +130,16 @@ def test_the_books_are_kept_also_after_a_crash(rd: Redrive, store: SqliteStore, 
     facts = job.facts
 
     assert facts.dispatch == 3
-    assert [one["outcome"] for one in job.attempts()] == ["crashed", "retry", "ok"]
+    assert [one.outcome for one in job.attempts()] == ["crashed", "retry", "ok"]
     ((started, last, result),) = store.read("SELECT started_at, last_attempt_at, result FROM jobs")
-    assert started == pytest.approx(job.attempts()[0]["started_at"].timestamp())  # type: ignore[attr-defined]
-    assert last == pytest.approx(job.attempts()[-1]["started_at"].timestamp())  # type: ignore[attr-defined]
+    assert started == pytest.approx(job.attempts()[0].started_at.timestamp())
+    assert last == pytest.approx(job.attempts()[-1].started_at.timestamp())
     assert result == b"1"
 
     lost = rd.submit(pipeline(stage_calling(Answered(400)), name="other"), 1)
     work(store, pipeline(stage_calling(Answered(400)), name="other"))
     assert lost.facts.error_code is not None
-    assert lost.facts.finished_at == lost.attempts()[-1]["ended_at"]
+    assert lost.facts.finished_at == lost.attempts()[-1].ended_at
 
 
 def crash(store: SqliteStore, flow: object, clock: VirtualClock) -> None:
@@ -187,7 +182,7 @@ def test_a_job_moves_as_the_table_says_and_in_no_other_way(
     jobs = [rd.submit(flow, n) for n in range(4)]
     work(store, flow, concurrency=1)
 
-    walks = [[one["event"] for one in job.events()] for job in jobs]
+    walks = [[one.event for one in job.events()] for job in jobs]
     allowed = {
         ("queued", "processing"),
         ("processing", "retry"),
@@ -196,7 +191,7 @@ def test_a_job_moves_as_the_table_says_and_in_no_other_way(
     }
     assert all(pair in allowed for walk in walks for pair in pairwise(walk))
     assert {walk[-1] for walk in walks} == {"failed"}
-    assert any(one["code"] == "BREAKER_OPEN" for job in jobs for one in job.attempts())
+    assert any(one.code == "BREAKER_OPEN" for job in jobs for one in job.attempts())
 
 
 @pytest.mark.req("PX-8.2")
@@ -238,11 +233,11 @@ def test_every_move_is_an_event_with_its_attempt_status_duration_and_code(
 
     events = job.events()
     names = ["queued", "processing", "retry", "processing", "checkpoint", "processing", "failed"]
-    assert [one["event"] for one in events] == names
+    assert [one.event for one in events] == names
     retried, failed = events[2], events[-1]
-    assert (retried["attempt"], retried["http_status"], retried["duration_ms"]) == (1, 503, 2000)
-    assert retried["code"] is not None
-    assert (failed["attempt"], failed["http_status"], failed["code"]) == (1, 403, "AUTH_DENIED")
+    assert (retried.attempt, retried.http_status, retried.duration_ms) == (1, 503, 2000)
+    assert retried.code is not None
+    assert (failed.attempt, failed.http_status, failed.code) == (1, 403, "AUTH_DENIED")
 
 
 @pytest.mark.req("CQ-4.1")
@@ -258,7 +253,7 @@ def test_while_a_fail_fast_breaker_is_open_calls_are_refused_unmade_and_the_refu
     assert upstream.calls == 5
     assert {job.status for job in jobs} == {"failed"}
     assert {attempts_of(rd, job.id)[-1][3] for job in jobs[3:]} == {"BREAKER_OPEN"}
-    assert [one["burned"] for one in jobs[-1].attempts()] == [True, True]
+    assert [one.burned for one in jobs[-1].attempts()] == [True, True]
 
 
 @pytest.mark.req("CQ-4.2")
@@ -300,5 +295,5 @@ def test_one_bad_mail_is_retried_and_dead_lettered_and_the_others_pass(
     work(store, flow)
 
     assert [job.status for job in jobs] == ["complete"] * 3 + ["failed"] + ["complete"] * 6
-    assert [one["outcome"] for one in jobs[3].attempts()] == ["retry", "retry", "dead"]
-    assert jobs[3].attempts()[-1]["notes"] == {"email_id": "mail-3"}
+    assert [one.outcome for one in jobs[3].attempts()] == ["retry", "retry", "dead"]
+    assert jobs[3].attempts()[-1].notes == {"email_id": "mail-3"}

@@ -250,7 +250,7 @@ class ReplayWorld(World):
     def _cancel_job(self, store: Store) -> None:
         job = self.chance.randrange(self.jobs) + 1
         try:
-            if Redrive(store).cancel(job) not in {"processing", "cancelled"}:
+            if Redrive(store).jobs.cancel(job).status not in {"processing", "cancelled"}:
                 return
         except (RedriveError, Died):
             # It may have been heard all the same.

@@ -254,7 +254,7 @@ class World:
             job = self.chance.randrange(self.jobs) + 1
             if running and self.chance.random() < 0.5:
                 job = int(str(self.chance.choice(running)[0]))
-            if Redrive(self.store).cancel(job) in {"processing", "cancelled"}:
+            if Redrive(self.store).jobs.cancel(job).status in {"processing", "cancelled"}:
                 self.cancelled.add(job)
                 dispatch = self.store.read("SELECT dispatch FROM jobs WHERE id = ?", (job,))[0][0]
                 self.last_runs.setdefault(job, int(str(dispatch)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 PLAIN = {
     "kinds of values in any program": """
         error result report status state kind reason options setup parts set counts line page summary history details facts
-        filter scope view change side limits plan step progress response operation origin actor writer formatter pair hint
+        filter scope view change side limits plan step progress response operation origin actor reader writer formatter pair hint
         index tracker builder choice face entry cache meaning action
     """,
     "time, chance and concurrency": """

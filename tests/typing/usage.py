@@ -29,9 +29,9 @@ from redrive import (
     redact_mapping,
     stage,
 )
-from redrive.client.job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.jobs.explain import Explanation, TimelineEntry
+from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.letters.pages import Page
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay.progress import ReplayReport
@@ -121,24 +121,24 @@ with virtual_time(seed=1) as clock:
     clock.advance(3.0)
 
 
-def desks() -> None:
+def nouns() -> None:
     with connect("jobs.db") as rd:
-        assert_type(rd.dead_letters.list(pipeline="typed", limit=5), Page)
-        assert_type(rd.replays.report(1), ReplayReport)
-        assert_type(rd.reports.explain(1), Explanation)
+        assert_type(rd.letters.list(pipeline="typed", limit=5), Page)
+        assert_type(rd.replays.status(1), ReplayReport)
+        assert_type(rd.jobs.explain(1), Explanation)
         assert_type(rd.reports.account(run=1).adds_up, bool)
 
 
-async def async_desks() -> None:
+async def async_nouns() -> None:
     async with connect("jobs.db") as rd:
-        assert_type(await rd.dead_letters.list(pipeline="typed", limit=5), Page)
-        chosen = await rd.dead_letters.choose(code="IO_ERROR")
-        assert_type(await rd.dead_letters.triage(chosen, diagnosis="data", actor="ann"), ActResult)
-        assert_type([line async for line in rd.dead_letters.export(owner="ann")], list[bytes])
-        assert_type(await rd.replays.retry(1, from_start=True), AsyncJob)
+        assert_type(await rd.letters.list(pipeline="typed", limit=5), Page)
+        chosen = await rd.letters.choose(code="IO_ERROR")
+        assert_type(await rd.letters.triage(chosen, diagnosis="data", actor="ann"), ActResult)
+        assert_type([line async for line in rd.letters.export(owner="ann")], list[bytes])
+        assert_type(await rd.jobs.retry(1, from_start=True), JobFacts)
         assert_type(await rd.replays.start(rate=2.0, pipeline="typed"), ReplayReport)
         assert_type(await rd.runs.latest(limit=3), list[RunReport])
-        assert_type(await rd.reports.timeline(1), Sequence[TimelineEntry])
+        assert_type(await rd.jobs.timeline(1), Sequence[TimelineEntry])
         assert_type(await rd.reports.errors(pipeline="typed", stage="parse"), Sequence[ErrorReport])
-        assert_type(await rd.schedules.put("nightly", flow, "x", cron="0 3 * * *"), None)
+        assert_type(await rd.schedules.add("nightly", flow, "x", cron="0 3 * * *"), None)
         await rd.replays.pause(1, because="no such word")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - must be refused

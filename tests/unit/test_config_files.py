@@ -40,7 +40,7 @@ def test_a_connection_without_an_address_is_to_what_the_file_says(folder: Path) 
     (folder / "redrive.toml").write_text('database_url = "own.db"\n')
 
     with connect() as rd:
-        assert rd.counts() == {}
+        assert rd.jobs.counts() == {}
 
     assert (folder / "own.db").exists()
     assert not (folder / "redrive.db").exists()

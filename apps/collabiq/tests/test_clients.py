@@ -93,7 +93,7 @@ def test_a_stage_makes_exactly_as_many_calls_as_it_may(
     calls = faulty.calls("/messages/") if service == "gmail" else len(faulty.asked)
     assert job.status == "failed"
     assert calls == (3 if way in HEALING else 1)
-    assert len([one for one in job.attempts() if one["outcome"] != "ok"]) == calls
+    assert len([one for one in job.attempts() if one.outcome != "ok"]) == calls
     (entry,) = files_of(remote)[1].update(rd)
     assert (
         entry.operation_type
@@ -127,8 +127,8 @@ def test_a_service_that_says_nothing_is_asked_as_often_and_no_longer_than_it_may
     (job,) = work_off(remote, rd)
     over.set()
 
-    failed = [one for one in job.attempts() if one["outcome"] != "ok"]
-    assert [one["code"] for one in failed] == ["NETWORK_TIMEOUT"] * 3
+    failed = [one for one in job.attempts() if one.outcome != "ok"]
+    assert [one.code for one in failed] == ["NETWORK_TIMEOUT"] * 3
     assert len([each for each in silent.asked if not each.path.endswith("/messages")]) == 3
     (entry,) = files_of(remote)[1].update(rd)
     assert "Timeout" in str(entry.error_details["error_type"])

@@ -103,7 +103,7 @@ def test_a_replay_goes_through_once_and_is_written_down(
     _, dlq = files_of(asking)
     (entry,) = dlq.update(rd)
 
-    rd.replays.retry(job.id, actor="kim")
+    rd.jobs.retry(job.id, actor="kim")
     (replaying,) = dlq.update(rd)
     work_off(asking, rd)
     (done,) = dlq.update(rd)
@@ -115,7 +115,7 @@ def test_a_replay_goes_through_once_and_is_written_down(
     assert json.loads((asking.root / "dlq" / PROCESSED).read_text()) == [entry.dlq_id]
     assert dlq.processed_ids() == {entry.dlq_id}
     with pytest.raises(ReplayRefusedError):
-        rd.replays.retry(job.id, actor="kim")
+        rd.jobs.retry(job.id, actor="kim")
 
 
 @pytest.mark.req("CQ-2.1", decision="D-10")
@@ -127,7 +127,7 @@ def test_a_replay_that_brings_the_same_failure_back_is_failed(
     (job,) = work_off(asking, rd)
     clock.advance(5)
 
-    rd.replays.retry(job.id, actor="kim")
+    rd.jobs.retry(job.id, actor="kim")
     work_off(asking, rd)
 
     _, dlq = files_of(asking)
@@ -156,8 +156,8 @@ def test_an_open_breaker_refuses_without_a_call_and_the_dead_letter_says_so(
     details = {entry.email_id: entry.error_details for entry in files_of(asking)[1].update(rd)}
     assert {details[str(job.facts.key)]["error_type"] for job in refused} == {"CircuitBreakerOpen"}
     assert {details[str(job.facts.key)]["retry_count"] for job in refused} == {2}
-    assert all(one["burned"] for job in refused for one in job.attempts())
-    total = sum(1 for job in jobs for one in job.attempts() if one["stage"] == "gemini_extract")
+    assert all(one.burned for job in refused for one in job.attempts())
+    total = sum(1 for job in jobs for one in job.attempts() if one.stage == "gemini_extract")
     assert total == 8 * 3
     assert len(made) < total
     refusals = [each for each in records(asking) if each["error_type"] == "CircuitBreakerOpen"]
@@ -177,7 +177,7 @@ def test_every_failed_call_counts_against_the_service_but_a_bad_mail_does_not(
 
     # Five permanent answers opened the breaker; the sixth mail was refused, and passed when the minute was over.
     assert [job.status for job in jobs] == ["failed"] * 5 + ["complete"]
-    assert [one["code"] for one in jobs[5].attempts() if one["outcome"] == "retry"] == ["BREAKER_OPEN"]
+    assert [one.code for one in jobs[5].attempts() if one.outcome == "retry"] == ["BREAKER_OPEN"]
     critical = [each for each in records(asking) if each["severity"] == "CRITICAL"]
     assert {each["category"] for each in critical} == {"CRITICAL"}
     assert {each["http_status"] for each in critical} == {401}

@@ -43,7 +43,7 @@ def test_what_is_queued_is_done_by_a_watch(here: Path, repo: Path) -> None:
     assert watched[0] == 0
     assert "2 findings (local)" in watched[1]
     with connect(here / "redrive.db") as rd:
-        assert rd.counts() == {"complete": 1}
+        assert rd.jobs.counts() == {"complete": 1}
 
 
 def test_a_patch_is_reviewed_by_its_address(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_the_same_order_twice_is_one_review_until_the_change_is_another_one(here
     assert elsewhere == second
     assert "1 finding" in changed[1]
     with connect(here / "redrive.db") as rd:
-        assert rd.counts() == {"complete": 3}
+        assert rd.jobs.counts() == {"complete": 3}
 
 
 def test_an_order_that_is_queued_twice_is_one_job(here: Path, repo: Path) -> None:

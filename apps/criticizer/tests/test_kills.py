@@ -86,7 +86,7 @@ def test_after_kill_9_in_every_stage_people_are_told_once(
         for job in jobs:
             done = rd.job(job)
             assert done.status == "complete"
-            ended = [(str(each["stage"]), str(each["outcome"])) for each in done.attempts()]
+            ended = [(str(each.stage), str(each.outcome)) for each in done.attempts()]
             (stage,) = (name for name, outcome in ended if outcome == "crashed")
             expected = [(name, "ok") for name in PATHS]
             expected.insert(expected.index((stage, "ok")), (stage, "crashed"))

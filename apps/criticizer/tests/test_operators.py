@@ -40,8 +40,8 @@ def everything_told(rd: Redrive, database: Path) -> str:
         columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})") if name not in VALUES]
         told += [str(row) for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}")]
     db.close()
-    stories = [rd.dead_letters.show(line.id) for line in rd.dead_letters.list().letters]
-    return "\n".join((*told, *map(str, stories), *(line.decode() for line in rd.dead_letters.export())))
+    stories = [rd.letters.show(line.id) for line in rd.letters.list().letters]
+    return "\n".join((*told, *map(str, stories), *(line.decode() for line in rd.letters.export())))
 
 
 def work(rd: Redrive, settings: Settings) -> None:
@@ -91,7 +91,7 @@ def test_no_prompt_no_answer_and_no_secret_is_told_anywhere(
     sent = upstream.asked[MODEL][0].body.decode()
     assert PLANTED not in sent
     assert "<redacted:password>" in sent
-    assert len(rd.dead_letters.list().letters) == 1
+    assert len(rd.letters.list().letters) == 1
     everything = everything_told(rd, tmp_path / "jobs.db") + caplog.text
     for secret in (PLANTED, KEY, "eval(", "You review a change", "sum(prices)", settings.webhook_url):
         assert secret not in everything
@@ -102,7 +102,7 @@ def test_a_dead_letter_holds_what_an_operator_needs(
     rd: Redrive, upstream: Upstream, settings: Settings
 ) -> None:
     failed(rd, upstream, settings)
-    story = rd.dead_letters.show(1)
+    story = rd.letters.show(1)
     letter = story.letter
 
     assert (letter.stage, letter.code, letter.category) == ("llm", "AUTH_INVALID", "auth")
@@ -125,19 +125,19 @@ def test_a_replay_needs_a_diagnosis_evidence_and_a_confirmation(
     rd: Redrive, upstream: Upstream, settings: Settings
 ) -> None:
     (job,) = failed(rd, upstream, settings)
-    assert rd.dead_letters.show(1).suggested_diagnosis == "auth_config"
-    chosen = rd.dead_letters.choose(ids=[1])
+    assert rd.letters.show(1).suggested_diagnosis == "auth_config"
+    chosen = rd.letters.choose(ids=[1])
 
-    rd.dead_letters.triage(chosen, diagnosis="auth_config", actor="ann", reason="the key has expired")
+    rd.letters.triage(chosen, diagnosis="auth_config", actor="ann", reason="the key has expired")
     with pytest.raises(EvidenceMissingError, match="no evidence"):
         rd.replays.start(pipeline="criticizer")
     with pytest.raises(EvidenceMissingError):
-        rd.replays.retry(job)
+        rd.jobs.retry(job)
     with pytest.raises(ConfigurationError, match="must be confirmed"):
-        rd.dead_letters.remediate(chosen, evidence="renewed the key, OPS-12", is_safe=False)
-    rd.dead_letters.remediate(chosen, evidence="renewed the key, OPS-12", is_safe=True, actor="ann")
+        rd.letters.remediate(chosen, evidence="renewed the key, OPS-12", is_safe=False)
+    rd.letters.remediate(chosen, evidence="renewed the key, OPS-12", is_safe=True, actor="ann")
 
-    story = rd.dead_letters.show(1)
+    story = rd.letters.show(1)
     assert (story.letter.state, story.letter.diagnosis) == ("ready", "auth_config")
     assert (story.letter.evidence, story.letter.is_safe) == ("renewed the key, OPS-12", True)
     assert [(each.verb, each.actor) for each in story.operations] == [("triage", "ann"), ("remediate", "ann")]
@@ -149,24 +149,24 @@ def test_a_replay_starts_at_the_failed_stage_and_is_verified_and_closed(
     rd: Redrive, upstream: Upstream, settings: Settings
 ) -> None:
     jobs = failed(rd, upstream, settings, times=3)
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(pipeline="criticizer"),
+    rd.letters.remediate(
+        rd.letters.choose(pipeline="criticizer"),
         evidence="renewed the key",
         is_safe=True,
         diagnosis="auth_config",
     )
-    assert rd.replays.validate(pipelines=[flow], pipeline="criticizer").is_fine
+    assert rd.letters.validate(pipelines=[flow], pipeline="criticizer").is_fine
 
     replay = rd.replays.start(pipeline="criticizer", reason="the key was renewed")
     work(rd, settings)
-    report = rd.replays.report(replay.id)
+    report = rd.replays.status(replay.id)
     closed = rd.replays.close(replay.id, note="three reviews were sent")
 
     assert (report.status, report.recovered, report.verified) == ("done", 3, 3)
     assert closed.note == "three reviews were sent"
     assert (upstream.calls("/change.patch"), upstream.calls(MODEL)) == (3, 6)
     assert set(upstream.effects) == {f"criticizer:{job}:notify" for job in jobs}
-    assert {rd.dead_letters.show(number).letter.state for number in (1, 2, 3)} == {"resolved"}
+    assert {rd.letters.show(number).letter.state for number in (1, 2, 3)} == {"resolved"}
 
 
 @pytest.mark.req("CR-5.4")
@@ -174,14 +174,14 @@ def test_a_full_restart_happens_only_when_it_is_asked_for(
     rd: Redrive, upstream: Upstream, settings: Settings
 ) -> None:
     (job,) = failed(rd, upstream, settings)
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(pipeline="criticizer"),
+    rd.letters.remediate(
+        rd.letters.choose(pipeline="criticizer"),
         evidence="renewed",
         is_safe=True,
         diagnosis="auth_config",
     )
 
-    rd.replays.retry(job, from_start=True)
+    rd.jobs.retry(job, from_start=True)
     work(rd, settings)
 
     assert (rd.job(job).status, upstream.calls("/change.patch")) == ("complete", 2)
@@ -192,8 +192,8 @@ def test_a_replay_that_meets_the_same_permanent_failure_is_escalated(
     rd: Redrive, upstream: Upstream, settings: Settings
 ) -> None:
     (job,) = failed(rd, upstream, settings)
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(pipeline="criticizer"),
+    rd.letters.remediate(
+        rd.letters.choose(pipeline="criticizer"),
         evidence="renewed",
         is_safe=True,
         diagnosis="auth_config",
@@ -202,10 +202,10 @@ def test_a_replay_that_meets_the_same_permanent_failure_is_escalated(
     replay = rd.replays.start(pipeline="criticizer")
     work(rd, settings)
 
-    first, second = rd.dead_letters.show(1).letter, rd.dead_letters.show(2).letter
+    first, second = rd.letters.show(1).letter, rd.letters.show(2).letter
     assert (first.state, first.verdict) == ("returned", "same")
     assert (second.state, second.is_escalated, second.follows) == ("open", True, 1)
-    assert rd.replays.report(replay.id).status == "done"
+    assert rd.replays.status(replay.id).status == "done"
     assert (rd.job(job).status, upstream.calls(MODEL)) == ("failed", 2)
 
 
@@ -217,11 +217,11 @@ def test_the_target_of_a_notification_can_be_corrected_for_a_replay(
     job = rd.submit(flow, order(upstream, f"webhook:{upstream.url}/gone"))
     work(rd, settings)
     right = [{"op": "replace", "path": "/notify/0", "value": f"webhook:{upstream.url}/hook"}]
-    rd.replays.edit(1, patch=json.dumps(right).encode(), pipeline=flow, actor="ann")
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(ids=[1]), evidence="the new address", is_safe=True, diagnosis="data"
+    rd.letters.edit(1, patch=json.dumps(right).encode(), pipeline=flow, actor="ann")
+    rd.letters.remediate(
+        rd.letters.choose(ids=[1]), evidence="the new address", is_safe=True, diagnosis="data"
     )
-    rd.replays.retry(job.id)
+    rd.jobs.retry(job.id)
     work(rd, settings)
 
     assert (rd.job(job.id).status, upstream.calls(MODEL)) == ("complete", 1)

@@ -134,16 +134,16 @@ def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
     job = rd.submit(flow, order(upstream))
     upstream.fail(PATHS[failing], 503, times=5)
     work(store, settings)
-    (line,) = rd.dead_letters.list(pipeline="criticizer").letters
-    letter = rd.dead_letters.show(line.id).letter
+    (line,) = rd.letters.list(pipeline="criticizer").letters
+    letter = rd.letters.show(line.id).letter
 
     names = list(PATHS)
     before = names[: names.index(failing)]
     made = job.attempts()
-    assert [each["stage"] for each in made] == before + [failing] * 5
+    assert [each.stage for each in made] == before + [failing] * 5
     assert (letter.stage, letter.code, letter.reason) == (failing, "NETWORK_TRANSIENT", "exhausted")
-    assert letter.first_failure_at == made[-5]["ended_at"]
-    assert letter.last_failure_at == made[-1]["ended_at"]
+    assert letter.first_failure_at == made[-5].ended_at
+    assert letter.last_failure_at == made[-1].ended_at
     assert letter.exception.endswith(("HTTPStatusError", "InternalServerError"))
     assert f"in {failing}" in letter.last_stack
     context = cast("dict[str, object]", letter.sanitized_context)
@@ -151,13 +151,13 @@ def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
     assert (context["request_id"], len(str(context["input_sha256"]))) == ("req_42", 16)
 
     # What the stages before have done is not done again by a replay.
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(pipeline="criticizer"),
+    rd.letters.remediate(
+        rd.letters.choose(pipeline="criticizer"),
         evidence="up again",
         is_safe=True,
         diagnosis="transient",
     )
-    rd.replays.retry(job.id)
+    rd.jobs.retry(job.id)
     work(store, settings)
     assert job.status == "complete"
     assert [upstream.calls(PATHS[name]) for name in before] == [1] * len(before)

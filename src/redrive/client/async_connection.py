@@ -14,9 +14,13 @@ from datetime import timedelta
 from msgspec import UNSET, UnsetType
 
 from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.breakers import AsyncBreakers
 from redrive.client.connection import Redrive, check_run, run_options, work_options
+from redrive.client.events import AsyncEvents
 from redrive.client.job import awaited_job
-from redrive.client.letters import AsyncDeadLetters
+from redrive.client.jobs import AsyncJobs
+from redrive.client.letters import AsyncLetters
+from redrive.client.pipelines import AsyncPipelines
 from redrive.client.replays import AsyncReplays
 from redrive.client.reports import AsyncReports
 from redrive.client.runs import AsyncRuns
@@ -34,14 +38,29 @@ class AsyncRedrive(AsyncFace[Redrive]):
 
     def __init__(self, face: Redrive) -> None:
         super().__init__(face)
+        self.jobs = AsyncJobs(face.jobs)
+        """Jobs: list, explain, cancel, retry and erase them."""
+        self.letters = AsyncLetters(face.letters)
+        """Dead letters: list, triage, edit, export and import them."""
+        self.replays = AsyncReplays(face.replays)
+        """Replays of many dead letters."""
+        self.runs = AsyncRuns(face.runs)
+        """Runs: reports and options."""
+        self.schedules = AsyncSchedules(face.schedules)
+        """Schedules: jobs that are submitted by the clock."""
+        self.pipelines = AsyncPipelines(face.pipelines)
+        """Pipelines: list, pause and resume them."""
+        self.breakers = AsyncBreakers(face.breakers)
+        """Breakers: list, open, close and isolate them."""
+        self.events = AsyncEvents(face.events)
+        """What happened to jobs and breakers, and what operators did."""
         self.reports = AsyncReports(face.reports)
-        """Reports: one job explained, and many summed up."""
+        """Reports: many jobs summed up."""
 
     submit = awaited_job(Redrive.submit)
     submit_many = awaited(Redrive.submit_many)
     job = awaited_job(Redrive.job)
-    cancel = awaited(Redrive.cancel)
-    counts = awaited(Redrive.counts)
+    doctor = awaited(Redrive.doctor)
 
     async def work(
         self,
@@ -90,23 +109,3 @@ class AsyncRedrive(AsyncFace[Redrive]):
             resume=resume,
             on_progress=on_progress,
         )
-
-    @property
-    def runs(self) -> AsyncRuns:
-        """Runs: reports and options."""
-        return AsyncRuns(self.face.runs)
-
-    @property
-    def schedules(self) -> AsyncSchedules:
-        """Schedules: jobs that are submitted by the clock."""
-        return AsyncSchedules(self.face.schedules)
-
-    @property
-    def dead_letters(self) -> AsyncDeadLetters:
-        """Dead letters: list, triage, export and import them."""
-        return AsyncDeadLetters(self.face.dead_letters)
-
-    @property
-    def replays(self) -> AsyncReplays:
-        """Replays: retry one job, or replay many dead letters."""
-        return AsyncReplays(self.face.replays)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Concatenate, Final, Generic, ParamSpec, TypeVar
 
 F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncFace(Generic[F]):
+class AsyncFace(Generic[F_co]):
     """The async face of a noun."""
 
-    def __init__(self, face: F) -> None:
-        self.face = face
+    def __init__(self, face: F_co) -> None:
+        self.face: Final = face
         """The sync one."""
 
 

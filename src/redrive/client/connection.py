@@ -18,8 +18,12 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from redrive.client.job import ENDED, Job
-from redrive.client.letters import DeadLetters
+from redrive.client.breakers import Breakers
+from redrive.client.events import Events
+from redrive.client.job import Job
+from redrive.client.jobs import Jobs
+from redrive.client.letters import Letters
+from redrive.client.pipelines import Pipelines
 from redrive.client.replays import Replays
 from redrive.client.reports import Reports
 from redrive.client.schedules import Schedules
@@ -35,11 +39,12 @@ from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor
-from redrive.ops.letters.job_values import values_of_job
+from redrive.ops.checkup.doctor import examine
+from redrive.ops.checkup.file import Limits
+from redrive.ops.checkup.findings import Finding
 from redrive.ops.upkeep.location import path_of
 from redrive.store.protocol import Store
-from redrive.store.records import LaneId, Step
+from redrive.store.records import LaneId
 from redrive.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -78,8 +83,24 @@ class Redrive:
     def __init__(self, store: Store) -> None:
         self.store = store
         """The store behind it."""
+        self.jobs = Jobs(store)
+        """Jobs: list, explain, cancel, retry and erase them."""
+        self.letters = Letters(store)
+        """Dead letters: list, triage, edit, export and import them."""
+        self.replays = Replays(store)
+        """Replays of many dead letters."""
+        self.runs = Runs(store)
+        """Runs: reports and options."""
+        self.schedules = Schedules(store)
+        """Schedules: jobs that are submitted by the clock."""
+        self.pipelines = Pipelines(store)
+        """Pipelines: list, pause and resume them."""
+        self.breakers = Breakers(store)
+        """Breakers: list, open, close and isolate them."""
+        self.events = Events(store)
+        """What happened to jobs and breakers, and what operators did."""
         self.reports = Reports(store)
-        """Reports: one job explained, and many summed up."""
+        """Reports: many jobs summed up."""
         self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
 
     def __enter__(self) -> Self:
@@ -172,42 +193,9 @@ class Redrive:
 
     def job(self, job_id: int) -> Job:
         """Return a handle on a job; raises JobNotFoundError."""
-        job = Job(self.store, _job_id(job_id))
+        job = Job(self.store, job_id)
         _ = job.facts
         return job
-
-    def cancel(self, job_id: int, *, reason: str | None = None, actor: str = "api") -> str:
-        """Cancel a job: at once while it is queued; a running one is asked to end, as its stage allows. Return its status then.
-
-        Raises:
-            JobNotFoundError: there is no such job.
-        """
-        job_id, now = _job_id(job_id), self._now()
-        by = Actor(actor, reason).hiding(values_of_job(self.store, job_id, reason))
-        ways = (
-            (Step("cancel_queued", (now, job_id), rows=1), "queued", "cancelled"),
-            (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to end"),
-        )
-        while True:
-            # Between the two a job may move either way, so both are tried until one succeeds.
-            for way, before, after in ways:
-                log = by.log(
-                    "cancel",
-                    f"job {job_id}",
-                    change={"before": {"status": before}, "after": {"status": after}},
-                )
-                if self.store.apply(way, log) is not None:
-                    return self.job(job_id).status
-            status = self.job(job_id).status
-            if status in ENDED:
-                return status
-
-    def counts(self) -> dict[str, int]:
-        """Count all jobs by status."""
-        counted: dict[str, int] = {}
-        for _, _, status, jobs in self.store.query("counts"):
-            counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
-        return counted
 
     def work(
         self,
@@ -268,25 +256,14 @@ class Redrive:
         )
         return asyncio.run(driving)
 
-    @property
-    def runs(self) -> Runs:
-        """Runs: reports and options."""
-        return Runs(self.store)
+    def doctor(
+        self, *pipelines: Pipeline, deep: bool = False, limits: Limits | None = None
+    ) -> Sequence[Finding]:
+        """Check the database, its schema, clock, disk, workers, leases and breakers, and advise what to do; changes nothing.
 
-    @property
-    def schedules(self) -> Schedules:
-        """Schedules: jobs that are submitted by the clock."""
-        return Schedules(self.store)
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """Dead letters: list, triage, export and import them."""
-        return DeadLetters(self.store)
-
-    @property
-    def replays(self) -> Replays:
-        """Replays: retry one job, or replay many dead letters."""
-        return Replays(self.store)
+        With the code of pipelines, that is compared as well. `deep` reads everything.
+        """
+        return examine(self.store, known=pipelines, is_deep=deep, limits=limits)
 
     def _first_lane(self, pipeline: Pipeline) -> LaneId:
         names = tuple(stage.name for stage in check_pipeline("pipeline", pipeline).stages)
@@ -348,14 +325,6 @@ def check_run(pipeline: object, items: object) -> None:
             rule="must be something to iterate over",
             fix="Pass a list, a generator or an async generator of payloads.",
         )
-
-
-def _job_id(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ConfigurationError(
-            field="job_id", value=given, rule="must be a whole number", fix="rd.submit(...).id is one."
-        )
-    return given
 
 
 def _refuse_on_a_loop(method: str, instead: str) -> None:

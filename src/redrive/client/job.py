@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Concatenate, Final, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Concatenate, Final, ParamSpec, TypeVar, Unpack, cast
 
-from redrive.client.awaited import AsyncFace
+from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.options import ActorOptions, actor_of
 from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.release import by_name
 from redrive.engine.runtime import CURRENT
 from redrive.errors import (
     JobCancelledError,
@@ -23,7 +26,10 @@ from redrive.errors import (
     JobSkippedError,
     WaitTimeoutError,
 )
-from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts
+from redrive.ops.jobs.cancel import ENDED, cancel_job
+from redrive.ops.jobs.explain import Explanation, explain
+from redrive.ops.jobs.facts import Attempt, JobEvent, JobFacts, job_attempts, job_events, job_facts
+from redrive.ops.jobs.retry import retry_job
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
 
@@ -37,7 +43,6 @@ LOOK_MOST: Final = 0.1
 """Between two looks at a job that is waited for, in seconds; each pause is twice the last."""
 UNSERVED_SECONDS: Final = 5.0
 """After so long, and twice as long each time, a caller that waits learns that no worker serves the pipeline."""
-ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
 
 
 class _Waiting:
@@ -140,64 +145,87 @@ class Job:
         if status == "cancelled":
             raise JobCancelledError(job_id=self.id)
         if status == "skipped":
-            raise JobSkippedError(job_id=self.id, reason=str(self.attempts()[-1]["message"]))
+            raise JobSkippedError(job_id=self.id, reason=str(self.attempts()[-1].message))
         result = cast("bytes | None", self._store.query("result", self.id)[0][1])
         if result is None:
             raise JobErasedError(job_id=self.id)
         return self._output.check(result)
 
-    def attempts(self) -> list[dict[str, object]]:
+    def cancel(self, **by: Unpack[ActorOptions]) -> str:
+        """Cancel the job, at once while it is queued; a running one is asked to end, as its stage allows. Return its status."""
+        return cancel_job(self._store, self.id, actor_of(by)).status
+
+    def retry(
+        self,
+        *,
+        from_start: bool = False,
+        owner: str | None = None,
+        pipelines: Iterable[Pipeline] = (),
+        **by: Unpack[ActorOptions],
+    ) -> str:
+        """Send the failed job back to the stage that failed, under the rules of a replay; return its status."""
+        known = by_name(pipelines)
+        return retry_job(
+            self._store, self.id, actor_of(by), from_start=from_start, owner=owner, pipelines=known
+        ).status
+
+    def explain(self) -> Explanation:
+        """Explain the state of the job, in sentences and in parts."""
+        return explain(self._store, self.id)
+
+    def attempts(self) -> list[Attempt]:
         """Return every attempt of this job, in order, with its outcome and the reason."""
         return job_attempts(self._store, self.id)
 
-    def events(self) -> list[dict[str, object]]:
+    def events(self) -> list[JobEvent]:
         """Return every transition of this job, in order: queued, processing, retry, hold, checkpoint, complete, failed, skipped."""
         return job_events(self._store, self.id)
 
 
-class AsyncJob:
-    """A handle on one job, to await."""
+class AsyncJob(AsyncFace[Job]):
+    """A handle on one job for async code; it reads as `Job` does, with `await`: `await job.status`, `await job.result()`."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.id = job.id
-        self.is_duplicate = job.is_duplicate
+    def __init__(self, face: Job) -> None:
+        super().__init__(face)
+        self.id = face.id
+        self.is_duplicate = face.is_duplicate
+        """True when `submit` found a job with the same key instead of making one."""
 
     def __repr__(self) -> str:
         """Show the id; everything else would have to be read."""
         return f"AsyncJob({self.id})"
 
-    async def facts(self) -> JobFacts:
-        """Return the job as it is now."""
-        return await asyncio.to_thread(lambda: self._job.facts)
+    @property
+    def facts(self) -> Coroutine[None, None, JobFacts]:
+        """The job as it is now, to await; raises JobNotFoundError."""
+        return asyncio.to_thread(lambda: self.face.facts)
 
-    async def status(self) -> str:
-        """Return queued, processing, complete, failed, cancelled or skipped."""
-        return (await self.facts()).status
+    @property
+    def status(self) -> Coroutine[None, None, str]:
+        """queued, processing, complete, failed, cancelled or skipped; to await."""
+        return asyncio.to_thread(lambda: self.face.status)
 
     async def wait(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the same arguments as the sync handle's.
         """Wait until the job has ended and return its status; see `Job.wait`."""
         waiting = _Waiting(self.id, timeout)
         # No thread is kept while it waits: many may wait at once.
-        while (status := await self.status()) not in ENDED:
+        while (status := await self.status) not in ENDED:
             pause = waiting.pause_after(status)
             if waiting.is_long():
-                await asyncio.to_thread(self._job.warn_if_unserved)
+                await asyncio.to_thread(self.face.warn_if_unserved)
             await waiting.clock.asleep(pause)
         return status
 
     async def result(self, timeout: float | None = None) -> object:  # noqa: ASYNC109 - the same arguments as the sync handle's.
         """Wait for the job and return what its last stage returned; raises as `Job.result` does."""
         await self.wait(timeout)
-        return await asyncio.to_thread(self._job.result, 0)
+        return await asyncio.to_thread(self.face.result, 0)
 
-    async def attempts(self) -> list[dict[str, object]]:
-        """Return every attempt of this job; see `Job.attempts`."""
-        return await asyncio.to_thread(self._job.attempts)
-
-    async def events(self) -> list[dict[str, object]]:
-        """Return every transition of this job; see `Job.events`."""
-        return await asyncio.to_thread(self._job.events)
+    cancel = awaited(Job.cancel)
+    retry = awaited(Job.retry)
+    explain = awaited(Job.explain)
+    attempts = awaited(Job.attempts)
+    events = awaited(Job.events)
 
 
 def awaited_job(

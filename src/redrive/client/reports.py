@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports for a program: one job explained, and the attempts of many summed up.
+"""Reports for a program: the attempts of many jobs summed up.
 
-The answers are the values that `redrive job explain|timeline` and `redrive report` show. They are read from the store just then.
+The answers are the values that `redrive report` shows. They are read from the store just then.
 """
 
 from __future__ import annotations
@@ -9,29 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redrive.client.awaited import AsyncFace, awaited
-from redrive.ops.jobs import explain
-from redrive.ops.jobs.explain import Explanation, TimelineEntry
 from redrive.ops.reports import reports
 from redrive.ops.reports.reports import Account, Bucket, ErrorReport, Scope, StageReport
 from redrive.store.protocol import Store
 
 
 class Reports:
-    """One job explained, and many summed up: of everything, one pipeline, one stage of it, or one run.
+    """Many jobs summed up: of everything, one pipeline, one stage of it, or one run.
 
     A pipeline, a stage or a run that is not known here raises ConfigurationError or RunError, which name those that are.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-
-    def explain(self, job: int) -> Explanation:
-        """Explain the state of a job, in sentences and in parts; raises JobNotFoundError."""
-        return explain.explain(self._store, job)
-
-    def timeline(self, job: int) -> Sequence[TimelineEntry]:
-        """Return what happened to a job and what people did about it, in order; raises JobNotFoundError."""
-        return explain.timeline(self._store, job)
 
     def retries(
         self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None
@@ -59,8 +49,6 @@ class Reports:
 class AsyncReports(AsyncFace[Reports]):
     """Reports for async code; see `Reports`."""
 
-    explain = awaited(Reports.explain)
-    timeline = awaited(Reports.timeline)
     retries = awaited(Reports.retries)
     errors = awaited(Reports.errors)
     stages = awaited(Reports.stages)

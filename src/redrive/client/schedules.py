@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from redrive.client.awaited import AsyncFace, awaited
-from redrive.client.letters import ActorOptions, actor_of
+from redrive.client.options import ActorOptions, actor_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.ops import schedules
 from redrive.ops.schedules import Schedule, ScheduleOptions
@@ -23,7 +23,7 @@ class Schedules:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def put(
+    def add(
         self,
         name: str,
         pipeline: Pipeline,
@@ -42,7 +42,7 @@ class Schedules:
         """Remove a schedule; return whether there was one."""
         return schedules.drop(self._store, name, actor_of(by))
 
-    def all(self) -> Sequence[Schedule]:
+    def list(self) -> Sequence[Schedule]:
         """Return every schedule, by name."""
         return schedules.schedules(self._store)
 
@@ -50,6 +50,6 @@ class Schedules:
 class AsyncSchedules(AsyncFace[Schedules]):
     """The schedules of a store, for async code; see `Schedules`."""
 
-    put = awaited(Schedules.put)
+    add = awaited(Schedules.add)
     drop = awaited(Schedules.drop)
-    all = awaited(Schedules.all)
+    list = awaited(Schedules.list)

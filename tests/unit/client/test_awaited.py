@@ -14,11 +14,9 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.client import letters
 from redrive.client.async_connection import AsyncRedrive
 from redrive.client.awaited import AsyncFace
-from redrive.client.letters import AsyncDeadLetters, DeadLetters
+from redrive.client.job import AsyncJob, Job
+from redrive.client.letters import AsyncLetters, Letters
 from redrive.client.replays import AsyncReplays, Replays
-from redrive.client.reports import AsyncReports
-from redrive.client.runs import AsyncRuns
-from redrive.client.schedules import AsyncSchedules
 from redrive.errors import EvidenceMissingError, RunError
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import bounded
@@ -38,11 +36,18 @@ def pay(order: dict[str, int]) -> int:
 SHOP = Pipeline("shop", [pay], replay=ReplayRules())
 
 
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
 def names_of(kind: type) -> set[str]:
     return {name for name, member in inspect.getmembers(kind, callable) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", ["runs", "schedules", "dead_letters", "replays", "reports"])
+NOUNS = "jobs letters replays runs schedules pipelines breakers events reports".split()
+
+
+@pytest.mark.parametrize("name", NOUNS)
 def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
     tmp_path: Path, name: str
 ) -> None:
@@ -57,11 +62,15 @@ def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
         assert getattr(face, each).__doc__
 
 
-def test_a_face_for_async_code_is_made_for_each_property() -> None:
-    kinds = {AsyncRedrive, AsyncRuns, AsyncSchedules, AsyncDeadLetters, AsyncReplays, AsyncReports}
+def test_a_face_for_async_code_is_made_for_each_noun(tmp_path: Path) -> None:
+    with connect(tmp_path / "jobs.db") as rd:
+        nouns = AsyncRedrive(rd)
+        faces = {type(getattr(nouns, name)) for name in NOUNS}
 
-    assert set(AsyncFace.__subclasses__()) == kinds
+    assert set(AsyncFace.__subclasses__()) == {*faces, AsyncRedrive, AsyncJob}
+    assert {name for name in vars(nouns) if name != "face"} == set(NOUNS)
     assert names_of(Redrive) - names_of(AsyncRedrive) == {"close"}
+    assert public(Job) - public(AsyncJob) == {"warn_if_unserved"}
 
 
 def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
@@ -69,23 +78,24 @@ def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
         async with connect(tmp_path / "jobs.db") as rd:
             ids = await rd.submit_many(SHOP, [{"amount": -1}, {"amount": -2}])
             await rd.work([SHOP], until_idle=True)
-            (group,) = await rd.dead_letters.groups(pipeline="shop")
-            chosen = await rd.dead_letters.choose(group=group.fingerprint)
+            (group,) = await rd.letters.groups(pipeline="shop")
+            chosen = await rd.letters.choose(group=group.fingerprint)
             with pytest.raises(EvidenceMissingError):
                 await rd.replays.start(pipeline="shop")
-            await rd.dead_letters.remediate(
+            await rd.letters.remediate(
                 chosen, evidence="amounts are corrected", is_safe=True, diagnosis="data", actor="ann"
             )
-            await rd.replays.edit(1, value=b'{"amount": 7}', pipeline=SHOP)
-            await rd.replays.edit(2, value=b'{"amount": 8}', pipeline=SHOP)
-            back = await rd.replays.retry(ids[0], actor="ann", reason="first one")
+            await rd.letters.edit(1, value=b'{"amount": 7}', pipeline=SHOP)
+            await rd.letters.edit(2, value=b'{"amount": 8}', pipeline=SHOP)
+            back = await rd.jobs.retry(ids[0], actor="ann", reason="first one")
             begun = await rd.replays.start(pipeline="shop", reason="the rest")
             await rd.work([SHOP], until_idle=True)
 
-            assert await back.result(0) == 7
-            assert (await rd.replays.report(begun.id)).status == "done"
+            assert back.status == "queued"
+            assert await (await rd.job(ids[0])).result(0) == 7
+            assert (await rd.replays.status(begun.id)).status == "done"
             assert [each.id for each in await rd.replays.list()] == [begun.id]
-            page = await rd.dead_letters.list(state="resolved", limit=1)
+            page = await rd.letters.list(state="resolved", limit=1)
             assert (len(page.letters), page.next_cursor is not None) == (1, True)
 
     bounded(scene())
@@ -100,9 +110,9 @@ def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
         async with connect(tmp_path / "jobs.db") as rd:
             await rd.submit_many(SHOP, [{"amount": -1}] * 5)
             await rd.work([SHOP], until_idle=True)
-            lines = [line async for line in rd.dead_letters.export(pipeline="shop")]
+            lines = [line async for line in rd.letters.export(pipeline="shop")]
         async with connect(tmp_path / "other.db") as rd:
-            taken = await rd.dead_letters.take_in(lines)
+            taken = await rd.letters.import_(lines)
         return lines, taken.made
 
     lines, made = bounded(scene())
@@ -121,10 +131,10 @@ def test_runs_and_schedules_are_looked_at_from_async_code(tmp_path: Path) -> Non
             with pytest.raises(RunError):
                 await rd.runs.report(99)
 
-            await rd.schedules.put("nightly", SHOP, {"amount": 1}, cron="0 3 * * *", zone="Europe/Berlin")
-            assert [each.name for each in await rd.schedules.all()] == ["nightly"]
+            await rd.schedules.add("nightly", SHOP, {"amount": 1}, cron="0 3 * * *", zone="Europe/Berlin")
+            assert [each.name for each in await rd.schedules.list()] == ["nightly"]
             assert await rd.schedules.drop("nightly")
-            assert await rd.schedules.all() == []
+            assert await rd.schedules.list() == []
 
     bounded(scene())
 
@@ -144,13 +154,13 @@ def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
             await rd.submit(SHOP, {"amount": -1})
             await rd.work([SHOP], until_idle=True)
             monkeypatch.setattr(SqliteStore, "query", watched)
-            await rd.dead_letters.list()
-            await rd.dead_letters.show(1)
-            assert len([line async for line in rd.dead_letters.export()]) == 1
-            assert (await rd.replays.validate(pipelines=[SHOP])).letters == 1
+            await rd.letters.list()
+            await rd.letters.show(1)
+            assert len([line async for line in rd.letters.export()]) == 1
+            assert (await rd.letters.validate(pipelines=[SHOP])).letters == 1
             await rd.runs.latest()
-            await rd.schedules.all()
-            assert (await rd.reports.explain(1)).status == "failed"
+            await rd.schedules.list()
+            assert (await rd.jobs.explain(1)).status == "failed"
             assert len(await rd.reports.errors(pipeline="shop")) == 1
             monkeypatch.undo()
 
@@ -161,5 +171,5 @@ def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
 
 
 def test_the_words_of_a_sync_method_are_those_of_the_async_one() -> None:
-    assert AsyncDeadLetters.choose.__doc__ == DeadLetters.choose.__doc__
+    assert AsyncLetters.choose.__doc__ == Letters.choose.__doc__
     assert AsyncReplays.pause.__doc__ == Replays.pause.__doc__

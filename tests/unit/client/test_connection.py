@@ -43,7 +43,7 @@ def test_jobs_are_submitted_worked_on_and_accounted_for(rd: Redrive) -> None:
     assert [rd.job(each).status for each in ids] == ["complete"] * 3 + ["failed"] + ["complete"]
     failed = rd.job(ids[3]).facts
     assert (failed.stage, failed.error_code) == ("show", "IO_DENIED")
-    assert rd.counts() == {"complete": 5, "failed": 1}
+    assert rd.jobs.counts() == {"complete": 5, "failed": 1}
 
 
 def test_a_key_is_unique_and_says_so(rd: Redrive) -> None:
@@ -60,7 +60,7 @@ def test_a_job_waits_until_it_may_run(rd: Redrive) -> None:
         rd.work([SHOP], until_idle=True)
 
         assert clock.wall() - start >= 3_600
-    assert rd.counts() == {"complete": 1}
+    assert rd.jobs.counts() == {"complete": 1}
 
 
 def test_many_jobs_are_stored_in_batches(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
     with pytest.raises(SerializationError, match="limit is 3 bytes"):
         rd.submit(SHOP, 10_000)
 
-    assert rd.counts() == {}
+    assert rd.jobs.counts() == {}
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
         (lambda rd: rd.run("shop", [1]), "pipeline"),
         (lambda rd: rd.run(SHOP, 5), "items"),
         (lambda rd: rd.job("x"), "job_id"),
-        (lambda rd: rd.cancel("x"), "job_id"),
-        (lambda rd: rd.cancel(True), "job_id"),
+        (lambda rd: rd.jobs.cancel("x"), "job_id"),
+        (lambda rd: rd.jobs.cancel(True), "job_id"),
         (lambda _rd: connect(5), "url"),  # type: ignore[arg-type]
         (lambda _rd: connect(b"jobs.db"), "url"),  # type: ignore[arg-type]
         (lambda _rd: connect("postgresql://u:secret@host/db"), "url"),
@@ -118,7 +118,7 @@ def test_misuse_is_refused_by_name(rd: Redrive, misuse: object, field: str) -> N
 
     assert field in refused.value.field
     assert "secret" not in str(refused.value)
-    assert rd.counts() == {}
+    assert rd.jobs.counts() == {}
     assert rd.runs.latest() == []
 
 
@@ -148,7 +148,7 @@ def test_several_pipelines_may_come_from_anything_that_yields_them(rd: Redrive) 
     rd.submit(SHOP, 1)
 
     assert rd.work((each for each in [SHOP]), until_idle=True) == "idle"  # type: ignore[arg-type]
-    assert rd.counts() == {"complete": 1}
+    assert rd.jobs.counts() == {"complete": 1}
 
 
 def test_work_says_how_to_call_it_from_async_code(rd: Redrive) -> None:
@@ -163,7 +163,7 @@ def test_work_says_how_to_call_it_from_async_code(rd: Redrive) -> None:
         asyncio.run(wrong())
     asyncio.run(right())
 
-    assert rd.counts() == {"complete": 1}
+    assert rd.jobs.counts() == {"complete": 1}
 
 
 def test_an_unknown_job_is_said_to_be_unknown(rd: Redrive) -> None:
@@ -207,4 +207,4 @@ def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, tmp_path: 
         other.store.reap(clock.wall() + 1e10)
     rd.work([SHOP], until_idle=True)
 
-    assert rd.counts() == {"complete": 1}
+    assert rd.jobs.counts() == {"complete": 1}

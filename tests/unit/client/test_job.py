@@ -132,10 +132,10 @@ def test_every_attempt_of_a_job_can_be_read(store: SqliteStore, rd: Redrive, clo
     work(store, pipeline)
 
     (made,) = job.attempts()
-    assert (made["stage"], made["outcome"], made["burned"], made["notes"]) == ("slow", "ok", True, None)
-    assert made["duration"] == pytest.approx(4)
-    assert made["ended_at"] == datetime.fromtimestamp(clock.wall(), UTC)
-    assert made["config"] == pipeline.stages[0].config
+    assert (made.stage, made.outcome, made.burned, made.notes) == ("slow", "ok", True, None)
+    assert made.duration == pytest.approx(4)
+    assert made.ended_at == datetime.fromtimestamp(clock.wall(), UTC)
+    assert made.config == pipeline.stages[0].config
 
 
 def test_the_async_face_does_all_that_the_sync_one_does(tmp_path: Path) -> None:
@@ -145,19 +145,19 @@ def test_the_async_face_does_all_that_the_sync_one_does(tmp_path: Path) -> None:
             duplicate = await rd.submit(SHOP, 7, key="a")
             ids = await rd.submit_many(SHOP, [1, -1], priority=9)
             gone = await rd.submit(SHOP, 5)
-            assert await rd.cancel(gone.id, reason="why", actor="ann") == "cancelled"
+            assert await gone.cancel(reason="why", actor="ann") == "cancelled"
             assert (duplicate.id, duplicate.is_duplicate, repr(job)) == (job.id, True, f"AsyncJob({job.id})")
-            assert await job.status() == "queued"
+            assert await job.status == "queued"
             assert await rd.work([SHOP], until_idle=True) == "idle"
 
             assert await job.wait(1) == "complete"
             assert await job.result() == Answer("it is 7", 7)
-            assert (await (await rd.job(ids[0])).facts()).priority == 9
+            assert (await (await rd.job(ids[0])).facts).priority == 9
             with pytest.raises(JobFailedError):
                 await (await rd.job(ids[1])).result()
             with pytest.raises(JobNotFoundError):
                 await rd.job(99)
-            assert await rd.counts() == {"complete": 2, "failed": 1, "cancelled": 1}
+            assert await rd.jobs.counts() == {"complete": 2, "failed": 1, "cancelled": 1}
 
     bounded(scene())
 
@@ -177,7 +177,7 @@ def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(tmp_path: Pat
             await going.wait()
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            return await job.status()
+            return await job.status
 
     assert bounded(scene()) == "queued"
 
@@ -202,9 +202,9 @@ def test_many_who_wait_for_jobs_do_not_keep_others_from_asking(filed: Redrive) -
             waiting = [asyncio.ensure_future(job.wait()) for _ in range(64)]
             try:
                 async with asyncio.timeout(10):
-                    assert await rd.counts() == {"queued": 1}
+                    assert await rd.jobs.counts() == {"queued": 1}
             finally:
-                filed.cancel(job.id)
+                filed.jobs.cancel(job.id)
             return await asyncio.gather(*waiting)
 
     assert bounded(scene()) == ["cancelled"] * 64

@@ -34,27 +34,27 @@ def _two_failed_orders(rd: Redrive) -> None:
 
 
 def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
-    (group,) = rd.dead_letters.groups(pipeline="shop")
-    chosen = rd.dead_letters.choose(group=group.fingerprint[:10], since=datetime(2000, 1, 1, tzinfo=UTC))
+    (group,) = rd.letters.groups(pipeline="shop")
+    chosen = rd.letters.choose(group=group.fingerprint[:10], since=datetime(2000, 1, 1, tzinfo=UTC))
     with pytest.raises(EvidenceMissingError):
         rd.replays.start(pipeline="shop")
 
-    rd.dead_letters.triage(chosen, diagnosis="data", actor="ann")
-    rd.dead_letters.assign(chosen, assignee="bob")
-    rd.dead_letters.note(chosen, text="signs were turned")
-    rd.dead_letters.remediate(chosen, evidence="amounts are corrected", is_safe=True)
+    rd.letters.triage(chosen, diagnosis="data", actor="ann")
+    rd.letters.assign(chosen, assignee="bob")
+    rd.letters.note(chosen, text="signs were turned")
+    rd.letters.remediate(chosen, evidence="amounts are corrected", is_safe=True)
     for letter in (1, 2):
-        rd.replays.edit(letter, value=b'{"amount": 7}', pipeline=SHOP)
-    assert rd.replays.validate(pipelines=[SHOP], pipeline="shop").is_fine
+        rd.letters.edit(letter, value=b'{"amount": 7}', pipeline=SHOP)
+    assert rd.letters.validate(pipelines=[SHOP], pipeline="shop").is_fine
     begun = rd.replays.start(pipeline="shop", canary=(1,), rate=1_000.0, actor="ann", reason="corrected")
     rd.work([SHOP], until_idle=True)
     closed = rd.replays.close(begun.id, note="all paid")
 
     assert (closed.recovered, closed.status, closed.note) == (2, "done", "all paid")
     assert [each.id for each in rd.replays.list(pipeline="shop")] == [begun.id]
-    assert rd.counts() == {"complete": 3}
-    assert rd.dead_letters.show(1).letter.verdict == "completed"
-    assert rd.dead_letters.list(state="open").letters == []
+    assert rd.jobs.counts() == {"complete": 3}
+    assert rd.letters.show(1).letter.verdict == "completed"
+    assert rd.letters.list(state="open").letters == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
 def test_a_mistyped_filter_is_refused_with_the_nearest_name(
     rd: Redrive, which: dict[str, Any], words: str
 ) -> None:
-    for ask in (rd.dead_letters.list, rd.dead_letters.groups, rd.dead_letters.choose, rd.replays.validate):
+    for ask in (rd.letters.list, rd.letters.groups, rd.letters.choose, rd.letters.validate):
         with pytest.raises(ConfigurationError, match=words):
             ask(**which)
 
@@ -81,9 +81,9 @@ def test_a_filter_takes_a_time_before_now_and_a_code_that_no_letter_has_yet(
 ) -> None:
     clock.advance(7_200)
 
-    assert rd.dead_letters.list(since=timedelta(hours=1)).letters == []
-    assert len(rd.dead_letters.list(since=timedelta(hours=3)).letters) == 2
-    assert rd.dead_letters.list(code="SHOP_CLOSED").letters == []
+    assert rd.letters.list(since=timedelta(hours=1)).letters == []
+    assert len(rd.letters.list(since=timedelta(hours=3)).letters) == 2
+    assert rd.letters.list(code="SHOP_CLOSED").letters == []
 
 
 def test_an_escalation_is_logged_told_to_the_hook_and_chosen(
@@ -92,29 +92,29 @@ def test_an_escalation_is_logged_told_to_the_hook_and_chosen(
     heard: list[Event] = []
     shop = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"), on_dead=heard.append)
     rd.work([shop], until_idle=True)
-    rd.replays.retry(1)
+    rd.jobs.retry(1)
     rd.work([shop], until_idle=True)
 
     assert "dead letter 3 is escalated" in caplog.text
     assert [event.is_escalated for event in heard] == [True]
-    assert rd.dead_letters.choose(escalated=True).count == 1
-    assert [each.id for each in rd.dead_letters.list(escalated=True).letters] == [3]
+    assert rd.letters.choose(escalated=True).count == 1
+    assert [each.id for each in rd.letters.list(escalated=True).letters] == [3]
 
 
 def test_the_letters_of_an_assignee_are_frozen_although_assignees_change(rd: Redrive) -> None:
-    rd.dead_letters.assign(rd.dead_letters.choose(ids=[1]), assignee="ann")
-    chosen = rd.dead_letters.choose(assignee="ann")
-    rd.dead_letters.assign(rd.dead_letters.choose(ids=[2]), assignee="ann")
+    rd.letters.assign(rd.letters.choose(ids=[1]), assignee="ann")
+    chosen = rd.letters.choose(assignee="ann")
+    rd.letters.assign(rd.letters.choose(ids=[2]), assignee="ann")
 
-    done = rd.dead_letters.discard(chosen)
+    done = rd.letters.discard(chosen)
 
     assert (chosen.count, done.changed) == (1, 1)
-    assert [each.state for each in rd.dead_letters.list().letters] == ["open", "discarded"]
+    assert [each.state for each in rd.letters.list().letters] == ["open", "discarded"]
 
 
 def test_a_program_asks_why_a_job_failed_and_what_attempts_add_up_to(rd: Redrive) -> None:
-    told = rd.reports.explain(1)
-    moments = rd.reports.timeline(1)
+    told = rd.jobs.explain(1)
+    moments = rd.jobs.timeline(1)
     (error,) = rd.reports.errors(pipeline="shop")
     (each,) = rd.reports.stages(stage="pay")
     account = rd.reports.account(pipeline="shop")
@@ -129,7 +129,7 @@ def test_a_program_asks_why_a_job_failed_and_what_attempts_add_up_to(rd: Redrive
 
 def test_a_report_about_what_is_not_known_names_what_is(rd: Redrive) -> None:
     with pytest.raises(JobNotFoundError, match="99"):
-        rd.reports.explain(99)
+        rd.jobs.explain(99)
     with pytest.raises(ConfigurationError, match="Did you mean shop"):
         rd.reports.errors(pipeline="shp")
     with pytest.raises(ConfigurationError, match="needs a run or a pipeline"):
@@ -137,17 +137,17 @@ def test_a_report_about_what_is_not_known_names_what_is(rd: Redrive) -> None:
 
 
 def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, tmp_path: Path) -> None:
-    chosen = rd.dead_letters.choose(ids=[1])
-    rd.dead_letters.discard(chosen)
+    chosen = rd.letters.choose(ids=[1])
+    rd.letters.discard(chosen)
     with pytest.raises(ReplayRefusedError, match="discarded"):
-        rd.replays.retry(1)
-    rd.dead_letters.restore(rd.dead_letters.choose(ids=[1]))
-    lines = list(rd.dead_letters.export(pipeline="shop"))
-    rd.replays.erase(2)
+        rd.jobs.retry(1)
+    rd.letters.restore(rd.letters.choose(ids=[1]))
+    lines = list(rd.letters.export(pipeline="shop"))
+    rd.jobs.erase(2)
 
     with connect(tmp_path / "elsewhere.db") as there:
-        assert there.dead_letters.take_in(lines).made == 2
-        assert there.counts() == {"failed": 2}
+        assert there.letters.import_(lines).made == 2
+        assert there.jobs.counts() == {"failed": 2}
 
 
 def test_values_leave_a_program_on_record(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_values_leave_a_program_on_record(tmp_path: Path) -> None:
         rd.submit(free, {"amount": -1})
         rd.work([free], until_idle=True)
 
-        lines = list(rd.dead_letters.export(with_values=True, actor="ann", reason="a copy for the tests"))
+        lines = list(rd.letters.export(with_values=True, actor="ann", reason="a copy for the tests"))
 
         (done,) = operations(rd.store)
         assert len(lines) == 1
@@ -164,8 +164,8 @@ def test_values_leave_a_program_on_record(tmp_path: Path) -> None:
 
 
 def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) -> None:
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(pipeline="shop"), evidence="none really", is_safe=True, diagnosis="transient"
+    rd.letters.remediate(
+        rd.letters.choose(pipeline="shop"), evidence="none really", is_safe=True, diagnosis="transient"
     )
     begun = rd.replays.start(pipeline="shop")
     waiting = findings(rd, "replays")
@@ -186,7 +186,7 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
 def test_a_filter_that_is_mistyped_never_means_all_letters(
     rd: Redrive, wrong: dict[str, Any], told: str
 ) -> None:
-    acts = (rd.dead_letters.choose, rd.dead_letters.list, rd.replays.validate, rd.replays.start)
+    acts = (rd.letters.choose, rd.letters.list, rd.letters.validate, rd.replays.start)
     for act in acts:
         with pytest.raises(ConfigurationError, match=told):
             act(**wrong)
@@ -194,7 +194,7 @@ def test_a_filter_that_is_mistyped_never_means_all_letters(
 
 def test_a_mistyped_actor_is_refused(rd: Redrive) -> None:
     with pytest.raises(ConfigurationError, match="Did you mean actor"):
-        rd.dead_letters.discard(rd.dead_letters.choose(pipeline="shop"), actr="ann")  # type: ignore[call-arg]
+        rd.letters.discard(rd.letters.choose(pipeline="shop"), actr="ann")  # type: ignore[call-arg]
 
 
 def findings(rd: Redrive, about: str) -> list[str]:

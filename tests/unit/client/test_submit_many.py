@@ -42,7 +42,7 @@ def test_a_bad_payload_is_named_by_its_place_with_the_ids_of_what_was_stored_bef
     assert "payload 25, counting from 0" in str(refused.value)
     assert "20 jobs were stored before it" in str(refused.value)
     assert "payloads[20:]" in refused.value.hint
-    assert rd.counts() == {"queued": 20}
+    assert rd.jobs.counts() == {"queued": 20}
 
 
 def test_a_bad_payload_in_the_first_batch_leaves_nothing(rd: Redrive) -> None:
@@ -50,7 +50,7 @@ def test_a_bad_payload_in_the_first_batch_leaves_nothing(rd: Redrive) -> None:
         rd.submit_many(SHOP, [1, 2, "x"])
 
     assert (refused.value.index, refused.value.stored) == (2, ())
-    assert rd.counts() == {}
+    assert rd.jobs.counts() == {}
 
 
 def test_after_a_refusal_the_rest_can_be_submitted_by_what_the_error_says(rd: Redrive) -> None:
@@ -84,7 +84,7 @@ def test_a_key_made_of_the_payload_keeps_jobs_from_being_made_twice(rd: Redrive)
 
     assert again[:2] == first[:2]
     assert again[2] != first[2]
-    assert rd.counts() == {"queued": 5}
+    assert rd.jobs.counts() == {"queued": 5}
 
 
 def test_a_bad_key_is_refused_with_the_place_of_its_payload(rd: Redrive) -> None:
@@ -103,7 +103,7 @@ def test_many_jobs_may_expire(rd: Redrive) -> None:
         clock.advance(7_200)
         rd.work([SHOP], until_idle=True)
 
-    assert rd.counts() == {"failed": 2}
+    assert rd.jobs.counts() == {"failed": 2}
 
 
 def test_jobs_submitted_for_a_run_are_its_items_and_the_run_is_driven_without_a_source(rd: Redrive) -> None:
@@ -135,7 +135,7 @@ def test_a_run_takes_no_jobs_that_are_not_its_own(rd: Redrive) -> None:
         rd.run(SHOP, [1, object()])
     unfed = rd.runs.latest()[0].id
     fresh = rd.runs.add("shop", RunOptions(), 0.0)
-    before = rd.counts()
+    before = rd.jobs.counts()
 
     with pytest.raises(RunError, match="has ended as completed"):
         rd.submit_many(SHOP, [1], run=over)
@@ -148,7 +148,7 @@ def test_a_run_takes_no_jobs_that_are_not_its_own(rd: Redrive) -> None:
     with pytest.raises(ConfigurationError, match="key"):
         rd.submit_many(SHOP, [1], run=fresh, key=str)
 
-    assert rd.counts() == before
+    assert rd.jobs.counts() == before
 
 
 def test_it_is_the_same_to_await(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def test_the_table_has_the_moves_that_jobs_make_and_no_others(tmp_path: Path) ->
         for word in ("done", "fail", "cancel", "skip"):
             rd.submit(ACTS, word)
         rd.work([ACTS], until_idle=True)
-        rd.replays.retry(2)
+        rd.jobs.retry(2)
         rd.work([ACTS], until_idle=True)
-        rd.cancel(rd.submit(ACTS, "never").id)
+        rd.jobs.cancel(rd.submit(ACTS, "never").id)
         with sqlite3.connect(path) as db:
             seen = set(db.execute("SELECT source, target FROM seen WHERE source IS NOT target"))
 

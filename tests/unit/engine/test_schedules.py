@@ -81,33 +81,33 @@ def test_a_schedule_that_never_comes_is_refused_by_name(
     rd: Redrive, clock: VirtualClock, cron: str, zone: str, field: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        rd.schedules.put("report", DAILY, 1, cron=cron, zone=zone)
+        rd.schedules.add("report", DAILY, 1, cron=cron, zone=zone)
 
     assert field in refused.value.field
-    assert rd.schedules.all() == []
+    assert rd.schedules.list() == []
 
 
 def test_a_payload_or_a_name_that_does_not_fit_is_refused(rd: Redrive, clock: VirtualClock) -> None:
     with pytest.raises(SerializationError):
-        rd.schedules.put("report", DAILY, "one", cron="0 0 * * *")
+        rd.schedules.add("report", DAILY, "one", cron="0 0 * * *")
     with pytest.raises(ConfigurationError):
-        rd.schedules.put(" ", DAILY, 1, cron="0 0 * * *")
+        rd.schedules.add(" ", DAILY, 1, cron="0 0 * * *")
 
 
 def test_a_priority_that_does_not_fit_is_refused_when_the_schedule_is_made(
     rd: Redrive, clock: VirtualClock
 ) -> None:
     with pytest.raises(ConfigurationError, match="from 0 to 9"):
-        rd.schedules.put("urgent", DAILY, 1, cron="* * * * *", priority=99)
+        rd.schedules.add("urgent", DAILY, 1, cron="* * * * *", priority=99)
 
-    assert rd.schedules.all() == []
+    assert rd.schedules.list() == []
 
 
 def test_a_tick_makes_one_job_whoever_looks_first(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     go_to(clock, "2026-01-10T06:00:00+00:00")
-    rd.schedules.put("report", DAILY, 7, cron="30 6 * * *", priority=2)
+    rd.schedules.add("report", DAILY, 7, cron="30 6 * * *", priority=2)
     one, two = ticker(store, clock), ticker(store, clock)
 
     assert (one.tick(), two.tick()) == (0, 0)
@@ -117,7 +117,7 @@ def test_a_tick_makes_one_job_whoever_looks_first(
     assert jobs(store, "pipeline, status, priority, key, payload") == [
         ("daily", "queued", 2, "report@2026-01-10T06:30:00+00:00", b"7")
     ]
-    (known,) = rd.schedules.all()
+    (known,) = rd.schedules.list()
     assert (known.name, known.pipeline, known.cron, known.zone) == ("report", "daily", "30 6 * * *", "UTC")
     assert known.last_at == datetime(2026, 1, 10, 6, 30, tzinfo=UTC)
     assert known.next_at == datetime(2026, 1, 11, 6, 30, tzinfo=UTC)
@@ -126,7 +126,7 @@ def test_a_tick_makes_one_job_whoever_looks_first(
 def test_of_two_who_saw_the_same_tick_one_submits(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rd.schedules.put("report", DAILY, 7, cron="0 * * * *")
+    rd.schedules.add("report", DAILY, 7, cron="0 * * * *")
     clock.advance(3_600)
     due = store.query("due_schedules", clock.wall())
     assert ticker(store, clock).tick() == 1
@@ -140,25 +140,25 @@ def test_of_two_who_saw_the_same_tick_one_submits(
 def test_ticks_that_nobody_saw_are_made_up_for_by_one_job(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
-    rd.schedules.put("report", DAILY, 7, cron="0 * * * *")
+    rd.schedules.add("report", DAILY, 7, cron="0 * * * *")
     clock.advance(10 * 3_600)
 
     assert (ticker(store, clock).tick(), ticker(store, clock).tick()) == (1, 0)
-    (known,) = rd.schedules.all()
+    (known,) = rd.schedules.list()
     assert 0 < known.next_at.timestamp() - clock.wall() <= 3_600
 
 
 def test_the_same_name_changes_a_schedule_and_what_did_not_change_keeps_its_turn(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
-    rd.schedules.put("report", DAILY, 7, cron="0 0 * * *")
-    (first,) = rd.schedules.all()
+    rd.schedules.add("report", DAILY, 7, cron="0 0 * * *")
+    (first,) = rd.schedules.list()
     clock.advance(2 * 86_400)
-    rd.schedules.put("report", DAILY, 8, cron="0 0 * * *")
-    assert rd.schedules.all()[0].next_at == first.next_at
+    rd.schedules.add("report", DAILY, 8, cron="0 0 * * *")
+    assert rd.schedules.list()[0].next_at == first.next_at
 
-    rd.schedules.put("report", DAILY, 8, cron="30 * * * *", zone="Europe/Berlin")
-    (changed,) = rd.schedules.all()
+    rd.schedules.add("report", DAILY, 8, cron="30 * * * *", zone="Europe/Berlin")
+    (changed,) = rd.schedules.list()
     assert 0 < changed.next_at.timestamp() - clock.wall() <= 3_600
     clock.advance(3_600)
     ticker(store, clock).tick()
@@ -166,7 +166,7 @@ def test_the_same_name_changes_a_schedule_and_what_did_not_change_keeps_its_turn
 
 
 def test_a_dropped_schedule_ticks_no_more(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
-    rd.schedules.put("report", DAILY, 7, cron="0 * * * *")
+    rd.schedules.add("report", DAILY, 7, cron="0 * * * *")
 
     assert rd.schedules.drop("report")
     assert not rd.schedules.drop("report")
@@ -176,8 +176,8 @@ def test_a_dropped_schedule_ticks_no_more(store: SqliteStore, rd: Redrive, clock
 
 def test_every_change_of_a_schedule_is_in_the_operator_log(rd: Redrive) -> None:
     for _ in range(2):
-        rd.schedules.put("report", DAILY, 7, cron="0 * * * *", actor="ann", reason="month end")
-    rd.schedules.put("report", DAILY, 7, cron="30 * * * *")
+        rd.schedules.add("report", DAILY, 7, cron="0 * * * *", actor="ann", reason="month end")
+    rd.schedules.add("report", DAILY, 7, cron="30 * * * *")
     rd.schedules.drop("report", actor="bob")
     rd.schedules.drop("report", actor="bob")
 
@@ -200,11 +200,11 @@ def test_a_schedule_that_is_not_stored_is_not_logged(
     rd: Redrive, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """The change and its line are one transaction: whatever refuses one of them refuses both."""
-    rd.schedules.put("kept", DAILY, 7, cron="0 * * * *")
+    rd.schedules.add("kept", DAILY, 7, cron="0 * * * *")
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(rd.store, "apply", lambda *steps: given.append(tuple(step.name for step in steps)))
 
-    rd.schedules.put("other", DAILY, 7, cron="0 * * * *")
+    rd.schedules.add("other", DAILY, 7, cron="0 * * * *")
     rd.schedules.drop("kept")
 
     assert [names for names in given if statement in names] == [
@@ -219,7 +219,7 @@ def test_a_schedule_that_cannot_go_on_never_keeps_the_others_from_it(
     """A time zone that this machine does not know, written by one that does."""
     (lane,) = store.lanes("daily", ["report"])
     store.apply(Step("put_schedule", ("a bad one", lane, "0 * * * *", "Mars/Olympus", b"1", 5, 0.0)))
-    rd.schedules.put("good", DAILY, 7, cron="0 * * * *")
+    rd.schedules.add("good", DAILY, 7, cron="0 * * * *")
     clock.advance(3_600)
 
     assert ticker(store, clock).tick() == 1
@@ -232,7 +232,7 @@ def test_the_ticker_sleeps_until_the_next_tick_and_looks_for_new_ones_in_between
     async def scene() -> None:
         task = asyncio.ensure_future(ticker(store, clock).run())
         await passing(clock, lambda: len(clock.waits) > 8)
-        rd.schedules.put("report", DAILY, 7, cron="*/30 * * * * *")
+        rd.schedules.add("report", DAILY, 7, cron="*/30 * * * * *")
         await passing(clock, lambda: len(jobs(store)) == 3)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -254,7 +254,7 @@ def test_the_ticker_waits_for_a_store_that_does_not_answer(
         return question()  # type: ignore[operator]
 
     async def scene() -> None:
-        rd.schedules.put("report", DAILY, 7, cron="* * * * *")
+        rd.schedules.add("report", DAILY, 7, cron="* * * * *")
         task = asyncio.ensure_future(Ticker(store, clock, ask_store=ask).run())
         await passing(clock, lambda: jobs(store))
         task.cancel()
@@ -275,7 +275,7 @@ def test_a_worker_submits_what_is_due_and_works_on_it(tmp_path: Path) -> None:
                 return number
 
             pipeline = one_stage(run, "daily")
-            rd.schedules.put("report", pipeline, 7, cron="* * * * * *")
+            rd.schedules.add("report", pipeline, 7, cron="* * * * * *")
             async with connect(tmp_path / "jobs.db") as other:
                 working = asyncio.ensure_future(other.work([pipeline]))
                 await ran.wait()
@@ -284,4 +284,4 @@ def test_a_worker_submits_what_is_due_and_works_on_it(tmp_path: Path) -> None:
 
         bounded(scene())
         assert threading.active_count() < 50
-        assert sum(rd.counts().values()) >= 1
+        assert sum(rd.jobs.counts().values()) >= 1

@@ -148,7 +148,7 @@ def test_dead_letters_that_nobody_has_looked_at(rd: Redrive, clock: VirtualClock
 
 
 def test_schedules_hooks_and_runs_that_nobody_looks_after(rd: Redrive, clock: VirtualClock) -> None:
-    rd.schedules.put("hourly", SHOP, 1, cron="0 * * * *")
+    rd.schedules.add("hourly", SHOP, 1, cron="0 * * * *")
     rd.store.apply(Step("add_run", ("shop", b"{}", clock.wall())))
     rd.store.apply(Step("insert_notice", (1, 1, 1, None, "hook", clock.wall())))
     clock.advance(86_400)

@@ -251,7 +251,7 @@ def test_pruning_takes_bounded_steps_and_leaves_nothing_behind(
     assert (would.jobs, would.undelivered) == (done, 0) == ({"complete": 20}, 0)
     assert max(steps) <= 4
     assert sum(steps) == 20
-    assert rd.counts() == {"complete": 3, "failed": 1}
+    assert rd.jobs.counts() == {"complete": 3, "failed": 1}
     assert (rows(rd, "jobs"), rows(rd, "dead_letters")) == (4, 1)
     assert rows(rd, "attempts") == 3 * 2 + 1
     assert log(rd) == [("ann", "prune", "jobs complete > 86400 s", "a test")]

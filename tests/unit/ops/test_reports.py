@@ -140,7 +140,7 @@ def test_every_job_of_a_pipeline_is_accounted_for(rd: Redrive) -> None:
     rd.submit_many(shop, [0, -1])
     rd.work([shop], until_idle=True)
     waiting = rd.submit_many(shop, [0, 0, 0])
-    rd.cancel(waiting[0])
+    rd.jobs.cancel(waiting[0])
 
     told = account(rd.store, Scope(pipeline="shop"))
 

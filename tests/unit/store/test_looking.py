@@ -72,7 +72,7 @@ def look(database: Path) -> dict[str, int]:
     with connect(database) as rd:
         assert unopened(database) is None
         examine(rd.store, is_deep=True)
-        return rd.counts()
+        return rd.jobs.counts()
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -164,7 +164,7 @@ def test_a_writer_reports_which_process_keeps_it_waiting_and_then_gives_up(
                 rd.submit(steps, Order(1))
             assert "continue it or end it" in raised.value.hint
             assert f"process {holder} holds the lock" in caplog.messages[-1]
-        assert rd.counts() == {}
+        assert rd.jobs.counts() == {}
 
 
 def test_a_lock_that_comes_too_late_is_given_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_use_after_close_is_the_callers_mistake(tmp_path: Path, use: str) -> Non
     rd.close()
 
     with pytest.raises(StoreRefusedError, match="the connection is closed") as raised:
-        rd.counts() if use == "read" else rd.submit(steps, Order(1))
+        rd.jobs.counts() if use == "read" else rd.submit(steps, Order(1))
 
     assert "connect again" in raised.value.hint
     assert "bug" not in raised.value.hint
@@ -262,7 +262,7 @@ def test_a_deleted_log_is_named_and_nothing_is_lost_with_it(scene: Scene) -> Non
     assert "-wal, which holds the latest commits, was deleted" in looking.stderr
     assert "End every program that has it open with SIGTERM" in looking.stderr
     with connect(scene.database) as rd:
-        assert rd.counts() == {"queued": 1}
+        assert rd.jobs.counts() == {"queued": 1}
 
 
 @pytest.mark.parametrize("act", ["deleted", "replaced"])

@@ -92,7 +92,7 @@ def test_an_older_database_is_opened_once_it_was_migrated(older: Path) -> None:
     assert (before.found, before.known) == (SCHEMA_VERSION, SCHEMA_VERSION + 1)
     assert facts(older) == (SCHEMA_VERSION + 1, True)
     with connect(older) as rd:
-        assert rd.counts() == {"queued": 1}
+        assert rd.jobs.counts() == {"queued": 1}
         assert [(row[2], row[3]) for row in rd.store.query("operations", 5)] == [
             ("ann", "migrate"),
         ]

@@ -230,7 +230,7 @@ def test_a_crash_ends_a_real_worker_and_the_next_one_remembers_it(tmp_path: Path
         ]
 
         assert ends == [EXIT_CODE, 0]
-        assert [each["outcome"] for each in job.attempts()] == ["crashed", "ok"]
+        assert [each.outcome for each in job.attempts()] == ["crashed", "ok"]
     faults = Faults(marks=marks).crash("notify", attempts=[1])
     assert faults.fired("notify") == 1
 

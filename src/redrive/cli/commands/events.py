@@ -28,18 +28,15 @@ from redrive.cli.output.tables import (
 from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops import audit, breakers
+from redrive.ops import breakers
 from redrive.ops.audit import Operation
 from redrive.ops.breakers import BreakerEvent
+from redrive.ops.events import POLL_SECONDS, EventReader
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import Event
-from redrive.ops.letters.details import letter_details
 from redrive.ops.pipelines import unknown_pipeline
 from redrive.store.protocol import Store
 
-POLL_SECONDS: Final = 0.2
-PAGE: Final = 500
 COLUMNS: Final = ("at", "job", "pipeline", "stage", "attempt", "outcome", "code", "sentence")
 OPERATION_COLUMNS: Final = ("at", "actor", "verb", "subject", "letters", "reason")
 CHANGE: Final = "before -> after"
@@ -78,32 +75,19 @@ def events(
     )
     with open_database(database_url) as rd:
         if operations:
-            _print_operations(rd.store, output, limit, job=job, letter=letter, before=before)
+            _print_operations(rd, output, limit, job=job, letter=letter, before=before)
             return
-        if job is not None:
-            get_job(rd.store, job)
-        # The position is read first: an event between the two reads is then printed twice rather than never.
-        last, last_change = inspect.last_event(rd.store), breakers.last_breaker_change(rd.store)
-        attempts = inspect.latest_events(rd.store, job=job, pipeline=pipeline, limit=limit)
-        # A change of a breaker is about many jobs, and so about none of them.
-        changes = [] if job else breakers.breaker_changes(rd.store, pipeline=pipeline, limit=limit)
-        latest = _in_order(attempts, changes)[-limit:]
+        reader = EventReader(rd.store, job=job, pipeline=pipeline)
+        latest = reader.latest(limit)
         if not latest and pipeline is not None:
             _check_pipeline(rd.store, pipeline, may_come=follow)
         if not follow:
             rows = latest if output == "json" else [_row_of(event) for event in latest]
             print_rows(rows, COLUMNS, output, empty="no events")
             return
-        _print_events(
-            [
-                event
-                for event in latest
-                if (event.seq <= last if isinstance(event, Event) else event.id <= last_change)
-            ],
-            output,
-        )
+        _print_events(latest, output)
         with suppress(KeyboardInterrupt):
-            _follow(rd, (last, last_change), output, job=job, pipeline=pipeline)
+            _follow(reader, output)
 
 
 def stats(
@@ -158,17 +142,10 @@ def _check_options(given: Mapping[str, object], *, rule: str, fix: str) -> None:
 
 
 def _print_operations(
-    store: Store, output: Format, limit: int, *, job: int | None, letter: int | None, before: int | None
+    rd: Redrive, output: Format, limit: int, *, job: int | None, letter: int | None, before: int | None
 ) -> None:
     """Print the latest operations: all, or those on one job or one dead letter, also as part of a group or a replay."""
-    if job is None and letter is None:
-        done: Sequence[Operation] = audit.operations(store, limit + 1, before=before)
-    else:
-        found = list(letter_details(store, letter).operations) if letter is not None else []
-        if job is not None:
-            of_job = inspect.job_details(store, job).operations
-            found = list(of_job) if letter is None else [each for each in found if each in of_job]
-        done = [each for each in found if before is None or each.id < before][-limit - 1 :]
+    done = rd.events.operations(job=job, letter=letter, before=before, limit=limit + 1)
     page = done[-limit:]
     _print_page(page, output)
     if output == "table" and len(done) > limit:
@@ -216,11 +193,6 @@ def _facts_of(facts: object) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _in_order(attempts: Sequence[Event], changes: Sequence[BreakerEvent]) -> list[Event | BreakerEvent]:
-    """Return attempts and changes of breakers in the order of their time."""
-    return sorted([*attempts, *changes], key=lambda event: event.at)
-
-
 def _row_of(event: Event | BreakerEvent) -> dict[str, object]:
     """Return the columns of an event in a table."""
     if isinstance(event, Event):
@@ -232,26 +204,11 @@ def _row_of(event: Event | BreakerEvent) -> dict[str, object]:
     }
 
 
-def _follow(
-    rd: Redrive, since: tuple[int, int], output: Format, *, job: int | None, pipeline: str | None
-) -> None:
-    last, last_change = since
+def _follow(reader: EventReader, output: Format) -> None:
     while True:
-        end = inspect.last_event(rd.store)
-        news = inspect.events_after(rd.store, last, job=job, pipeline=pipeline, limit=PAGE)
-        changes = (
-            []
-            if job
-            else breakers.breaker_changes(rd.store, after=last_change, pipeline=pipeline, limit=PAGE)
-        )
-        last_change = changes[-1].id if changes else last_change
-        _print_events(_in_order(news, changes), output)
-        if len(news) < PAGE:
-            # All events up to here were read, also those that do not match.
-            last = max(end, news[-1].seq if news else 0)
+        _print_events(reader.news(), output)
+        if not reader.is_behind:
             CURRENT.get().clock.sleep(POLL_SECONDS)
-        else:
-            last = news[-1].seq
 
 
 def _print_events(news: Sequence[Event | BreakerEvent], output: Format) -> None:

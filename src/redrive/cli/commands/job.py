@@ -26,6 +26,7 @@ from redrive.cli.output.tables import (
 )
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
+from redrive.ops.jobs.cancel import cancel_job
 from redrive.ops.jobs.erase import check_erasable
 from redrive.ops.jobs.erase import erase as erase_values
 from redrive.ops.jobs.explain import explain as explain_job
@@ -130,11 +131,10 @@ def cancel(job_id: JobId, *, action: Action) -> None:
         before = get_job(rd.store, job_id)
         if before.status in {"queued", "processing"}:
             action.confirm(f"Cancel job {job_id} of {before.pipeline}, now {before.status}?")
-        status = rd.cancel(job_id, reason=action.by.reason, actor=action.by.name)
-        facts = get_job(rd.store, job_id)
-    action.print({"id": job_id, "status": status, "is_cancel_asked": facts.is_cancel_asked})
-    if status != "cancelled" and not facts.is_cancel_asked:
-        print_message(f"error: job {job_id} is already {status}")
+        facts = cancel_job(rd.store, job_id, action.by)
+    action.print({"id": job_id, "status": facts.status, "is_cancel_asked": facts.is_cancel_asked})
+    if facts.status != "cancelled" and not facts.is_cancel_asked:
+        print_message(f"error: job {job_id} is already {facts.status}")
         raise typer.Exit(FAILED)
 
 

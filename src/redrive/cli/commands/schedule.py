@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name."
 def list_(*, database_url: Database = None, output: Output = "table") -> None:
     """List schedules with their next tick."""
     with open_database(database_url) as rd:
-        found = rd.schedules.all()
+        found = rd.schedules.list()
     columns = ("name", "pipeline", "cron", "zone", "next_at", "last_at")
     print_rows(found, columns, output, empty="no schedules")
 
@@ -53,7 +53,7 @@ def add(
     with connect(action.database_url) as rd:
         options = schedules.ScheduleOptions(cron=cron, zone=zone, priority=priority)
         schedules.put(rd.store, name, pipeline, value, action.by, options=options)
-        (made,) = (each for each in rd.schedules.all() if each.name == name)
+        (made,) = (each for each in rd.schedules.list() if each.name == name)
     action.print({"name": name, "pipeline": made.pipeline, "next_at": made.next_at})
 
 
@@ -62,7 +62,7 @@ def add(
 def drop(name: Name, *, action: Action) -> None:
     """Delete a schedule; jobs that were submitted stay."""
     with action.database() as rd:
-        known = [each.name for each in rd.schedules.all()]
+        known = [each.name for each in rd.schedules.list()]
         if name not in known:
             raise unknown(name, known, kind="schedule", otherwise="There are no schedules.")
         action.confirm(f"Delete the schedule {name}?")

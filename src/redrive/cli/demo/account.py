@@ -155,7 +155,7 @@ def _jobs(rd: Redrive) -> Iterator[JobLine]:
 def _letters(rd: Redrive) -> Iterator[LetterLine]:
     cursor: str | None = None
     while True:
-        page = rd.dead_letters.list(pipeline=flow.name, before=cursor, limit=PAGE)
+        page = rd.letters.list(pipeline=flow.name, before=cursor, limit=PAGE)
         yield from page.letters
         cursor = page.next_cursor
         if cursor is None:

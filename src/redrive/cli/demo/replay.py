@@ -35,7 +35,7 @@ LONG: Final = 21
 
 def refused_group(rd: Redrive) -> LetterGroup | None:
     """Return the group of the letters with a refused key, if any of them is pending."""
-    found = rd.dead_letters.groups(pipeline=flow.name, code=CODE)
+    found = rd.letters.groups(pipeline=flow.name, code=CODE)
     return next((group for group in found if group.pending), None)
 
 
@@ -119,8 +119,8 @@ class ReplayScene:
 
     def _retry_first_job(self, replay: int) -> None:
         """Retry the canary that failed: it has a new letter, which needs its own evidence."""
-        (failed,) = self.rd.replays.report(replay).failures
-        job = self.rd.dead_letters.show(failed.sample).letter.job
+        (failed,) = self.rd.replays.status(replay).failures
+        job = self.rd.letters.show(failed.sample).letter.job
         self.view.announce(f"job {job}, the first canary, has a new dead letter that needs its own evidence")
         letter = (str(failed.sample), "--diagnosis", "auth_config")
         self._remediate(*letter, evidence="the provider has restored the key, ticket 42")
@@ -137,11 +137,11 @@ class ReplayScene:
         """Print how far a replay is until it has ended or stopped itself, then its status."""
         wait_until(lambda: self._is_standing(replay), f"replay {replay}")
         self.shell.run("replay", "status", str(replay), "--follow", expect=expect)
-        return self.rd.replays.report(replay)
+        return self.rd.replays.status(replay)
 
     def _is_standing(self, replay: int) -> bool:
         self._check_worker()
-        report = self.rd.replays.report(replay)
+        report = self.rd.replays.status(replay)
         line = progress_line(report)
         if line != self.last_line:
             self.last_line = line

@@ -24,6 +24,7 @@ from redrive.cli.output.terminal import SafeConsole, escaped, escaped_json
 from redrive.core.units import format_duration
 from redrive.engine.runtime import CURRENT
 from redrive.ops.audit import Operation
+from redrive.ops.jobs.facts import Attempt
 
 GAP: Final = 2
 """Blanks between two columns."""
@@ -150,13 +151,13 @@ def _in_line(value: object) -> Text:
     return made
 
 
-def print_attempts(attempts: Sequence[dict[str, object]]) -> None:
+def print_attempts(attempts: Sequence[Attempt]) -> None:
     """Print attempts with their outcome and why it came so."""
     rows = [
         {
-            **attempt,
-            "duration": f"{attempt['duration']:.3g} s",
-            "sentence": attempt["sentence"] or attempt["message"] or attempt["reason"],
+            **asdict(attempt),
+            "duration": f"{attempt.duration:.3g} s",
+            "sentence": attempt.sentence or attempt.message or attempt.reason,
         }
         for attempt in attempts
     ]

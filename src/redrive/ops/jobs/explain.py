@@ -7,7 +7,7 @@ such as how many attempts the policy of an old decision allowed, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
@@ -19,16 +19,13 @@ from redrive.core.decision_text import retry_on_text, sentence_of
 from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.core.units import format_duration
-from redrive.ops.jobs.facts import JobFacts
+from redrive.ops.jobs.facts import Attempt, JobFacts
 from redrive.ops.jobs.inspect import JobDetails, job_details
 from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
 from redrive.store.protocol import Store
 
 __all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
-
-Attempt = Mapping[str, object]
-"""One attempt as `Job.attempts` returns it."""
 
 _OUTCOMES: Final = {
     "ok": "It succeeded.",
@@ -160,18 +157,18 @@ def _utc(at: datetime) -> str:
 
 
 def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[str]) -> ExplainedAttempt:
-    code = cast("str | None", attempt["code"])
+    code = attempt.code
     decision = decision_of(attempt)
     return ExplainedAttempt(
-        dispatch=cast("int", attempt["dispatch"]),
-        stage=str(attempt["stage"]),
-        round=cast("int", attempt["round"]),
-        attempt=cast("int", attempt["attempt"]),
-        outcome=str(attempt["outcome"]),
+        dispatch=attempt.dispatch,
+        stage=attempt.stage,
+        round=attempt.round,
+        attempt=attempt.attempt,
+        outcome=attempt.outcome,
         code=code,
         category=None if code is None else _category_of(code, categories),
-        http_status=cast("int | None", attempt["http_status"]),
-        reason=cast("str | None", attempt["reason"]),
+        http_status=attempt.http_status,
+        reason=attempt.reason,
         happened=_happened(attempt),
         matched=_classified(attempt, categories),
         decided=_decided(attempt, decision),
@@ -182,19 +179,19 @@ def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[st
 def decision_of(attempt: Attempt) -> Recorded | None:
     """Return what was decided about an attempt; None when nothing was, or it cannot be read."""
     try:
-        return cast("Recorded | None", msgspec.convert(attempt.get("decision"), Recorded | None))
+        return cast("Recorded | None", msgspec.convert(attempt.decision, Recorded | None))
     except msgspec.ValidationError:
         return None
 
 
 def _happened(attempt: Attempt) -> str:
-    took = format_duration(cast("float", attempt["duration"]))
-    place = f"Attempt {attempt['attempt']} of stage {attempt['stage']!r}"
-    if cast("int", attempt["round"]) > 1:
-        place += f" in round {attempt['round']}"
-    if attempt["outcome"] == "ok":
+    took = format_duration(attempt.duration)
+    place = f"Attempt {attempt.attempt} of stage {attempt.stage!r}"
+    if attempt.round > 1:
+        place += f" in round {attempt.round}"
+    if attempt.outcome == "ok":
         return f"{place} took {took}."
-    message = "" if attempt["message"] is None else f": {as_sentence(str(attempt['message']))}"
+    message = "" if attempt.message is None else f": {as_sentence(attempt.message)}"
     return f"{place} ended after {took}{message or '.'}"
 
 
@@ -205,10 +202,10 @@ def _category_of(code: str, categories: dict[str, str]) -> str | None:
 
 def _classified(attempt: Attempt, categories: dict[str, str]) -> str | None:
     """Return how a failure was classified; None when there was none."""
-    code = cast("str | None", attempt["code"])
+    code = attempt.code
     if code is None:
         return None
-    category, status = _category_of(code, categories), attempt["http_status"]
+    category, status = _category_of(code, categories), attempt.http_status
     known = CODES.get(code)
     line = "" if known is None else f": {known.line.rstrip('.')}"
     kind = "a code of the application" if category is None else f"category {category}"
@@ -218,14 +215,14 @@ def _classified(attempt: Attempt, categories: dict[str, str]) -> str | None:
 
 def _decided(attempt: Attempt, decision: Recorded | None) -> str:
     """Return what became of an attempt and why, with the sentence of the decision."""
-    words = [_OUTCOMES[str(attempt["outcome"])]]
+    words = [_OUTCOMES[attempt.outcome]]
     if decision is None:
         return words[0]
     sentence = sentence_of(decision)
     if isinstance(decision, NoDecision):
         return f"{words[0]} Why: {sentence}."
     if decision.reason is not None:
-        words.append(f"Why: {_why(str(attempt['code']), decision)}.")
+        words.append(f"Why: {_why(str(attempt.code), decision)}.")
     if sentence is not None:
         words.append(f"The decision: {as_sentence(sentence)}")
     return " ".join(words)
@@ -243,15 +240,15 @@ def _why(code: str, decision: Recorded) -> str:
 
 def _otherwise(attempt: Attempt, decision: Recorded, stages: Sequence[str]) -> str | None:
     """Return what would have happened if one thing had been different; None when that is not on record."""
-    code, reason, left, rule = attempt["code"], decision.reason, _left(decision), _rule_of(decision)
+    code, reason, left, rule = attempt.code, decision.reason, _left(decision), _rule_of(decision)
     if rule is not None and reason in {Reason.RETRYABLE, Reason.PERMANENT}:
         return f"Had the policy left it to the classifier, {_by_classifier(str(code), decision, rule)}."
     if reason == Reason.EXHAUSTED:
-        following = stages[stages.index(str(attempt["stage"])) + 1 :]
+        following = stages[stages.index(attempt.stage) + 1 :]
         then = f"continued with stage {following[0]!r}" if following else "been complete"
         return f"Had one of its attempts succeeded, the job would have {then}."
     if (reason == Reason.CODE_EXHAUSTED and not left) or (
-        reason == Reason.BREAKER and attempt["outcome"] != "hold"
+        reason == Reason.BREAKER and attempt.outcome != "hold"
     ):
         return None
     text = _OTHERWISE.get(cast("Reason", reason))

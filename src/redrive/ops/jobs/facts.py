@@ -6,6 +6,7 @@ Only reads, and never waits: that is left to the job handle of the client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
@@ -14,7 +15,7 @@ import msgspec
 
 from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.clock import instant
-from redrive.errors import JobNotFoundError
+from redrive.errors import ConfigurationError, JobNotFoundError
 from redrive.ops.suggest import id_hint
 from redrive.store.protocol import Store
 from redrive.store.records import JobId, Row
@@ -24,7 +25,6 @@ _ATTEMPT: Final = (
     "dispatch stage round attempt outcome burned code message http_status decision notes worker started_at ended_at config"
     " exception"
 ).split()
-_EVENT: Final = "at event stage attempt code http_status duration_ms reason dispatch".split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,64 @@ class JobFacts:
     """When its values were wiped; None while they are there."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a job, with its outcome and what was decided."""
+
+    dispatch: int
+    stage: str
+    round: int
+    attempt: int
+    outcome: str
+    """ok, retry, hold, dead, crashed, cancelled or skipped."""
+    burned: bool | None = None
+    """Whether it used up one of the stage's attempts; None for an attempt that was made in another installation."""
+    code: str | None = None
+    message: str | None = None
+    http_status: int | None = None
+    decision: Mapping[str, object] | None = None
+    """The decision as it is stored; `reason` and `sentence` have it in words."""
+    notes: Mapping[str, str] | None = None
+    """What the stage noted."""
+    worker: str | None = None
+    started_at: datetime
+    ended_at: datetime
+    config: str | None = None
+    """A hash of the stage's settings."""
+    exception: str | None = None
+    """The class of the exception, with its module."""
+    reason: str | None = None
+    sentence: str | None = None
+    duration: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """One step in the life of a job."""
+
+    at: datetime
+    event: str
+    """queued, processing, retry, hold, checkpoint, complete, failed, crashed, cancelled or skipped."""
+    stage: str | None
+    attempt: int | None
+    code: str | None
+    http_status: int | None
+    duration_ms: float | None
+    reason: str | None
+    dispatch: int
+
+
 _FACTS: Final = JobFacts.__slots__
 _TIMES: Final = [name for name in JobFacts.__slots__ if name.endswith("_at")]
 
 
 def job_facts(store: Store, job: int) -> JobFacts:
-    """Return a job as it is now; raises JobNotFoundError."""
+    """Return a job as it is now; raises JobNotFoundError, and ConfigurationError for what cannot be an id."""
+    if type(job) is not int:
+        raise ConfigurationError(
+            field="job_id", value=job, rule="must be a whole number", fix="rd.submit(...).id is one."
+        )
     rows = store.query("job", JobId(job)) if 0 < job < ID_END else []
     if not rows:
         raise JobNotFoundError(job_id=job)
@@ -82,23 +134,23 @@ def get_job(store: Store, job: int) -> JobFacts:
         raise
 
 
-def job_attempts(store: Store, job: int) -> list[dict[str, object]]:
+def job_attempts(store: Store, job: int) -> list[Attempt]:
     """Return every attempt of a job, in order, with its outcome and the reason."""
     return [_attempt_of(row) for row in store.query("attempts", job)]
 
 
-def job_events(store: Store, job: int) -> list[dict[str, object]]:
+def job_events(store: Store, job: int) -> list[JobEvent]:
     """Return every transition of a job, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
-    rows = [dict(zip(_EVENT, row, strict=True)) for row in store.query("transitions_of_job", job)]
-    return [{**row, "at": instant(row["at"])} for row in rows]
+    rows = [dict(zip(JobEvent.__slots__, row, strict=True)) for row in store.query("transitions_of_job", job)]
+    return [msgspec.convert({**row, "at": instant(row["at"])}, JobEvent) for row in rows]
 
 
-def _attempt_of(row: Row) -> dict[str, object]:
+def _attempt_of(row: Row) -> Attempt:
     attempt: dict[str, object] = dict(zip(_ATTEMPT, row, strict=True))
     started_at, ended_at = cast("float", attempt["started_at"]), cast("float", attempt["ended_at"])
     notes, decision = cast("str | None", attempt["notes"]), cast("str | None", attempt["decision"])
     reason, sentence = reason_and_sentence(decision)
-    return attempt | {
+    attempt |= {
         "burned": bool(attempt["burned"]),
         "decision": None if decision is None else msgspec.json.decode(decision),
         "reason": reason,
@@ -108,3 +160,4 @@ def _attempt_of(row: Row) -> dict[str, object]:
         "started_at": instant(started_at),
         "ended_at": instant(ended_at),
     }
+    return msgspec.convert(attempt, Attempt)

@@ -17,7 +17,7 @@ import msgspec
 from redrive.core.decision_text import reason_and_sentence
 from redrive.engine.clock import instant
 from redrive.ops.audit import Operation, operations_about
-from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
+from redrive.ops.jobs.facts import Attempt, JobFacts, get_job, job_attempts
 from redrive.ops.letters.letter import DeadLetter, letters_of_job
 from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
@@ -86,7 +86,7 @@ class Origin:
     """The id of its dead letter there."""
     imported_at: datetime
     actor: str
-    attempts: Sequence[dict[str, object]]
+    attempts: Sequence[Attempt]
     """Those made there, or the last of many; redacted."""
 
 
@@ -97,7 +97,7 @@ class JobDetails:
     facts: JobFacts
     origin: Origin | None
     """None for a job that was submitted here."""
-    attempts: Sequence[dict[str, object]]
+    attempts: Sequence[Attempt]
     letters: Sequence[DeadLetter]
     """One for each round that failed, oldest first."""
     operations: Sequence[Operation]
@@ -153,7 +153,7 @@ def origin_of(store: Store, job_id: int) -> Origin | None:
         letter=cast("int", letter),
         imported_at=instant(at),
         actor=str(actor),
-        attempts=made,
+        attempts=msgspec.convert(made, list[Attempt]),
     )
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
 
 from redrive.ops.audit import Operation
-from redrive.ops.jobs.facts import JobFacts, job_events
+from redrive.ops.jobs.facts import JobEvent, JobFacts, job_events
 from redrive.ops.jobs.inspect import JobDetails, Origin, job_details
 from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
@@ -38,7 +37,7 @@ class TimelineEntry:
 def timeline(store: Store, job_id: int) -> list[TimelineEntry]:
     """Return the events of a job and the acts of operators on it and its dead letters, in order of time."""
     details = job_details(store, job_id)
-    rounds = {attempt["dispatch"]: cast("int", attempt["round"]) for attempt in details.attempts}
+    rounds = {attempt.dispatch: attempt.round for attempt in details.attempts}
     entries = [_entry_of(event, rounds, details.facts) for event in job_events(store, job_id)]
     entries += [*_entries_there(details), *_ends_of_replays(details)]
     entries += [_entry_by(done, job_id) for done in details.operations]
@@ -92,14 +91,14 @@ def _entries_there(details: JobDetails) -> list[TimelineEntry]:
         return []
     entries = [
         TimelineEntry(
-            at=cast("datetime", made["ended_at"]),
-            what=f"{'failed' if made['outcome'] == 'dead' else made['outcome']} there",
-            stage=str(made["stage"]),
-            round=cast("int", made["round"]),
-            attempt=cast("int", made["attempt"]),
-            code=cast("str | None", made["code"]),
-            duration=cast("float", made["duration"]),
-            detail=cast("str | None", made["reason"]),
+            at=made.ended_at,
+            what=f"{'failed' if made.outcome == 'dead' else made.outcome} there",
+            stage=made.stage,
+            round=made.round,
+            attempt=made.attempt,
+            code=made.code,
+            duration=made.duration,
+            detail=made.reason,
             actor=None,
         )
         for made in origin.attempts
@@ -118,19 +117,18 @@ def _entries_there(details: JobDetails) -> list[TimelineEntry]:
     return [*entries, imported]
 
 
-def _entry_of(event: dict[str, object], rounds: Mapping[object, int], facts: JobFacts) -> TimelineEntry:
-    duration = event["duration_ms"]
+def _entry_of(event: JobEvent, rounds: Mapping[int, int], facts: JobFacts) -> TimelineEntry:
     # An event without a recorded attempt is of the current round.
-    number = rounds.get(event["dispatch"], facts.round) if event["attempt"] is not None else None
+    number = rounds.get(event.dispatch, facts.round) if event.attempt is not None else None
     return TimelineEntry(
-        at=cast("datetime", event["at"]),
-        what=str(event["event"]),
-        stage=cast("str | None", event["stage"]),
+        at=event.at,
+        what=event.event,
+        stage=event.stage,
         round=number,
-        attempt=cast("int | None", event["attempt"]),
-        code=cast("str | None", event["code"]),
-        duration=None if duration is None else cast("float", duration) / 1000,
-        detail=cast("str | None", event["reason"]),
+        attempt=event.attempt,
+        code=event.code,
+        duration=None if event.duration_ms is None else event.duration_ms / 1000,
+        detail=event.reason,
         actor=None,
     )
 

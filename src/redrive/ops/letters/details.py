@@ -16,7 +16,7 @@ from redrive.core.diagnosis import suggested_diagnosis
 from redrive.engine.clock import instant
 from redrive.errors import JobNotFoundError
 from redrive.ops.audit import Operation, operations_about
-from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
+from redrive.ops.jobs.facts import Attempt, JobFacts, job_attempts, job_facts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
 from redrive.ops.letters.letter import DeadLetter, get_letter
 from redrive.store.protocol import Store
@@ -62,7 +62,7 @@ class LetterDetails:
     hint: str
     facts: JobFacts | None
     """Its job; None if that was pruned."""
-    attempts: Sequence[dict[str, object]]
+    attempts: Sequence[Attempt]
     edits: Sequence[Edit]
     operations: Sequence[Operation]
     """Acts on the letter and its job, also by group or filter and in a replay of many, oldest first."""

@@ -172,7 +172,7 @@ def facts(store: Store, job: JobId) -> JobFacts:
 
 def attempts(store: Store, job: JobId, *names: str) -> list[tuple[object, ...]]:
     """Return these columns of a job's attempts, in order."""
-    return [tuple(each[name] for name in names) for each in job_attempts(store, job)]
+    return [tuple(getattr(each, name) for name in names) for each in job_attempts(store, job)]
 
 
 def statuses(store: Store, query: str = "counts") -> dict[str, int]:

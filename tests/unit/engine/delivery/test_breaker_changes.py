@@ -76,7 +76,7 @@ def trip(store: SqliteStore, rd: Redrive, clock: VirtualClock, **options: object
     record_listeners(store, lanes_of(store, [pipeline]))
     rd.submit_many(pipeline, range(4))
     work(store, pipeline)
-    assert rd.counts() == {"complete": 4}
+    assert rd.jobs.counts() == {"complete": 4}
     return pipeline
 
 

@@ -321,7 +321,7 @@ def _cancelled_while_it_fails(store: SqliteStore, rd: Redrive, clock: VirtualClo
         loop = asyncio.get_running_loop()
 
         def call(_number: int, ctx: Context) -> None:
-            rd.cancel(ctx.job_id)
+            rd.jobs.cancel(ctx.job_id)
             leases.beat(worker.name)
             reached(loop)
             raise ConnectionResetError(104, "reset")

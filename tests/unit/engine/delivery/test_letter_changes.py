@@ -76,7 +76,7 @@ def test_a_sink_receives_every_change_of_a_letter_in_order(
     pipeline = shop(basket)
     job = rd.submit(pipeline, 1)
     serve(store, clock, pipeline)
-    letters = rd.dead_letters
+    letters = rd.letters
     clock.advance(60)
     letters.triage(letters.choose(ids=[1]), diagnosis="data", actor="ops")
     letters.assign(letters.choose(ids=[1]), assignee="mia", actor="ops")
@@ -137,7 +137,7 @@ def test_a_change_that_a_sink_refuses_holds_up_later_ones_of_its_letter_and_no_o
     pipeline = shop(basket)
     rd.submit_many(pipeline, [1, 2])
     serve(store, clock, pipeline)
-    rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]), actor="ops")
+    rd.letters.discard(rd.letters.choose(ids=[1]), actor="ops")
     clock.advance(PAUSE_MAX)
     serve(store, clock, pipeline)
     assert basket.heard == []
@@ -182,11 +182,11 @@ def test_a_letter_that_is_imported_is_heard_of(store: SqliteStore, rd: Redrive, 
     elsewhere.submit(shop(), 1)
     assert isinstance(elsewhere.store, SqliteStore)
     work(elsewhere.store, shop())
-    lines = list(elsewhere.dead_letters.export())
+    lines = list(elsewhere.letters.export())
     elsewhere.close()
     basket = Basket()
     serve(store, clock, shop(basket))
-    rd.dead_letters.take_in(lines, actor="ops")
+    rd.letters.import_(lines, actor="ops")
     serve(store, clock, shop(basket))
 
     assert basket.heard == [(1, "imported", "open")]
@@ -201,6 +201,6 @@ def test_a_change_that_was_made_just_now_is_not_late(
     rd.submit(pipeline, 1)
     serve(store, clock, pipeline)
     clock.advance(86_400)
-    rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]), actor="ops")
+    rd.letters.discard(rd.letters.choose(ids=[1]), actor="ops")
 
     assert [each.sentence for each in examine(store) if each.about == "sinks"] == []

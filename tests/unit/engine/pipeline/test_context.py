@@ -53,7 +53,7 @@ def test_notes_stand_redacted_in_the_attempts_row(store: SqliteStore, rd: Redriv
     work(store, one_stage(call))
 
     (made,) = job.attempts()
-    notes = made["notes"]
+    notes = made.notes
     assert isinstance(notes, dict)
     assert (notes["request_id"], notes["tries"]) == ("req-42", "3")
     assert "<payload:" in notes["sent"]
@@ -99,7 +99,7 @@ def test_a_note_is_cut_after_it_was_redacted_so_that_no_half_of_a_secret_is_left
     job = rd.submit(one_stage(call), {"customer": secret})
     work(store, one_stage(call))
 
-    ((made,),) = [attempt["notes"].values() for attempt in job.attempts()]  # type: ignore[attr-defined]
+    ((made,),) = [(attempt.notes or {}).values() for attempt in job.attempts()]
     assert len(made) == NOTE_MAX
     assert "a rat" not in made
 
@@ -135,7 +135,7 @@ def test_children_are_there_with_their_parents_checkpoint(store: SqliteStore, rd
     ]
     assert rd.job(2).facts.parent == parent.id
     work(store, SHIPPING)
-    assert rd.counts() == {"complete": 3}
+    assert rd.jobs.counts() == {"complete": 3}
 
 
 def test_a_failed_attempt_leaves_no_children(store: SqliteStore, rd: Redrive) -> None:
@@ -191,7 +191,7 @@ def test_a_child_that_does_not_fit_its_pipeline_fails_the_attempt(store: SqliteS
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    assert rd.counts() == {"failed": 1}
+    assert rd.jobs.counts() == {"failed": 1}
 
 
 def _whole(number: int) -> int:
@@ -256,7 +256,7 @@ def test_a_stage_that_looks_stops_when_its_job_was_cancelled(
 
         def count(_number: int, ctx: Context) -> None:
             ctx.heartbeat()
-            rd.cancel(ctx.job_id, reason="changed my mind")
+            rd.jobs.cancel(ctx.job_id, reason="changed my mind")
             leases.beat(worker.name)
             reached(loop)
             assert ctx.is_cancelled

@@ -79,7 +79,7 @@ def test_a_resource_that_pipelines_share_is_opened_once(filed: Redrive) -> None:
     filed.work([one, two], until_idle=True)
 
     assert (log.count("open api"), log.count("close api")) == (1, 1)
-    assert filed.counts() == {"complete": 2}
+    assert filed.jobs.counts() == {"complete": 2}
 
 
 def test_a_stage_gets_the_resource_of_its_own_pipeline(filed: Redrive) -> None:

@@ -22,8 +22,8 @@ def test_the_hint_of_an_own_code_is_shown(store: SqliteStore, rd: Redrive) -> No
     job = rd.submit(pipeline, 0)
     work(store, pipeline)
 
-    assert rd.dead_letters.show(1).hint == "Ask the kitchen."
-    assert [group.hint for group in rd.dead_letters.groups()] == ["Ask the kitchen."]
+    assert rd.letters.show(1).hint == "Ask the kitchen."
+    assert [group.hint for group in rd.letters.groups()] == ["Ask the kitchen."]
     assert explain(store, job.id).next_steps[0] == "Ask the kitchen."
 
 

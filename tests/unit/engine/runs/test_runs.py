@@ -81,7 +81,7 @@ def test_thresholds_that_are_none_are_refused_before_anything_starts(filed: Redr
         filed.run(COURT, [1] * 10, thresholds=(0.4, 0.1))  # type: ignore[arg-type]
 
     assert filed.runs.latest() == []
-    assert filed.counts() == {}
+    assert filed.jobs.counts() == {}
 
 
 def test_cancelled_items_are_accounted_for(filed: Redrive) -> None:
@@ -146,7 +146,7 @@ def test_too_many_failures_abort_the_run_after_a_full_interval_and_every_item_is
     assert report.open == 0
     assert report.total == report.succeeded + report.dead + report.cancelled
     assert "the budget is 10.0%" in str(stopped.value)
-    assert filed.counts() == {
+    assert filed.jobs.counts() == {
         key: value for key, value in (("failed", report.dead), ("cancelled", report.cancelled)) if value
     }
 

@@ -53,7 +53,7 @@ def test_a_heartbeat_before_the_first_life_does_not_end_it(
             await turns(50)
             assert world.worker.known_as == world.worker.name == "w1"
             world.go_on.set()
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
 
     bounded(scene())
     assert attempts(store) == [("ok",)]
@@ -73,7 +73,7 @@ def test_a_heartbeat_between_two_lives_does_not_end_the_second(
             await turns(50)
             assert world.worker.known_as == world.worker.name
             world.go_on.set()
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
         return world.begun
 
     assert bounded(scene()) == ["w1", "w2"]

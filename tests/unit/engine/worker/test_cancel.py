@@ -45,7 +45,7 @@ SHOP = Pipeline("shop", [plain])
 def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd: Redrive) -> None:
     job = rd.submit(SHOP, 1)
 
-    assert rd.cancel(job.id, reason="typo", actor="ann") == "cancelled"
+    assert rd.jobs.cancel(job.id, reason="typo", actor="ann").status == "cancelled"
     work(store, SHOP)
 
     assert attempts(store) == []
@@ -56,7 +56,7 @@ def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd
 
 def test_an_unknown_job_cannot_be_cancelled_and_nothing_is_logged(store: SqliteStore, rd: Redrive) -> None:
     with pytest.raises(JobNotFoundError):
-        rd.cancel(99)
+        rd.jobs.cancel(99)
 
     assert store.query("operations", 10) == []
 
@@ -69,11 +69,11 @@ def test_a_job_that_has_ended_stays_as_it_is(store: SqliteStore, rd: Redrive, en
     pipeline = one_stage(work_or_fail)
     job = rd.submit(pipeline, 0 if end == "failed" else 1)
     if end == "cancelled":
-        rd.cancel(job.id)
+        rd.jobs.cancel(job.id)
     work(store, pipeline)
     before = len(store.query("operations", 10))
 
-    assert rd.cancel(job.id) == end
+    assert rd.jobs.cancel(job.id).status == end
     assert len(store.query("operations", 10)) == before
 
 
@@ -97,7 +97,7 @@ def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
         worker = worker_on(store, pipeline)
         async with working(worker):
             await going.wait()
-            assert rd.cancel(job.id) == "processing"
+            assert rd.jobs.cancel(job.id).status == "processing"
             assert rd.job(job.id).facts.is_cancel_asked
             leases_of(store, clock, worker).beat(worker.name)
             leases_of(store, clock, worker).beat(worker.name)
@@ -120,7 +120,7 @@ def test_a_running_sync_stage_ends_first_and_the_next_one_never_starts(
 
         def deaf(number: int, ctx: Context) -> int:
             ran.append(ctx.stage)
-            rd.cancel(ctx.job_id)
+            rd.jobs.cancel(ctx.job_id)
             leases.beat(worker.name)
             reached(loop)
             return number
@@ -144,7 +144,7 @@ def test_a_failure_of_a_cancelled_job_is_not_tried_again(
         loop = asyncio.get_running_loop()
 
         def flaky(_number: int, ctx: Context) -> None:
-            rd.cancel(ctx.job_id)
+            rd.jobs.cancel(ctx.job_id)
             leases.beat(worker.name)
             reached(loop)
             raise ConnectionResetError(104, "reset")
@@ -179,7 +179,7 @@ def test_a_cancel_that_its_worker_never_heard_of_holds_for_the_next_one(
         worker = worker_on(store, pipeline)
         async with working(worker):
             await going.wait()
-            rd.cancel(job.id)
+            rd.jobs.cancel(job.id)
             if gives_back == "reap":
                 store.reap(clock.wall() + 1_000)
         await worker_on(store, pipeline).run(until_idle=True)
@@ -209,7 +209,7 @@ def test_a_job_that_waits_for_a_place_when_it_is_cancelled_never_runs(
         worker._prefetch.count = 1
         async with working(worker):
             await going.wait()
-            assert rd.cancel(second.id) == "processing"
+            assert rd.jobs.cancel(second.id).status == "processing"
             leases_of(store, clock, worker).beat(worker.name)
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -234,7 +234,7 @@ def test_a_job_that_goes_back_to_the_queue_while_it_is_cancelled_is_cancelled(
 
     monkeypatch.setattr(store, "apply", just_too_late)
 
-    assert rd.cancel(job.id) == "cancelled"
+    assert rd.jobs.cancel(job.id).status == "cancelled"
 
 
 class Gate:
@@ -280,7 +280,7 @@ def test_a_cancel_while_its_outcome_is_being_settled_leaves_no_job_behind(
         worker = worker_on(store, pipeline, parts=gate.parts())
         async with working(worker):
             await until(lambda: not gate.is_open.is_set() and gate.waiting)
-            rd.cancel(job.id)
+            rd.jobs.cancel(job.id)
             leases_of(store, clock, worker).beat(worker.name)
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -312,7 +312,7 @@ def test_a_worker_that_is_stopped_while_an_outcome_is_decided_leaves_no_job_behi
                 lambda: gate.waiting and any(each.state is ENDING for each in worker.slots.dispatches())
             )
             if is_cancelled:
-                rd.cancel(job.id)
+                rd.jobs.cancel(job.id)
                 leases_of(store, clock, worker).beat(worker.name)
                 await until(lambda: all(each.context.is_cancelled for each in worker.slots.dispatches()))
             worker.stop()

@@ -154,7 +154,7 @@ def test_an_error_of_our_own_while_settling_is_logged_and_the_worker_continues(
         pipeline = one_stage(lambda number: 1 / number, name="divide", retry=ONCE)
         rd.submit_many(pipeline, [0, 0])
         async with working(worker_on(store, pipeline)):
-            await until(lambda: rd.counts().get("failed"))
+            await until(lambda: rd.jobs.counts().get("failed"))
             await turns()
 
     with caplog.at_level(logging.ERROR):
@@ -179,7 +179,7 @@ def test_an_error_of_our_own_at_the_end_of_a_sync_stage_is_a_failure_of_its_atte
         pipeline = one_stage(lambda number: number, name="plain", retry=ONCE)
         rd.submit(pipeline, 1)
         async with working(worker_on(store, pipeline)):
-            await until(lambda: rd.counts().get("failed"))
+            await until(lambda: rd.jobs.counts().get("failed"))
 
     bounded(scene())
     assert "our own" in str(jobs(store, "error_message"))
@@ -347,7 +347,7 @@ def test_a_job_records_every_arrow_it_went_along(store: SqliteStore, rd: Redrive
     job = rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    events = [str(event["event"]) for event in job.events()]
+    events = [str(event.event) for event in job.events()]
     assert events[0] == "queued"
     assert [word for word in events if word in {"retry", "checkpoint", "complete"}] == [
         "retry",

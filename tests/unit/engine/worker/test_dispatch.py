@@ -78,7 +78,7 @@ def test_jobs_that_expired_prove_nothing_about_the_dependency(
 
     shared = SharedBreakers(store, [breaker])
     shared.flush(clock.wall())
-    assert rd.counts() == {"failed": 5}
+    assert rd.jobs.counts() == {"failed": 5}
     assert shared.standing(breaker).state.phase is Phase.CLOSED
 
 
@@ -157,7 +157,7 @@ def test_what_is_claimed_ahead_waits_for_a_place_and_for_the_limit_of_its_stage(
     assert (limited.most, every.most) == (2, 4)
     # Those that run, as many that wait for a place, and as many whose outcome is not committed yet.
     assert max(held) <= 3 * 4
-    assert rd.counts() == {"complete": 60}
+    assert rd.jobs.counts() == {"complete": 60}
 
 
 def test_the_probe_of_a_breaker_keeps_to_the_limit_of_its_stage(
@@ -187,9 +187,9 @@ def test_the_probe_of_a_breaker_keeps_to_the_limit_of_its_stage(
             clock.advance(5)
             rd.submit(other, 1)
             worker._wake.set()
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
             go_on.set()
-            await until(lambda: rd.counts().get("complete") == 3)
+            await until(lambda: rd.jobs.counts().get("complete") == 3)
 
     bounded(scene())
     assert most == 1
@@ -254,7 +254,7 @@ def test_every_attempt_of_a_stage_gets_the_stored_input_however_large(
     work(store, pipeline)
 
     assert sorted(map(len, seen)) == [len(BIG) + 1] * 3 + [2 * len(BIG)] * 3
-    assert rd.counts() == {"complete": 2}
+    assert rd.jobs.counts() == {"complete": 2}
 
 
 def test_a_large_keyed_job_has_its_duplicate_and_many_large_jobs_go_in_one_batch(
@@ -313,9 +313,9 @@ def test_stages_with_room_on_threads_are_refilled_while_others_block(store: Sqli
         rd.submit_many(pipeline, range(20))
         worker = worker_on(store, pipeline, parts=threaded_parts(2, watch=0.001), concurrency=2)
         async with working(worker):
-            await until(lambda: rd.counts().get("complete") == 19)
+            await until(lambda: rd.jobs.counts().get("complete") == 19)
             go_on.set()
-            await until(lambda: rd.counts().get("complete") == 20)
+            await until(lambda: rd.jobs.counts().get("complete") == 20)
 
     bounded(scene())
     assert done[-1] == 0

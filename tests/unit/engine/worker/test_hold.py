@@ -50,7 +50,7 @@ def test_after_a_hold_work_starts_as_gradually_as_the_breaker_allows(
     rd.submit_many(pipeline, range(800))
     work(store, pipeline, concurrency=1_000)
 
-    assert rd.counts() == {"complete": 800}
+    assert rd.jobs.counts() == {"complete": 800}
     state, starts = starts_after_closing(store, API)
     closed_at = float(str(state.changed_at))
     for seconds in (1.0, 2.0, 4.0, 6.0, 8.0):
@@ -68,7 +68,7 @@ def test_stages_behind_one_breaker_share_its_ramp(
     rd.submit_many(pipeline, range(300))
     work(store, pipeline, concurrency=1_000)
 
-    assert rd.counts() == {"complete": 300}
+    assert rd.jobs.counts() == {"complete": 300}
     state, starts = starts_after_closing(store, API)
     for seconds in (1.0, 2.0, 4.0, 6.0):
         now = float(str(state.changed_at)) + seconds
@@ -124,7 +124,7 @@ def test_without_patience_a_worker_ends_at_the_first_hold(
     rd.submit_many(pipeline, range(3))
 
     assert work(store, pipeline, hold_max=0) == "held"
-    assert rd.counts() == {"queued": 3}
+    assert rd.jobs.counts() == {"queued": 3}
 
 
 def test_what_was_paused_is_held_and_other_lanes_go_on(
@@ -174,7 +174,7 @@ def test_a_breaker_that_opens_while_jobs_wait_for_a_place_holds_them_unburned(
     rd.submit_many(pipeline, range(50))
     work(store, pipeline, concurrency=1)
 
-    assert rd.counts() == {"complete": 50}
+    assert rd.jobs.counts() == {"complete": 50}
     burned = attempts(store, "burned, outcome").count((1, "retry"))
     assert burned <= 2
 
@@ -218,7 +218,7 @@ def test_stages_that_never_fail_leave_their_breaker_alone(
     rd.submit_many(pipeline, range(5 if is_probed else 1))
     work(store, pipeline)
 
-    assert rd.counts().keys() == {"complete"}
+    assert rd.jobs.counts().keys() == {"complete"}
     assert store.breaker("api") is None
 
 

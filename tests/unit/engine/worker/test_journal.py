@@ -156,4 +156,4 @@ def test_a_job_that_cannot_be_settled_is_released_once_after_a_pause(
         scene.commit(ClaimRequest((), 0))
 
     assert [step.name for step in applied] == ["return_job"]
-    assert scene.rd.counts() == {"queued": 1}
+    assert scene.rd.jobs.counts() == {"queued": 1}

@@ -93,7 +93,7 @@ def test_after_a_run_that_was_left_behind_has_ended_the_next_run_of_its_job_can_
             await left_behind(worker, store, clock, gates)
             gates[0].set()
             await until(lambda: worker.slots.room(0) == PLACES - 1)
-            rd.cancel(job.id)
+            rd.jobs.cancel(job.id)
             leases_of(store, clock, worker).beat(worker.name)
             await until(lambda: job.status == "cancelled")
 
@@ -222,7 +222,7 @@ def test_runs_that_have_not_begun_when_they_are_dropped_keep_no_slot(
 
         monkeypatch.setattr(worker.slots, "fill", fill_and_die)
         async with working(worker):
-            await until(lambda: rd.counts() == {"complete": PLACES})
+            await until(lambda: rd.jobs.counts() == {"complete": PLACES})
             assert worker.slots.room(0) == PLACES
             assert not any(worker.slots._in_use.values())
 
@@ -252,7 +252,7 @@ def test_what_is_dropped_or_abandoned_before_there_is_a_thread_for_it_never_runs
         async with working(worker):
             await until(lambda: ran)
             if is_abandoned:
-                await until(lambda: rd.counts() == {"failed": PLACES})
+                await until(lambda: rd.jobs.counts() == {"failed": PLACES})
         may_end.set()
         await until(lambda: worker.slots.room(0) == PLACES)
         assert not any(worker.slots._in_use.values())
@@ -294,7 +294,7 @@ def test_a_run_that_outlives_its_workers_death_still_counts_for_the_limit_of_its
             await until(lambda: len(gates) + len(begun) == 2)
             for gate in gates:
                 gate.set()
-            await until(lambda: rd.counts() == {"complete": 1})
+            await until(lambda: rd.jobs.counts() == {"complete": 1})
             assert not any(worker.slots._in_use.values())
 
     bounded(scene())

@@ -62,9 +62,9 @@ def test_jobs_that_wait_where_all_places_block_are_run_by_a_worker_that_has_room
             assert jobs(store) == [("processing",)] * 5
             async with working(other):
                 await passed(5 * PREFETCH_SECONDS)
-                assert rd.counts() == {"processing": PLACES, "complete": 3}
+                assert rd.jobs.counts() == {"processing": PLACES, "complete": 3}
             crossing.go_on.set()
-            await until(lambda: rd.counts() == {"complete": 5})
+            await until(lambda: rd.jobs.counts() == {"complete": 5})
 
     on_virtual_time(clock, scene())
     assert attempts(store) == [("ok",)] * 5
@@ -85,7 +85,7 @@ def test_what_went_back_is_not_claimed_ahead_again_until_a_place_comes_free(
                 worker.wake()
             assert jobs(store, "status, dispatch") == [("processing", 1)] * PLACES + [("queued", 1)] * 3
             crossing.go_on.set()
-            await until(lambda: rd.counts() == {"complete": 5})
+            await until(lambda: rd.jobs.counts() == {"complete": 5})
 
     on_virtual_time(clock, scene())
     assert attempts(store) == [("ok",)] * 5
@@ -101,7 +101,7 @@ def test_jobs_that_wait_only_a_moment_stay(store: SqliteStore, rd: Redrive, cloc
             await passed(PREFETCH_SECONDS / 2)
             assert jobs(store) == [("processing",)] * 5
             crossing.go_on.set()
-            await until(lambda: rd.counts() == {"complete": 5})
+            await until(lambda: rd.jobs.counts() == {"complete": 5})
 
     on_virtual_time(clock, scene())
     assert jobs(store, "dispatch") == [(1,)] * 5

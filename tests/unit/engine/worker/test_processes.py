@@ -314,7 +314,7 @@ def test_a_job_that_runs_in_a_process_can_be_cancelled_and_dropped(
         worker = worker_on(store, pipeline, parts=parts)
         task = asyncio.ensure_future(worker.run(until_idle=True))
         await going.wait()
-        rd.cancel(1)
+        rd.jobs.cancel(1)
         worker.slots.cancel([1])  # type: ignore[list-item]
         await turns()
         assert jobs(store) == [("processing",)]

@@ -235,9 +235,9 @@ def test_an_attempt_records_why_it_was_decided_so(store: SqliteStore, rd: Redriv
     work(store, pipeline)
 
     first, second = job.attempts()
-    assert first["sentence"] == "attempt 1 of 2 failed with NETWORK_RESET: again in 10 s (backoff)"
-    assert second["sentence"] == "attempt 2 of 2 failed with NETWORK_RESET: none is left"
-    assert (first["worker"], first["round"], first["http_status"]) == ("w1", 1, None)
+    assert first.sentence == "attempt 1 of 2 failed with NETWORK_RESET: again in 10 s (backoff)"
+    assert second.sentence == "attempt 2 of 2 failed with NETWORK_RESET: none is left"
+    assert (first.worker, first.round, first.http_status) == ("w1", 1, None)
 
 
 def test_a_dead_letter_decodes_its_payload_and_redacts_its_message_once(

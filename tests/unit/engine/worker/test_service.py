@@ -232,7 +232,7 @@ def test_a_signal_lets_what_runs_end_and_starts_nothing_more(filed: Redrive, num
     filed.submit_many(pipeline, range(5))
 
     assert filed.work([pipeline], concurrency=1) == "stopped"
-    assert filed.counts()["complete"] == len(ran) < 5
+    assert filed.jobs.counts()["complete"] == len(ran) < 5
     assert filed.store.query("workers") == []
 
 
@@ -279,7 +279,7 @@ def test_a_worker_is_registered_with_what_it_is_while_it_works(filed: Redrive) -
 
 def test_what_a_heartbeat_brings_reaches_the_running_stage(filed: Redrive) -> None:
     def endless(_number: int, ctx: Context) -> None:
-        filed.cancel(ctx.job_id)
+        filed.jobs.cancel(ctx.job_id)
         while True:
             ctx.heartbeat()
 

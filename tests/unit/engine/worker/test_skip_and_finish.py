@@ -134,7 +134,7 @@ def test_a_skip_is_explained_and_part_of_the_timeline(store: SqliteStore, rd: Re
     assert "It was skipped: neither a success nor a failure. Why: the stage itself asked for it." in text
     assert "Nothing is to be done." in text
     assert [entry.what for entry in timeline(store, job.id)][-1] == "skipped"
-    assert job.events()[-1]["event"] == "skipped"
+    assert job.events()[-1].event == "skipped"
 
 
 def test_a_replayed_job_that_skips_resolves_its_letter(store: SqliteStore, rd: Redrive) -> None:
@@ -147,7 +147,7 @@ def test_a_replayed_job_that_skips_resolves_its_letter(store: SqliteStore, rd: R
     flow = Pipeline("flow", [act], replay=ReplayRules(evidence="optional"))
     job = rd.submit(flow, 1)
     work(store, flow)
-    rd.replays.retry(job.id)
+    rd.jobs.retry(job.id)
     work(store, flow)
 
     assert job.status == "skipped"
@@ -168,8 +168,8 @@ def test_a_finished_job_is_complete_and_its_later_stages_do_not_run(
     assert job.result(0) == result
     assert attempts(store) == [("ok",)] * stages
     assert attempts(store, "decision ->> '$.kind', decision ->> '$.stages_left'")[-1] == ("finish", left)
-    assert job.events()[-1]["event"] == "complete"
-    why = job.attempts()[-1]["sentence"]
+    assert job.events()[-1].event == "complete"
+    why = job.attempts()[-1].sentence
     assert str(why).startswith("the stage finished the job")
     assert str(why) in " ".join(explain(store, job.id).sentences)
 

@@ -228,7 +228,7 @@ def test_a_payload_that_only_its_own_model_can_read_stands_in_nobodys_way(
     work(store, strange, plain)
 
     assert ("complete",) in jobs(store)
-    assert rd.counts().get("complete") == 2
+    assert rd.jobs.counts().get("complete") == 2
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -136,11 +136,11 @@ def test_an_abandoned_stage_is_settled_at_once_while_its_thread_keeps_the_place(
         rd.submit_many(pipeline, [1, 2])
         worker = worker_on(store, pipeline, parts=threaded_parts(1), concurrency=1)
         async with working(worker):
-            await until(lambda: rd.counts().get("failed"))
+            await until(lambda: rd.jobs.counts().get("failed"))
             await turns(200)
             assert ran == [1]
             go_on.set()
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
 
     bounded(scene())
     assert started.is_set()
@@ -200,7 +200,7 @@ def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStor
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, parts=threaded_parts(2, watch=0.001), concurrency=2)
         async with working(worker):
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
             go_on.set()
             await until(lambda: worker.slots.room(0) == 2)
 
@@ -234,10 +234,10 @@ def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
         rd.submit_many(pipeline, [1, 2])
         worker = worker_on(store, pipeline, parts=threaded_parts(4, watch=0.001), concurrency=4)
         async with working(worker):
-            await until(lambda: rd.counts().get("failed"))
+            await until(lambda: rd.jobs.counts().get("failed"))
             await turns(300)
             go_on.set()
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
 
     bounded(scene())
     assert most == 1
@@ -280,14 +280,14 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
         async with working(worker):
             await until(lambda: worker.slots.running)
             worker.slots._abandon(next(iter(worker.slots._running.values())))
-            await until(lambda: rd.counts().get("failed"))
+            await until(lambda: rd.jobs.counts().get("failed"))
             store.reap(clock.wall() + 1_000)
             worker.declare_dead(worker.name)
             await until(lambda: worker.name == "w2")
             go_on.set()
             await until(lambda: worker.slots.room(0) == 8)
             rd.submit_many(pipeline, range(2, 40))
-            await until(lambda: rd.counts().get("complete") == 38)
+            await until(lambda: rd.jobs.counts().get("complete") == 38)
 
     bounded(scene())
     assert most == 1
@@ -303,7 +303,7 @@ def test_a_stage_in_time_is_not_abandoned(store: SqliteStore) -> None:
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, parts=threaded_parts())
         async with working(worker):
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
             loop, later = asyncio.get_running_loop(), asyncio.Event()
             loop.call_later(0.02, later.set)
             await later.wait()
@@ -343,7 +343,7 @@ def test_what_would_abandon_a_stage_goes_with_its_run(
             await until(going.is_set)
             if not is_let_go:
                 may_end.set()
-                await until(lambda: rd.counts() == {"complete": 5})
+                await until(lambda: rd.jobs.counts() == {"complete": 5})
         may_end.set()
         await until(lambda: all(timer.cancelled() for timer in timers))
 

@@ -237,7 +237,7 @@ def test_a_thread_that_was_abandoned_may_add_notes_while_those_before_are_writte
 
     async def scene() -> None:
         async with working(worker_on(store, pipeline, parts=threaded_parts())):
-            await until(lambda: rd.counts() == {"failed": 1})
+            await until(lambda: rd.jobs.counts() == {"failed": 1})
         may_end.set()
 
     monkeypatch.setattr(dead_letter, "storable", adding)
@@ -276,7 +276,7 @@ def test_an_outcome_that_cannot_be_read_keeps_no_other_thread_waiting(
             seen = jobs(store)
             may_end.set()
             assert seen == [("failed",), ("complete",), ("processing",)]
-            await until(lambda: rd.counts() == {"failed": 1, "complete": 2})
+            await until(lambda: rd.jobs.counts() == {"failed": 1, "complete": 2})
             assert worker.slots.running == 0
 
     bounded(scene())

@@ -347,4 +347,4 @@ def test_on_real_threads_as_many_sync_stages_block_at_once_as_allowed_and_outcom
         rd.submit_many(pipeline, range(40))
         rd.work([pipeline], until_idle=True, concurrency=20)
 
-        assert rd.counts() == {"complete": 40}
+        assert rd.jobs.counts() == {"complete": 40}

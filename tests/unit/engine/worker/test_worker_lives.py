@@ -70,7 +70,7 @@ def test_whatever_question_or_answer_is_lost_every_job_is_done_once(
     rd.submit_many(pipeline, range(3))
     work(store, pipeline, parts=Flaky(*[""] * place, failure, failure).parts())
 
-    assert rd.counts() == {"complete": 3}
+    assert rd.jobs.counts() == {"complete": 3}
     assert sorted(ran) == [0, 0, 1, 1, 2, 2]
     assert attempts(store) == [("ok",)] * 6
 
@@ -220,7 +220,7 @@ def test_what_runs_on_a_thread_when_its_worker_dies_keeps_the_place_and_does_not
             await turns(100)
             assert runs == [7]
             go_on.set()
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
 
     bounded(scene())
     assert rd.job(1).result() == 7
@@ -359,7 +359,7 @@ def test_an_idle_worker_that_watches_sees_new_work_before_its_next_poll(
             await turns(50)
             started = loop.time()
             rd.submit(pipeline, 1)
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
             return loop.time() - started
 
     assert bounded(scene()) < 0.9
@@ -377,7 +377,7 @@ def test_a_worker_that_watches_survives_a_store_that_does_not_answer(store: Sqli
             flaky.failures = ["question"] * 3
             await until(lambda: not flaky.failures)
             rd.submit(pipeline, 1)
-            await until(lambda: rd.counts().get("complete"))
+            await until(lambda: rd.jobs.counts().get("complete"))
 
     bounded(scene())
 

@@ -88,7 +88,7 @@ def test_a_cancelled_job_can_be_erased_and_a_waiting_one_cannot(rd: Redrive) -> 
         check_erasable(rd.store, job)
     assert SECRET in kept(rd)
 
-    rd.cancel(job)
+    rd.jobs.cancel(job)
     assert check_erasable(rd.store, job) == "cancelled"
     assert erase(rd.store, job, ANN).is_new
     assert SECRET not in kept(rd)

@@ -189,7 +189,7 @@ def test_a_job_that_waits_says_for_what(rd: Redrive, clock: VirtualClock) -> Non
 
 def test_a_cancelled_job_is_explained(rd: Redrive) -> None:
     job = rd.submit(Pipeline("shop", [failing()]), 1)  # type: ignore[list-item]
-    rd.cancel(job.id, reason="no longer wanted", actor="ann")
+    rd.jobs.cancel(job.id, reason="no longer wanted", actor="ann")
 
     told = explain(rd.store, job.id)
 
@@ -348,7 +348,7 @@ def test_a_timeline_tells_rounds_and_how_each_replay_ended(rd: Redrive, clock: V
     rd.work([flow], until_idle=True)
     for _ in range(2):
         clock.advance(5)
-        rd.replays.retry(job, actor="ann")
+        rd.jobs.retry(job, actor="ann")
         clock.advance(1)
         rd.work([flow], until_idle=True)
 

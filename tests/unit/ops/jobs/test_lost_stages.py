@@ -48,19 +48,19 @@ def test_a_retry_without_the_code_is_refused_when_the_stage_was_renamed(rd: Redr
     use(rd, AFTER)
 
     with pytest.raises(ReplayRefusedError) as refused:
-        rd.replays.retry(1)
+        rd.jobs.retry(1)
 
     assert "the pipeline no longer has its stage (fetch: now it has take, load)" in str(refused.value)
     assert "@stage(name='fetch')" in refused.value.hint
-    assert (rd.job(1).status, rd.dead_letters.show(1).letter.state) == ("failed", "open")
+    assert (rd.job(1).status, rd.letters.show(1).letter.state) == ("failed", "open")
 
 
 def test_the_code_that_is_named_knows_better_than_the_last_worker(rd: Redrive) -> None:
     use(rd, AFTER)
 
     with pytest.raises(ReplayRefusedError, match=r"no longer has its stage \(fetch"):
-        rd.replays.retry(1, pipelines=[AFTER])
-    assert rd.replays.retry(1, pipelines=[BEFORE]).status == "queued"
+        rd.jobs.retry(1, pipelines=[AFTER])
+    assert rd.jobs.retry(1, pipelines=[BEFORE]).status == "queued"
 
 
 def test_a_stage_that_has_its_name_back_is_served_again(rd: Redrive) -> None:
@@ -68,7 +68,7 @@ def test_a_stage_that_has_its_name_back_is_served_again(rd: Redrive) -> None:
     use(rd, BEFORE)
 
     assert stages_of(rd.store, "shop") == ("take", "fetch")
-    assert rd.replays.retry(1).status == "queued"
+    assert rd.jobs.retry(1).status == "queued"
 
 
 def test_whoever_only_submits_does_not_say_which_stages_are_served(rd: Redrive) -> None:
@@ -82,30 +82,30 @@ def test_whoever_only_submits_does_not_say_which_stages_are_served(rd: Redrive) 
 def test_a_full_restart_needs_only_the_first_stage(rd: Redrive) -> None:
     use(rd, AFTER)
 
-    assert rd.replays.retry(1, from_start=True).facts.stage == "take"
+    assert rd.jobs.retry(1, from_start=True).stage == "take"
 
 
 def test_a_dry_run_without_the_code_says_which_letters_have_lost_their_stage(rd: Redrive) -> None:
-    assert rd.replays.validate(pipeline="shop").is_fine
+    assert rd.letters.validate(pipeline="shop").is_fine
     use(rd, AFTER)
 
-    told = rd.replays.validate(pipeline="shop")
+    told = rd.letters.validate(pipeline="shop")
 
     assert (told.able, told.obstacles) == (0, {"stage": 1})
     assert told.findings[0].text == "the pipeline no longer has its stage (fetch: now it has take, load)"
-    assert rd.replays.validate(pipeline="shop", from_start=True).is_fine
-    assert rd.replays.validate(pipeline="shop", pipelines=[BEFORE]).is_fine
+    assert rd.letters.validate(pipeline="shop", from_start=True).is_fine
+    assert rd.letters.validate(pipeline="shop", pipelines=[BEFORE]).is_fine
 
 
 def test_of_a_pipeline_whose_code_was_never_used_here_nothing_is_said(rd: Redrive, tmp_path: Path) -> None:
-    lines = [*rd.dead_letters.export(with_values=True)]
+    lines = [*rd.letters.export(with_values=True)]
     with connect(tmp_path / "other.db") as other:
-        other.dead_letters.take_in(lines)
-        chosen = other.dead_letters.choose()
-        other.dead_letters.remediate(chosen, evidence="mended", is_safe=True, diagnosis="data")
+        other.letters.import_(lines)
+        chosen = other.letters.choose()
+        other.letters.remediate(chosen, evidence="mended", is_safe=True, diagnosis="data")
 
         assert stages_of(other.store, "shop") == ()
-        assert other.replays.retry(1).status == "queued"
+        assert other.jobs.retry(1).status == "queued"
 
 
 def test_a_change_of_stages_alone_is_written_down_and_leaves_the_rules(rd: Redrive) -> None:

@@ -29,14 +29,14 @@ def _three_failed_uploads(rd: Redrive) -> None:
 
 def test_whoever_is_not_the_owner_is_refused_without_being_told_who_is(rd: Redrive) -> None:
     with pytest.raises(NotOwnerError, match="belongs to somebody else than 'session-2'") as refused:
-        rd.replays.retry(1, owner="session-2")
+        rd.jobs.retry(1, owner="session-2")
 
     assert "session-1" not in f"{refused.value} {refused.value.hint}"
 
 
 def test_a_job_of_nobody_has_no_owner_who_could_retry_it(rd: Redrive) -> None:
     with pytest.raises(NotOwnerError, match="belongs to nobody") as refused:
-        rd.replays.retry(2, owner="session-1")
+        rd.jobs.retry(2, owner="session-1")
 
     assert "submitted without an owner" in refused.value.hint
     assert "redrive job retry 2, without --as-owner" in refused.value.hint
@@ -45,16 +45,16 @@ def test_a_job_of_nobody_has_no_owner_who_could_retry_it(rd: Redrive) -> None:
 def test_an_operator_without_evidence_hears_that_the_owner_needs_none(rd: Redrive) -> None:
     for job, is_told in ((1, True), (2, False), (3, False)):
         with pytest.raises(EvidenceMissingError) as refused:
-            rd.replays.retry(job)
+            rd.jobs.retry(job)
 
         assert ("--as-owner" in refused.value.hint) is is_told
 
 
 def test_an_owner_hears_that_the_pipeline_does_not_let_owners_retry(rd: Redrive) -> None:
     with pytest.raises(EvidenceMissingError, match=r"of its owner as well: .*owner_retry=True"):
-        rd.replays.retry(3, owner="session-1")
+        rd.jobs.retry(3, owner="session-1")
     with pytest.raises(EvidenceMissingError) as plain:
-        rd.replays.retry(3)
+        rd.jobs.retry(3)
 
     assert "owner_retry" not in str(plain.value)
 

@@ -39,17 +39,17 @@ def tree(levels: int) -> bytes:
 
 
 def test_what_is_as_deep_as_it_may_be_is_taken(rd: Redrive, tmp_path: Path) -> None:
-    rd.replays.edit(1, value=tree(DEPTH_MAX))
-    (line,) = rd.dead_letters.export(with_values=True)
+    rd.letters.edit(1, value=tree(DEPTH_MAX))
+    (line,) = rd.letters.export(with_values=True)
 
     with connect(tmp_path / "there.db") as there:
-        assert there.dead_letters.take_in([line]).made == 1
+        assert there.letters.import_([line]).made == 1
 
 
 @pytest.mark.parametrize("levels", [DEPTH_MAX + 1, 900, 100_000])
 def test_an_edit_that_is_too_deep_names_the_place_and_the_way_out(rd: Redrive, levels: int) -> None:
     with pytest.raises(SerializationError) as refused:
-        rd.replays.edit(1, value=tree(levels))
+        rd.letters.edit(1, value=tree(levels))
 
     assert "nested deeper than 200 levels, below /tree/leaf/0/0/0/0/..." in str(refused.value)
     assert "keep the deep part as a text" in str(refused.value)
@@ -59,9 +59,9 @@ def test_a_patch_that_makes_a_value_too_deep_is_refused(rd: Redrive) -> None:
     value = nested(DEPTH_MAX - 2)
     patch = b'[{"op": "replace", "path": "/tree", "value": {"wood": %s}}]'
 
-    rd.replays.edit(1, patch=patch % value)
+    rd.letters.edit(1, patch=patch % value)
     with pytest.raises(SerializationError, match=r"below /tree/wood/0/0/0/0/\.\.\."):
-        rd.replays.edit(1, patch=patch % nested(DEPTH_MAX - 1))
+        rd.letters.edit(1, patch=patch % nested(DEPTH_MAX - 1))
 
 
 def test_a_deep_value_that_was_stored_earlier_is_replaced_as_a_whole(rd: Redrive) -> None:
@@ -69,8 +69,8 @@ def test_a_deep_value_that_was_stored_earlier_is_replaced_as_a_whole(rd: Redrive
         db.execute("UPDATE jobs SET payload = ?", (tree(900),))
 
     with pytest.raises(ConfigurationError, match="give the whole value instead"):
-        rd.replays.edit(1, patch=b'[{"op": "replace", "path": "/tree", "value": 1}]')
-    assert rd.replays.edit(1, value=b'{"tree": 1}').id == 1
+        rd.letters.edit(1, patch=b'[{"op": "replace", "path": "/tree", "value": 1}]')
+    assert rd.letters.edit(1, value=b'{"tree": 1}').id == 1
 
 
 @pytest.mark.parametrize("part", ["payload", "input", "edits[0].before", "edits[0].after"])
@@ -78,16 +78,16 @@ def test_a_deep_value_that_was_stored_earlier_is_replaced_as_a_whole(rd: Redrive
 def test_a_line_with_a_value_that_is_too_deep_is_refused_by_its_number(
     rd: Redrive, tmp_path: Path, part: str, levels: int
 ) -> None:
-    rd.replays.edit(1, value=b'{"tree": 2}')
-    (line,) = rd.dead_letters.export(with_values=True)
+    rd.letters.edit(1, value=b'{"tree": 2}')
+    (line,) = rd.letters.export(with_values=True)
     told = json.loads(line)
     place = told["values"]["edits"][0] if "." in part else told["values"]
     place[part.rpartition(".")[2]] = "HERE"
     wrong = json.dumps(told).encode().replace(b'"HERE"', tree(levels))
 
     with connect(tmp_path / "there.db") as there:
-        done = there.dead_letters.take_in([b"\n", wrong])
-        again = there.dead_letters.take_in([line])
+        done = there.letters.import_([b"\n", wrong])
+        again = there.letters.import_([line])
 
     ((number, why),) = done.refused
     assert (done.made, number, again.made) == (0, 2, 1)
@@ -96,11 +96,11 @@ def test_a_line_with_a_value_that_is_too_deep_is_refused_by_its_number(
 
 
 def test_a_line_that_no_decoder_takes_says_that_it_is_too_deep(rd: Redrive) -> None:
-    (line,) = rd.dead_letters.export(with_values=True)
+    (line,) = rd.letters.export(with_values=True)
     told = json.loads(line)
     told["values"]["payload"] = "HERE"
 
-    done = rd.dead_letters.take_in([json.dumps(told).encode().replace(b'"HERE"', nested(100_000))])
+    done = rd.letters.import_([json.dumps(told).encode().replace(b'"HERE"', nested(100_000))])
 
     assert "nested deeper than 200 levels, below /values/payload/0/0/0/0/..." in done.refused[0][1]
 

@@ -30,10 +30,8 @@ def present(rd: Redrive, letter: int, part: Any = "input") -> Any:
 
 
 def restart(rd: Redrive) -> None:
-    rd.dead_letters.remediate(
-        rd.dead_letters.choose(pipeline="shop"), evidence="none", is_safe=True, diagnosis="data"
-    )
-    rd.replays.retry(1, from_start=True, pipelines=[SHOP])
+    rd.letters.remediate(rd.letters.choose(pipeline="shop"), evidence="none", is_safe=True, diagnosis="data")
+    rd.jobs.retry(1, from_start=True, pipelines=[SHOP])
     rd.work([SHOP], until_idle=True)
 
 
@@ -70,27 +68,27 @@ def test_going_back_to_the_original_is_an_edit_on_record(rd: Redrive, letter: in
     for amount in (2, 3):
         edit(rd.store, letter, ANN, value=value(amount=amount))
 
-    done = rd.replays.edit(letter, original=True, pipeline=SHOP, actor="bob")
+    done = rd.letters.edit(letter, original=True, pipeline=SHOP, actor="bob")
 
     assert '+  "amount": 0,' in done.diff
     assert present(rd, letter) == {"amount": 0, "email": "ann@example.com", "note": ""}
-    assert [(each.actor, each.part) for each in rd.replays.edits(letter).edits] == [
+    assert [(each.actor, each.part) for each in rd.letters.edits(letter).edits] == [
         ("ann", "input"),
         ("ann", "input"),
         ("bob", "input"),
     ]
     assert changes(rd)[-1]["after"]["is_original"] is True
     with pytest.raises(ConfigurationError, match="would not change"):
-        rd.replays.edit(letter, original=True)
+        rd.letters.edit(letter, original=True)
 
 
 def test_a_value_that_was_never_edited_has_no_other_original(rd: Redrive, letter: int) -> None:
     with pytest.raises(ConfigurationError, match="was never edited"):
-        rd.replays.edit(letter, original=True)
+        rd.letters.edit(letter, original=True)
     with pytest.raises(ConfigurationError, match="takes a whole value, a JSON Patch or the original"):
-        rd.replays.edit(letter, original=True, patch=b"[]")
+        rd.letters.edit(letter, original=True, patch=b"[]")
     with pytest.raises(LetterNotFoundError):
-        rd.replays.edits(9)
+        rd.letters.edits(9)
     assert edit_history(rd.store, letter).edits == []
 
 
@@ -123,14 +121,14 @@ def test_edits_that_were_erased_are_still_told(rd: Redrive, letter: int) -> None
 def test_what_came_without_values_has_no_original_to_go_back_to(
     rd: Redrive, letter: int, tmp_path: Path
 ) -> None:
-    lines = list(rd.dead_letters.export())
+    lines = list(rd.letters.export())
     with connect(tmp_path / "elsewhere.db") as there:
-        there.dead_letters.take_in(lines)
-        there.replays.edit(1, value=value())
+        there.letters.import_(lines)
+        there.letters.edit(1, value=value())
 
         with pytest.raises(ReplayRefusedError, match="it came without values"):
-            there.replays.edit(1, original=True)
-        assert there.replays.edits(1).originals == {}
+            there.letters.edit(1, original=True)
+        assert there.letters.edits(1).originals == {}
 
 
 def test_the_operator_log_names_the_places_an_edit_has_changed_and_no_value(rd: Redrive, letter: int) -> None:

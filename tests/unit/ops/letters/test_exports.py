@@ -20,6 +20,7 @@ from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.facts import Attempt
 from redrive.ops.letters import imports, triage
 from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
@@ -91,7 +92,7 @@ def test_a_letter_has_the_same_names_wherever_it_is_read(here: Redrive) -> None:
     here.submit(flow, "x")
     here.work([flow], until_idle=True)
 
-    shown = asdict(here.dead_letters.show(1).letter)
+    shown = asdict(here.letters.show(1).letter)
     exported = json.loads(lines(here)[0])["letter"]
     sunk = msgspec.structs.asdict(kept.letters[0])
 
@@ -188,7 +189,7 @@ def test_an_export_is_frozen_when_it_begins(here: Redrive) -> None:
     assert [json.loads(line)["letter"]["id"] for line in begun] == [1, 2]
 
 
-def imported_attempt(here: Redrive, there: Redrive, given: dict[str, object]) -> dict[str, object]:
+def imported_attempt(here: Redrive, there: Redrive, given: dict[str, object]) -> Attempt:
     """Import a letter with one attempt, about which this is known; return what is kept of the attempt."""
     fail(here, "bad")
     line = json.loads(lines(here)[0])
@@ -217,17 +218,17 @@ def test_attempts_of_an_old_export_are_kept_with_a_decision(
 ) -> None:
     kept = imported_attempt(here, there, given)
 
-    assert kept["decision"] == decision
+    assert kept.decision == decision
     if "reason" in given:
         assert decision is not None
-        assert kept["reason"] == decision["reason"]
+        assert kept.reason == decision["reason"]
 
 
 def test_a_sentence_of_an_old_decision_is_kept_as_long_as_a_message(here: Redrive, there: Redrive) -> None:
     sentence = "it failed " * 100
     old = {"kind": "old", "reason": "odd " * 100, "text": sentence}
 
-    kept = cast("dict[str, str]", imported_attempt(here, there, {"decision": old})["decision"])
+    kept = cast("dict[str, str]", imported_attempt(here, there, {"decision": old}).decision)
 
     assert (kept["text"], len(kept["reason"])) == (sentence, imports.WORD_MAX)
 

@@ -86,7 +86,7 @@ def test_attempts_made_elsewhere_are_not_counted_here(here: Redrive, there: Redr
     story = inspect.job_details(there.store, 1)
 
     assert story.origin is not None
-    assert [each["outcome"] for each in story.origin.attempts] == ["retry", "dead"]
+    assert [each.outcome for each in story.origin.attempts] == ["retry", "dead"]
     assert list(story.attempts) == []
     assert read_rows(there, "SELECT count(*) FROM attempts") == [(0,)]
     assert inspect.job_details(here.store, 1).origin is None
@@ -104,9 +104,9 @@ def test_what_others_wrote_about_attempts_is_redacted_again_and_the_last_ones_ar
     origin = inspect.origin_of(there.store, 2)
     assert origin is not None
     (kept,) = origin.attempts
-    assert kept["outcome"] == "dead"
+    assert kept.outcome == "dead"
     assert "example.com" not in str(kept)
-    assert len(str(kept["code"])) == imports.WORD_MAX
+    assert len(str(kept.code)) == imports.WORD_MAX
 
 
 def test_pruning_leaves_nothing_of_what_happened_elsewhere(there: Redrive, clock: VirtualClock) -> None:

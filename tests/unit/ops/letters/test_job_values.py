@@ -36,7 +36,7 @@ def stored(rd: Redrive) -> str:
     """Return everything that is on record about acts, and what a letter keeps of them."""
     log = read_rows(rd, "SELECT actor, subject, reason, change FROM operations ORDER BY id")
     notes = read_rows(rd, "SELECT note, why FROM replays")
-    evidence = [rd.dead_letters.show(each).letter.evidence for each in (1, 2)]
+    evidence = [rd.letters.show(each).letter.evidence for each in (1, 2)]
     return f"{log} {notes} {evidence}"
 
 
@@ -45,8 +45,8 @@ CLEAN = "she said <payload:$.0> aloud"
 
 
 def judged(rd: Redrive) -> dict[str, Callable[[], object]]:
-    chosen = rd.dead_letters.choose(ids=[1])
-    letters = rd.dead_letters
+    chosen = rd.letters.choose(ids=[1])
+    letters = rd.letters
     return {
         "note": lambda: letters.note(chosen, text=WHY),
         "triage": lambda: letters.triage(chosen, diagnosis="data", reason=WHY),
@@ -56,9 +56,9 @@ def judged(rd: Redrive) -> dict[str, Callable[[], object]]:
         ),
         "discard": lambda: letters.discard(chosen, reason=WHY),
         "assign": lambda: letters.assign(chosen, assignee="bob", reason=WHY),
-        "edit": lambda: rd.replays.edit(1, value=b'{"words": "open"}', reason=WHY),
-        "retry": lambda: rd.replays.retry(1, reason=WHY),
-        "erase": lambda: rd.replays.erase(1, reason=WHY),
+        "edit": lambda: rd.letters.edit(1, value=b'{"words": "open"}', reason=WHY),
+        "retry": lambda: rd.jobs.retry(1, reason=WHY),
+        "erase": lambda: rd.jobs.erase(1, reason=WHY),
         "replay": lambda: rd.replays.start(ids=[1], reason=WHY),
     }
 
@@ -86,10 +86,10 @@ def test_a_value_of_the_job_is_taken_out_of_what_is_written_about_it(rd: Redrive
 
 
 def test_a_value_is_known_in_base64_and_by_its_new_name_after_an_edit(rd: Redrive) -> None:
-    rd.replays.edit(1, value=b'{"words": "open sesame"}', reason="it is open sesame now")
-    chosen = rd.dead_letters.choose(ids=[1])
+    rd.letters.edit(1, value=b'{"words": "open sesame"}', reason="it is open sesame now")
+    chosen = rd.letters.choose(ids=[1])
 
-    rd.dead_letters.note(chosen, text=f"open sesame, before {SECRET}, or Y29ycmVjdCBob3JzZQ==")
+    rd.letters.note(chosen, text=f"open sesame, before {SECRET}, or Y29ycmVjdCBob3JzZQ==")
 
     assert "open sesame" not in stored(rd)
     assert SECRET not in stored(rd)
@@ -97,9 +97,9 @@ def test_a_value_is_known_in_base64_and_by_its_new_name_after_an_edit(rd: Redriv
 
 
 def test_a_small_group_is_few_letters_as_well(rd: Redrive) -> None:
-    chosen = rd.dead_letters.choose(pipeline="doors")
+    chosen = rd.letters.choose(pipeline="doors")
 
-    rd.dead_letters.note(chosen, text=f"{SECRET} and {OTHER}")
+    rd.letters.note(chosen, text=f"{SECRET} and {OTHER}")
 
     assert "<payload:$.0> and <payload:$.0>" in stored(rd)
     assert SECRET not in stored(rd)
@@ -109,9 +109,9 @@ def test_what_is_written_about_many_letters_goes_by_patterns_alone(
     rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_values, "LETTERS_MAX", 1)
-    chosen = rd.dead_letters.choose(pipeline="doors")
+    chosen = rd.letters.choose(pipeline="doors")
 
-    rd.dead_letters.note(chosen, text=f"{SECRET}, and password=hunter2hunter2")
+    rd.letters.note(chosen, text=f"{SECRET}, and password=hunter2hunter2")
 
     assert SECRET in stored(rd)
     assert "hunter2" not in stored(rd)
@@ -126,7 +126,7 @@ def test_no_value_is_read_when_nothing_is_written(rd: Redrive, monkeypatch: pyte
         return query(name, *parameters)
 
     monkeypatch.setattr(rd.store, "query", listening)
-    rd.dead_letters.triage(rd.dead_letters.choose(ids=[1]), diagnosis="data")
+    rd.letters.triage(rd.letters.choose(ids=[1]), diagnosis="data")
 
     assert "letters_to_triage" in asked
     assert "exported_values" not in asked
@@ -136,9 +136,9 @@ def test_the_name_of_who_looks_after_a_letter_stays_although_a_payload_has_it(rd
     rd.submit(DOORS, {"words": "ann.smith"})
     rd.work([DOORS], until_idle=True)
 
-    rd.dead_letters.assign(rd.dead_letters.choose(ids=[3]), assignee="ann.smith", actor="ann.smith")
+    rd.letters.assign(rd.letters.choose(ids=[3]), assignee="ann.smith", actor="ann.smith")
 
-    assert rd.dead_letters.show(3).letter.assignee == "ann.smith"
+    assert rd.letters.show(3).letter.assignee == "ann.smith"
     assert "'ann.smith', 'letter 3'" in stored(rd)
 
 
@@ -156,7 +156,7 @@ def test_the_note_that_closes_a_replay_and_why_it_was_stopped_are_clean(rd: Redr
 
 
 def test_a_replay_of_a_state_hides_what_its_letters_were_when_it_began(rd: Redrive) -> None:
-    rd.dead_letters.triage(rd.dead_letters.choose(ids=[1]), diagnosis="data")
+    rd.letters.triage(rd.letters.choose(ids=[1]), diagnosis="data")
     begun = rd.replays.start(pipeline="doors", state="triaged", reason=WHY)
     rd.work([DOORS], until_idle=True)
 
@@ -166,7 +166,7 @@ def test_a_replay_of_a_state_hides_what_its_letters_were_when_it_began(rd: Redri
 def test_why_a_job_is_cancelled_is_stored_without_its_values(rd: Redrive) -> None:
     queued = rd.submit(DOORS, {"words": SECRET})
 
-    assert rd.cancel(queued.id, reason=WHY, actor="ann token=q8Zr4mN2vX7kP09") == "cancelled"
+    assert rd.jobs.cancel(queued.id, reason=WHY, actor="ann token=q8Zr4mN2vX7kP09").status == "cancelled"
 
     assert SECRET not in stored(rd)
     assert "q8Zr4mN2vX7kP09" not in stored(rd)

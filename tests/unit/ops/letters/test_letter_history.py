@@ -121,7 +121,7 @@ def test_a_replay_of_many_is_in_the_story_of_those_it_took(rd: Redrive) -> None:
 
 def test_the_story_of_a_job_has_each_act_on_its_letters_once(rd: Redrive) -> None:
     fail(rd, SHOP)
-    rd.replays.retry(1, actor="ann")
+    rd.jobs.retry(1, actor="ann")
     rd.work([SHOP], until_idle=True)
     triage.note(rd.store, freeze(rd.store, ALL), ANN, text="both letters of it")
 
@@ -154,7 +154,7 @@ def test_the_note_that_closes_a_replay_is_in_the_history_of_each_of_its_letters(
         closed = letter_details(rd.store, letter).operations[-1]
         assert (closed.actor, closed.verb, closed.reason) == ("ann", "close", "the new key works")
         assert timeline(rd.store, letter)[-1].detail == "the new key works"
-        line = msgspec.json.decode(next(rd.dead_letters.export(ids=[letter])))
+        line = msgspec.json.decode(next(rd.letters.export(ids=[letter])))
         assert [each["reason"] for each in line["operations"]][-1] == "the new key works"
     assert ("close", f"replay {started.id}") not in acts(rd, 3)
 
@@ -163,10 +163,10 @@ def test_a_retry_comes_before_a_replay_that_is_still_marking_and_never_after(rd:
     """The replay counts the letter as left out, as the docs have it."""
     fail(rd, SHOP, SHOP)
     started = rd.replays.start(pipeline="shop", canary=())
-    rd.replays.retry(1)
+    rd.jobs.retry(1)
     rd.replays.pause(started.id)
     rd.replays.cancel(started.id)
     again = rd.replays.start(ids=[2], canary=())
     rd.work([SHOP], until_idle=True)
 
-    assert (rd.replays.report(started.id).left_out, rd.replays.report(again.id).letters) == (2, 1)
+    assert (rd.replays.status(started.id).left_out, rd.replays.status(again.id).letters) == (2, 1)

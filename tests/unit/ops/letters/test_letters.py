@@ -346,7 +346,7 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
     assert (story.suggested_diagnosis, story.hint) == ("code_defect", CODES["BUG_CODE"].hint)
     assert story.facts is not None
     assert story.facts.status == "failed"
-    assert [attempt["outcome"] for attempt in story.attempts] == ["dead"]
+    assert [attempt.outcome for attempt in story.attempts] == ["dead"]
     assert [(each.actor, each.subject) for each in story.operations] == [
         ("bob", "letter 1"),
         ("ann", f"group {group}"),

@@ -24,7 +24,7 @@ SEEN: list[ReplayReport] = []
 def pay(order: int) -> int:
     if not SHOPS:
         raise PermissionError("the key has expired")
-    SEEN.append(SHOPS[0].replays.report(1))
+    SEEN.append(SHOPS[0].replays.status(1))
     return order
 
 
@@ -53,7 +53,7 @@ def test_under_a_rate_it_takes_what_the_rate_takes_however_late_the_worker_came(
     assert [each.seconds_left for each in SEEN] == [
         each.waiting / 5 if each.waiting else None for each in SEEN
     ]
-    assert rd.replays.report(1).seconds_left is None
+    assert rd.replays.status(1).seconds_left is None
 
 
 def test_without_a_rate_only_what_ended_of_late_tells(rd: Redrive, clock: VirtualClock) -> None:

@@ -41,14 +41,14 @@ def left_out(rd: Redrive) -> int:
     BROKEN.clear()
     rd.submit(SHOP, 2, key="order-2")
     rd.submit(SHOP, 4, key="order-4")
-    rd.replays.erase(6)
+    rd.jobs.erase(6)
     begun = rd.replays.start(pipeline="shop", canary=())
     rd.work([SHOP], until_idle=True)
     return begun.id
 
 
 def test_the_first_letters_of_every_reason_are_named_with_the_job_that_has_the_key(rd: Redrive) -> None:
-    report = rd.replays.report(left_out(rd))
+    report = rd.replays.status(left_out(rd))
 
     keys, erased = report.skips
     assert (keys, erased[1], report.recovered) == (("key", 2), 1, 7)
@@ -93,6 +93,6 @@ def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Re
     begun = rd.replays.start(pipeline="shop", canary=())
     rd.work([SHOP], until_idle=True)
 
-    report = rd.replays.report(begun.id)
+    report = rd.replays.status(begun.id)
     assert report.skips == [("type", 2)]
     assert len({obstacle.detail for _, obstacle in report.skipped_letters}) == 2

@@ -45,7 +45,7 @@ def test_everything_that_stands_in_the_way_of_a_letter_is_told_and_summed_up(rd:
     fail(rd, key="order-1")
     rd.submit(SHOP, {"amount": "5"}, key="order-1")
 
-    found = rd.replays.validate(pipeline="shop", pipelines=[OTHER_TYPE])
+    found = rd.letters.validate(pipeline="shop", pipelines=[OTHER_TYPE])
 
     assert kinds(found) == ["evidence", "key", "type"]
     assert found.obstacles == {"evidence": 1, "key": 1, "type": 1}
@@ -55,20 +55,20 @@ def test_everything_that_stands_in_the_way_of_a_letter_is_told_and_summed_up(rd:
 
 def test_an_erased_value_does_not_hide_a_stage_that_is_gone(rd: Redrive) -> None:
     fail(rd, pipeline=RELAXED)
-    rd.replays.erase(1)
+    rd.jobs.erase(1)
     rd.work([Pipeline("lab", [renamed], replay=RELAXED.replay)], until_idle=True)
 
-    by_code = rd.replays.validate(pipeline="lab", pipelines=[Pipeline("lab", [renamed])])
-    by_last_worker = rd.replays.validate(pipeline="lab")
+    by_code = rd.letters.validate(pipeline="lab", pipelines=[Pipeline("lab", [renamed])])
+    by_last_worker = rd.letters.validate(pipeline="lab")
 
     assert kinds(by_code) == kinds(by_last_worker) == ["erased", "stage"]
 
 
 def test_a_discarded_letter_tells_what_it_would_meet_once_it_is_restored(rd: Redrive) -> None:
     fail(rd)
-    rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]))
+    rd.letters.discard(rd.letters.choose(ids=[1]))
 
-    found = rd.replays.validate(ids=[1], pipelines=[OTHER_STAGE])
+    found = rd.letters.validate(ids=[1], pipelines=[OTHER_STAGE])
 
     assert kinds(found) == ["state", "evidence", "stage"]
     assert "redrive dlq restore 1" in found.findings[0].text
@@ -76,18 +76,18 @@ def test_a_discarded_letter_tells_what_it_would_meet_once_it_is_restored(rd: Red
 
 def test_a_job_that_is_on_its_way_has_not_lost_its_key_to_itself(rd: Redrive) -> None:
     fail(rd, pipeline=RELAXED, key="order-1")
-    rd.replays.retry(1)
+    rd.jobs.retry(1)
 
-    assert kinds(rd.replays.validate(pipeline="lab", pipelines=[RELAXED])) == ["running"]
+    assert kinds(rd.letters.validate(pipeline="lab", pipelines=[RELAXED])) == ["running"]
 
 
 def test_two_ways_to_lose_a_key_count_one_letter_once(rd: Redrive) -> None:
     fail(rd, pipeline=RELAXED, key="order-1")
     fail(rd, pipeline=RELAXED, key="order-1")
-    both = rd.replays.validate(pipeline="lab", pipelines=[RELAXED])
+    both = rd.letters.validate(pipeline="lab", pipelines=[RELAXED])
     rd.submit(RELAXED, {"amount": "5"}, key="order-1")
 
-    taken = rd.replays.validate(pipeline="lab", pipelines=[RELAXED])
+    taken = rd.letters.validate(pipeline="lab", pipelines=[RELAXED])
 
     assert (kinds(both, 1), kinds(both, 2), both.able) == ([], ["key"], 1)
     assert (kinds(taken, 1), kinds(taken, 2)) == (["key"], ["key"])
@@ -97,9 +97,9 @@ def test_two_ways_to_lose_a_key_count_one_letter_once(rd: Redrive) -> None:
 def test_a_letter_that_stays_behind_takes_no_key_from_another(rd: Redrive) -> None:
     fail(rd, pipeline=RELAXED, key="order-1")
     fail(rd, pipeline=RELAXED, key="order-1")
-    rd.replays.erase(1)
+    rd.jobs.erase(1)
 
-    found = rd.replays.validate(pipeline="lab", pipelines=[RELAXED])
+    found = rd.letters.validate(pipeline="lab", pipelines=[RELAXED])
 
     assert (kinds(found, 1), kinds(found, 2), found.able) == (["erased"], [], 1)
 
@@ -111,7 +111,7 @@ def test_of_too_many_letters_the_first_are_told_whole_and_the_rest_is_counted(
         fail(rd)
     monkeypatch.setattr(validation, "LISTED_MAX", 2)
 
-    found = rd.replays.validate(pipeline="shop", pipelines=[OTHER_TYPE])
+    found = rd.letters.validate(pipeline="shop", pipelines=[OTHER_TYPE])
 
     assert [(each.letter, each.kind) for each in found.findings] == [
         (1, "evidence"),
@@ -124,10 +124,10 @@ def test_of_too_many_letters_the_first_are_told_whole_and_the_rest_is_counted(
 
 def test_what_is_closed_is_told_as_that_alone(rd: Redrive) -> None:
     fail(rd, pipeline=RELAXED)
-    rd.replays.retry(1)
+    rd.jobs.retry(1)
     rd.work([RELAXED], until_idle=True)
 
-    assert kinds(rd.replays.validate(ids=[1], pipelines=[RELAXED])) == ["state"]
+    assert kinds(rd.letters.validate(ids=[1], pipelines=[RELAXED])) == ["state"]
 
 
 @stage
@@ -141,35 +141,35 @@ MENDED = b'{"amount": "five"}'
 
 def test_an_edit_that_a_replay_would_not_start_with_is_told(rd: Redrive) -> None:
     fail(rd, pipeline=LONG)
-    rd.replays.edit(1, value=MENDED)
+    rd.letters.edit(1, value=MENDED)
 
-    from_stage = rd.replays.validate(pipeline="shop")
-    from_start = rd.replays.validate(pipeline="shop", from_start=True)
+    from_stage = rd.letters.validate(pipeline="shop")
+    from_start = rd.letters.validate(pipeline="shop", from_start=True)
 
     assert from_stage.notices == {}
     assert from_start.notices == {"edit": 1}
     assert "its edited input will be ignored" in from_start.findings[-1].text
     assert "redrive dlq edit 1 --part payload" in from_start.findings[-1].text
     assert not from_start.findings[-1].is_obstacle
-    rd.replays.edit(1, original=True)
-    assert rd.replays.validate(pipeline="shop", from_start=True).notices == {}
+    rd.letters.edit(1, original=True)
+    assert rd.letters.validate(pipeline="shop", from_start=True).notices == {}
 
 
 def test_an_edited_payload_is_not_used_by_a_stage_that_has_an_input_of_its_own(rd: Redrive) -> None:
     fail(rd, pipeline=LONG)
-    rd.replays.edit(1, part="payload", value=MENDED)
+    rd.letters.edit(1, part="payload", value=MENDED)
 
-    found = rd.replays.validate(pipeline="shop")
+    found = rd.letters.validate(pipeline="shop")
 
     assert "its edited payload will be ignored" in found.findings[-1].text
-    assert rd.replays.validate(pipeline="shop", from_start=True).notices == {}
+    assert rd.letters.validate(pipeline="shop", from_start=True).notices == {}
 
 
 def test_at_the_first_stage_an_edited_payload_is_what_it_takes(rd: Redrive) -> None:
     fail(rd)
-    rd.replays.edit(1, part="payload", value=MENDED)
+    rd.letters.edit(1, part="payload", value=MENDED)
 
-    assert rd.replays.validate(pipeline="shop").notices == {}
+    assert rd.letters.validate(pipeline="shop").notices == {}
 
 
 def test_letters_whose_edit_would_not_be_used_are_counted_before_a_replay(rd: Redrive) -> None:
@@ -178,11 +178,11 @@ def test_letters_whose_edit_would_not_be_used_are_counted_before_a_replay(rd: Re
         fail(rd, pipeline=LONG)
     before = validation.unused_edits(rd.store, which, from_start=True)
     for letter in (1, 2):
-        rd.replays.edit(letter, value=MENDED)
-    rd.replays.edit(2, part="payload", value=MENDED)
+        rd.letters.edit(letter, value=MENDED)
+    rd.letters.edit(2, part="payload", value=MENDED)
 
     assert before == 0
     assert validation.unused_edits(rd.store, which, from_start=True) == 1
     assert validation.unused_edits(rd.store, which, from_start=False) == 1
-    rd.dead_letters.discard(rd.dead_letters.choose(ids=[1]))
+    rd.letters.discard(rd.letters.choose(ids=[1]))
     assert validation.unused_edits(rd.store, which, from_start=True) == 0

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs for a program: the same use cases as `redrive job`. `actor` and `reason` go into the operator log.
+
+Nothing is decided here: each method calls one function of `ops`. A handle on one job is in `client.job`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.options import ActorOptions, actor_of
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.release import by_name
+from redrive.ops.jobs import explain, inspect
+from redrive.ops.jobs.cancel import cancel_job
+from redrive.ops.jobs.erase import ErasureReport, erase
+from redrive.ops.jobs.explain import Explanation, TimelineEntry
+from redrive.ops.jobs.facts import JobFacts
+from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
+from redrive.ops.jobs.retry import retry_job
+from redrive.store.protocol import Store
+
+
+class Jobs:
+    """The jobs of a store. Methods about one job raise JobNotFoundError, whose hint names ids that are near."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        pipeline: str | None = None,
+        stage: str | None = None,
+        run: int | None = None,
+        owner: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Sequence[JobLine]:
+        """Return jobs, newest first; the id of the last one is the `before` of the next page."""
+        which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
+        return inspect.list_jobs(self._store, which, before=before, limit=limit)
+
+    def show(self, job: int) -> JobDetails:
+        """Return everything that is known about a job."""
+        return inspect.job_details(self._store, job)
+
+    def explain(self, job: int) -> Explanation:
+        """Explain the state of a job, in sentences and in parts."""
+        return explain.explain(self._store, job)
+
+    def timeline(self, job: int) -> Sequence[TimelineEntry]:
+        """Return what happened to a job and what people did about it, in order."""
+        return explain.timeline(self._store, job)
+
+    def cancel(self, job: int, **by: Unpack[ActorOptions]) -> JobFacts:
+        """Cancel a job: at once while it is queued; a running one is asked to end, as its stage allows. Return its facts then."""
+        return cancel_job(self._store, job, actor_of(by))
+
+    def retry(
+        self,
+        job: int,
+        *,
+        from_start: bool = False,
+        owner: str | None = None,
+        pipelines: Iterable[Pipeline] = (),
+        **by: Unpack[ActorOptions],
+    ) -> JobFacts:
+        """Send a failed job back to the stage that failed, under the rules of a replay; return its new facts.
+
+        `owner` acts for somebody who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it
+        starts with is checked against the present types first.
+        """
+        known = by_name(pipelines)
+        return retry_job(self._store, job, actor_of(by), from_start=from_start, owner=owner, pipelines=known)
+
+    def erase(self, job: int, **by: Unpack[ActorOptions]) -> ErasureReport:
+        """Erase the values of a job that has ended; the record stays, and it can never be replayed."""
+        return erase(self._store, job, actor_of(by))
+
+    def counts(self, *, pipeline: str | None = None) -> dict[str, int]:
+        """Count jobs by status, of all pipelines or of one; reads counters, and is cheap however many jobs there are."""
+        counted: dict[str, int] = {}
+        for (name, _), found in inspect.counts(self._store).items():
+            if pipeline in {None, name}:
+                for status, jobs in found.items():
+                    counted[status] = counted.get(status, 0) + jobs
+        return counted
+
+
+class AsyncJobs(AsyncFace[Jobs]):
+    """Jobs for async code; see `Jobs`."""
+
+    list = awaited(Jobs.list)
+    show = awaited(Jobs.show)
+    explain = awaited(Jobs.explain)
+    timeline = awaited(Jobs.timeline)
+    cancel = awaited(Jobs.cancel)
+    retry = awaited(Jobs.retry)
+    erase = awaited(Jobs.erase)
+    counts = awaited(Jobs.counts)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cancelling one job: at once while it is queued; a running one is asked to end, as its stage allows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.engine.runtime import CURRENT
+from redrive.ops.audit import Actor
+from redrive.ops.jobs.facts import JobFacts, get_job
+from redrive.ops.letters.job_values import values_of_job
+from redrive.store.protocol import Store
+from redrive.store.records import Step
+
+ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
+
+
+def cancel_job(store: Store, job_id: int, by: Actor) -> JobFacts:
+    """Cancel a job, in one transaction with its line of the operator log; return its facts then. One that has ended stays as it is.
+
+    Raises:
+        JobNotFoundError: there is no such job; the hint names ids that are near.
+    """
+    facts = get_job(store, job_id)
+    by = by.hiding(values_of_job(store, job_id, by.reason))
+    ways = (
+        (Step("cancel_queued", (CURRENT.get().clock.wall(), job_id), rows=1), "queued", "cancelled"),
+        (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to end"),
+    )
+    while facts.status not in ENDED:
+        # Between the two a job may move either way, so both are tried until one succeeds.
+        for way, before, after in ways:
+            change = {"before": {"status": before}, "after": {"status": after}}
+            if store.apply(way, by.log("cancel", f"job {job_id}", change=change)) is not None:
+                return get_job(store, job_id)
+        facts = get_job(store, job_id)
+    return facts
