@@ -81,4 +81,14 @@ def test_every_exported_name_says_what_it_is() -> None:
 def test_the_reference_page_lists_exactly_the_exported_names() -> None:
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
 
-    assert re.findall(r"^\| `(\w+)` \| \S", page, re.MULTILINE) == list(redrive.__all__)
+    assert re.findall(r"^### `(\w+)`$", page, re.MULTILINE) == list(redrive.__all__)
+
+
+@pytest.mark.parametrize("name", ["Context", "Failure", "Job", "Pipeline", "Redrive", "RunReport"])
+def test_the_reference_page_lists_every_member_of_a_class(name: str) -> None:
+    page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    section = page.partition(f"### `{name}`\n")[2].partition("\n### ")[0]
+
+    members = {each for each in dir(getattr(redrive, name)) if not each.startswith("_")}
+
+    assert members - set(re.findall(r"^- `(?:await )?\w*\.(\w+)", section, re.MULTILINE)) == set()

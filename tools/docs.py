@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import redrive
 from redrive import errors
 from redrive.core import lifecycle
 from redrive.core.failure import Category, Code, Retryable
 from redrive.core.http import code_for_status
 from redrive.core.taxonomy import CODES
-from tools.exports import groups_in, line_about
+from tools.reference import reference_page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _NOTE: Final = "<!-- Made from the code by `make docs`; edit the code or tools/docs.py instead. -->"
@@ -94,8 +93,9 @@ The diagrams and tables are made from `redrive.core.lifecycle`.
 _API_INTRO: Final = """\
 # Names of the package
 
-The public names of `redrive`.
+The public names of `redrive`, with every signature and every member.
 A name that is not listed here, or in the reference of a submodule, may change without notice.
+Durations are `timedelta` or seconds; instants are aware `datetime`s.
 """
 
 _ERRORS_INTRO: Final = """\
@@ -166,12 +166,8 @@ def lifecycle_page() -> str:
 
 
 def api_page() -> str:
-    """Return docs/reference/api.md: each public name with one line, in the groups of `redrive.__all__`."""
-    parts = [_API_INTRO]
-    for heading, names in groups_in(inspect.getsource(redrive)):
-        rows = ((f"`{name}`", line_about(redrive, name)) for name in names)
-        parts.append(f"## {heading}\n\n" + _table(("Name", "What it is"), rows))
-    return "\n".join(parts)
+    """Return docs/reference/api.md: each public name with its signature and members, in the groups of `redrive.__all__`."""
+    return reference_page(_API_INTRO.rstrip())
 
 
 def errors_page() -> str:
