@@ -84,11 +84,16 @@ def test_the_reference_page_lists_exactly_the_exported_names() -> None:
     assert re.findall(r"^### `(\w+)`$", page, re.MULTILINE) == list(redrive.__all__)
 
 
-@pytest.mark.parametrize("name", ["Context", "Failure", "Job", "Pipeline", "Redrive", "RunReport"])
+@pytest.mark.parametrize(
+    "name", ["Context", "Failure", "Job", "Pipeline", "Redrive", "RunReport", "rd.letters", "rd.jobs"]
+)
 def test_the_reference_page_lists_every_member_of_a_class(name: str) -> None:
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     section = page.partition(f"### `{name}`\n")[2].partition("\n### ")[0]
 
-    members = {each for each in dir(getattr(redrive, name)) if not each.startswith("_")}
+    with redrive.connect(":memory:") as rd:
+        of = getattr(rd, name.removeprefix("rd.")) if name.startswith("rd.") else getattr(redrive, name)
+        members = {each for each in dir(of) if not each.startswith("_")}
 
+    assert members
     assert members - set(re.findall(r"^- `(?:await )?\w*\.(\w+)", section, re.MULTILINE)) == set()

@@ -12,7 +12,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, get_type_hints
+from typing import Final
 
 import redrive
 from tools.exports import groups_in
@@ -33,15 +33,11 @@ def reference_page(intro: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _nouns() -> Iterator[tuple[str, type]]:
-    """Yield the nouns of a connection with their classes."""
-    for name, value in sorted(vars(redrive.Redrive).items()):
-        getter = value.fget if isinstance(value, property) else getattr(value, "func", None)
-        if name.startswith("_") or getter is None:
-            continue
-        kind = get_type_hints(getter).get("return")
-        if inspect.isclass(kind) and kind.__module__.startswith("redrive.client"):
-            yield name, kind
+def _nouns() -> list[tuple[str, type]]:
+    """Return the nouns of a connection with their classes."""
+    with redrive.connect(":memory:") as rd:
+        members = sorted(vars(rd).items())
+    return [(name, type(value)) for name, value in members if not name.startswith("_") and name != "store"]
 
 
 def _section(name: str, value: object) -> str:
