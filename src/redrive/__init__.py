@@ -9,7 +9,7 @@ Where things are:
     rules/      what the errors of each client library mean, one small file per library
     config      settings from the environment and from files
     store/      where jobs are stored
-    sinks/      where dead letters are sent: files, a webhook
+    sinks/      where dead letters are sent: files, a webhook, NATS
     engine/     guard, pipelines, the worker, runs, replays, delivery to hooks and sinks
     ops/        use cases of operators: jobs, letters, replay, reports, checkup, upkeep
     client/     the connection that a program uses

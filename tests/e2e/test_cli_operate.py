@@ -228,6 +228,27 @@ def test_jobs_are_counted_by_state_pipeline_and_stage(shell: Shell) -> None:
     assert "total" in shell("stats").out
 
 
+def test_pruning_is_scheduled_listed_and_dropped(shell: Shell) -> None:
+    made = shell.json(
+        *("schedule", "prune", "retention", "--cron", "0 3 * * *"),
+        *("--complete", "7d", "--failed", "90d", "--runs", "30d"),
+    )
+    (listed,) = shell.json("schedule", "list")
+    shown = shell("schedule", "list")
+    (logged,) = shell.json("events", "--operations")
+    nothing = shell("schedule", "prune", "retention", "--cron", "0 3 * * *")
+    dropped = shell.json("schedule", "drop", "retention", "--yes")
+
+    ages = {"complete": 604_800.0, "failed": 7_776_000.0, "runs": 2_592_000.0}
+    assert made["prunes"] == listed["prunes"] == ages
+    assert (listed["pipeline"], listed["deleted"], listed["last_at"]) == (None, None, None)
+    assert "604800" in shown.out
+    assert (logged["verb"], logged["subject"]) == ("schedule", "schedule retention")
+    assert (nothing.code, "needs a state and an age" in nothing.err) == (2, True)
+    assert dropped["is_dropped"] is True
+    assert shell.json("schedule", "list") == []
+
+
 def test_schedules_are_added_listed_and_dropped(shell: Shell) -> None:
     added = shell.json(
         *("schedule", "add", "nightly", "flows:orders", "--cron", "0 3 * * *"),

@@ -209,7 +209,7 @@ def test_pruning_counts_asks_and_deletes_what_ended_long_ago(shell: Shell) -> No
 
     assert dry == {"complete": 2, "cancelled": 1, "total": 3, "undelivered": 0, "is_dry_run": True}
     assert refused.code == 1
-    assert "2 complete, 1 cancelled" in refused.err
+    assert "2 complete jobs, 1 cancelled jobs" in refused.err
     assert before["total"] == 5
     assert done == {"complete": 2, "cancelled": 1, "total": 3, "undelivered": 0, "is_dry_run": False}
     assert again["total"] == 0

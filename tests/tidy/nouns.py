@@ -23,9 +23,9 @@ PLAIN = {
     """,
     "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
     "databases": "store migration exchange request renewal batch child rule continuation work",
-    "submission and delivery": "submission delivery recipient",
+    "submission and delivery": "submission delivery delivered recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
-    "files and networks": "files webhook upstream outage console problem body session",
+    "files and networks": "files webhook nats upstream outage console problem body session",
     "operations": """
         preview validation finding obstacle candidate explanation trend bucket account retention draft move tally
     """,

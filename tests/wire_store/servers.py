@@ -33,7 +33,7 @@ host all all 127.0.0.1/32 scram-sha-256
 """
 _NATS_CONF = """
 host: 127.0.0.1
-port: -1
+port: {port}
 ports_file_dir: "{folder}"
 max_payload: 1024
 jetstream {{ store_dir: "{folder}/jetstream", max_file_store: 10MB, max_memory_store: 1MB }}
@@ -107,9 +107,9 @@ class Postgres:
 class Nats:
     """A NATS server of our own with JetStream, users alice, bob (may not publish secrets) and carol (without JetStream)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, port: int = -1) -> None:
         conf = folder / "nats.conf"
-        conf.write_text(_NATS_CONF.format(folder=folder))
+        conf.write_text(_NATS_CONF.format(folder=folder, port=port))
         program = Path(sys.executable).with_name("nats-server")
         self._process = subprocess.Popen([program, "-c", conf, "-l", folder / "log"])
         ports = folder / f"{program.name}_{self._process.pid}.ports"

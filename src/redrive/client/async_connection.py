@@ -61,6 +61,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
     submit_many = awaited(Redrive.submit_many)
     job = awaited_job(Redrive.job)
     doctor = awaited(Redrive.doctor)
+    prune = awaited(Redrive.prune)
 
     async def work(
         self,

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -23,6 +23,7 @@ from redrive.client.events import Events
 from redrive.client.job import Job
 from redrive.client.jobs import Jobs
 from redrive.client.letters import Letters
+from redrive.client.options import ActorOptions, actor_of
 from redrive.client.pipelines import Pipelines
 from redrive.client.replays import Replays
 from redrive.client.reports import Reports
@@ -32,6 +33,7 @@ from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
 from redrive.engine.pipeline.submission import BulkSubmission, new_job
 from redrive.engine.replay.rules import record_rules
+from redrive.engine.retention import Retention
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs
 from redrive.engine.runtime import CURRENT
@@ -43,6 +45,7 @@ from redrive.ops.checkup.doctor import examine
 from redrive.ops.checkup.file import Limits
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.upkeep.location import path_of
+from redrive.ops.upkeep.prune import prune
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId
 from redrive.store.sqlite.store import SqliteStore
@@ -255,6 +258,25 @@ class Redrive:
             on_progress=on_progress,
         )
         return asyncio.run(driving)
+
+    def prune(
+        self,
+        *,
+        complete: timedelta | float | None = None,
+        cancelled: timedelta | float | None = None,
+        skipped: timedelta | float | None = None,
+        failed: timedelta | float | None = None,
+        runs: timedelta | float | None = None,
+        **by: Unpack[ActorOptions],
+    ) -> dict[str, int]:
+        """Delete now what ended so long ago, by kind; return how many of each. `rd.schedules.prune` lets workers do it.
+
+        Failed jobs are deleted with their dead letters; jobs with notices that were not delivered yet are kept.
+        """
+        retention = Retention(
+            complete=complete, cancelled=cancelled, skipped=skipped, failed=failed, runs=runs
+        )
+        return prune(self.store, retention, actor_of(by))
 
     def doctor(
         self, *pipelines: Pipeline, deep: bool = False, limits: Limits | None = None

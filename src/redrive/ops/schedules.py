@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules: add, change, drop and list them. Every change is in the operator log, in the same transaction."""
+"""Schedules: add, change, drop and list them. Every change is in the operator log, in the same transaction.
+
+A schedule submits jobs, or prunes; the latter kind is added in `upkeep.prune`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import TypedDict, cast
+
+import msgspec
 
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -32,11 +38,16 @@ class Schedule:
     """The current state of a schedule."""
 
     name: str
-    pipeline: str
+    pipeline: str | None
+    """None for one that prunes."""
     cron: str
     zone: str
     next_at: datetime
     last_at: datetime | None
+    prunes: Mapping[str, float] | None = None
+    """How long each kind is kept, in seconds; None for a schedule that submits jobs."""
+    deleted: Mapping[str, int] | None = None
+    """How many of each kind the last tick deleted."""
 
 
 def put(
@@ -59,20 +70,37 @@ def put(
 
 def drop(store: Store, name: str, by: Actor) -> bool:
     """Remove a schedule; return whether there was one. Jobs that were submitted stay."""
-    removed = Step("drop_schedule", (name,), rows=1)
-    return store.apply(removed, by.log("drop", f"schedule {name}")) is not None
+    log = by.log("drop", f"schedule {name}")
+    ways = ("drop_schedule", "drop_retention")
+    # Both: a schedule of each kind may have the name.
+    return sum(store.apply(Step(way, (name,), rows=1), log) is not None for way in ways) > 0
 
 
 def schedules(store: Store) -> list[Schedule]:
     """Return every schedule, by name."""
-    return [
+    submitting = [
+        Schedule(name=str(name), pipeline=str(pipeline), cron=str(cron), zone=str(zone), **_times(*times))
+        for name, pipeline, cron, zone, *times in store.query("schedules")
+    ]
+    pruning = [
         Schedule(
             name=str(name),
-            pipeline=str(pipeline),
+            pipeline=None,
             cron=str(cron),
             zone=str(zone),
-            next_at=instant(cast("float", next_at)),
-            last_at=None if last_at is None else instant(cast("float", last_at)),
+            prunes=msgspec.json.decode(cast("bytes", ages), type=dict[str, float]),
+            deleted=None if deleted is None else msgspec.json.decode(str(deleted), type=dict[str, int]),
+            **_times(*times),
         )
-        for name, pipeline, cron, zone, next_at, last_at in store.query("schedules")
+        for name, ages, cron, zone, *times, deleted in store.query("retentions")
     ]
+    return sorted([*submitting, *pruning], key=lambda each: each.name)
+
+
+class _Times(TypedDict):
+    next_at: datetime
+    last_at: datetime | None
+
+
+def _times(next_at: object, last_at: object) -> _Times:
+    return {"next_at": instant(next_at), "last_at": None if last_at is None else instant(last_at)}

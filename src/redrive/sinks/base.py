@@ -139,6 +139,7 @@ class Sink(Protocol):
     """A receiver of dead letters. A sync `deliver` is called on a thread; sync and async ones have half a minute.
 
     A sink with a function `deliver_breaker` also receives changes of the pipeline's breakers, each as a `BreakerChange`.
+    One with a function `close` is closed when the worker ends, and may be used again.
     An attribute `payload` with the value "include" asks for the payload of the job, and an attribute `input` for the input of the
     stage that failed: "redacted", or "include" for the unchanged one.
     """
@@ -148,8 +149,12 @@ class Sink(Protocol):
         """Return the name in the outbox; a change waits for the sink of this name, so it should not change."""
         ...
 
-    def deliver(self, letter: SunkLetter) -> Awaitable[None] | None:
-        """Receive one change of a letter, durably; an exception means that it was not received."""
+    def deliver(self, letter: SunkLetter) -> Awaitable[str | None] | str | None:
+        """Receive one change of a letter, durably; an exception means that it was not received.
+
+        A text that it returns is the receipt, such as the place of the message in a stream: it is kept with the letter, redacted,
+        until a later change brings another one.
+        """
         ...
 
 

@@ -71,8 +71,10 @@ class Files:
         asked = f", input={self.input!r}" if self.input != "exclude" else ""
         return f"Files({str(self._folder)!r}, name={self.name!r}, payload={self.payload!r}{asked})"
 
-    def deliver(self, letter: SunkLetter) -> None:
+    def deliver(self, letter: SunkLetter) -> str:
         """Write one letter as it is now, durable when this returns; an older change does not replace a newer one.
+
+        The receipt is the path of the file in the folder.
 
         Raises:
             OSError: It could not be written, and nothing has changed.
@@ -91,10 +93,10 @@ class Files:
         if there is not None and there.rpartition("-")[0] != letter.identity:
             target = folder / _beside(file, letter.identity)
             there = _delivery_in(target)
-        if there is not None and _is_newer(there, letter):
-            return
-        members = {**self._form(letter), "delivery": letter.delivery}
-        _write(target, msgspec.json.format(msgspec.json.encode(members), indent=2) + b"\n")
+        if there is None or not _is_newer(there, letter):
+            members = {**self._form(letter), "delivery": letter.delivery}
+            _write(target, msgspec.json.format(msgspec.json.encode(members), indent=2) + b"\n")
+        return target.relative_to(self._folder).as_posix()
 
     def _parts(self, letter: SunkLetter) -> list[str]:
         """Return the parts of the path below the folder; each is a plain name."""

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from redrive import Breaker, ConfigurationError, Event, Pipeline, Redrive, Snooze, connect, stage
+from redrive.engine import retention as pruning
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import record_rules
+from redrive.engine.retention import Retention
 from redrive.errors import JobNotFoundError, StoreUnavailableError
 from redrive.ops import audit, breakers
 from redrive.ops.audit import Actor, present_user
@@ -24,9 +26,8 @@ from redrive.ops.pipelines import known_pipeline, pause, pipelines, resume, stal
 from redrive.ops.suggest import unknown
 from redrive.ops.upkeep import backup as backups
 from redrive.ops.upkeep import location
-from redrive.ops.upkeep import prune as pruning
 from redrive.ops.upkeep.backup import backup
-from redrive.ops.upkeep.prune import Retention, prunable, prune
+from redrive.ops.upkeep.prune import prunable, prune
 from redrive.testing import VirtualClock
 from tests.embedded import embedded
 from tests.unit.build import work

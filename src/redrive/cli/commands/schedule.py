@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`redrive schedule`: submit jobs repeatedly by a cron expression.
+"""`redrive schedule`: submit jobs, or prune, repeatedly by a cron expression.
 
-Stores schedules only; workers submit the jobs.
+Stores schedules only; workers submit the jobs, and prune.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from redrive.cli.commands.upkeep import Age, FailedAge, RunAge, retention_of
 from redrive.cli.input.action import Action, confirmed_action, immediate_action
 from redrive.cli.input.files import decode_json
 from redrive.cli.input.options import Database, Output, Priority, Target, open_database
@@ -18,10 +19,13 @@ from redrive.cli.output.tables import print_rows
 from redrive.client.connection import connect
 from redrive.ops import schedules
 from redrive.ops.suggest import unknown
+from redrive.ops.upkeep.prune import schedule_prune
 
-app = typer.Typer(help="Submit jobs repeatedly by a cron expression.", no_args_is_help=True)
+app = typer.Typer(help="Submit jobs, or prune, repeatedly by a cron expression.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+Cron = Annotated[str, typer.Option("--cron", help='A cron expression: "*/15 * * * *" is every 15 minutes.')]
+Zone = Annotated[str, typer.Option("--zone", help="The time zone.")]
 
 
 @app.command("list")
@@ -29,7 +33,8 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
     """List schedules with their next tick."""
     with open_database(database_url) as rd:
         found = rd.schedules.list()
-    columns = ("name", "pipeline", "cron", "zone", "next_at", "last_at")
+    columns = ["name", "pipeline", "cron", "zone", "next_at", "last_at"]
+    columns += ["prunes", "deleted"] if any(each.prunes is not None for each in found) else []
     print_rows(found, columns, output, empty="no schedules")
 
 
@@ -39,10 +44,8 @@ def add(
     name: Name,
     target: Target,
     *,
-    cron: Annotated[
-        str, typer.Option("--cron", help='A cron expression: "*/15 * * * *" is every 15 minutes.')
-    ],
-    zone: Annotated[str, typer.Option("--zone", help="The time zone.")] = "UTC",
+    cron: Cron,
+    zone: Zone = "UTC",
     payload: Annotated[str, typer.Option("--payload", help="The payload of every job, as JSON.")] = "null",
     priority: Priority = 5,
     action: Action,
@@ -55,6 +58,30 @@ def add(
         schedules.put(rd.store, name, pipeline, value, action.by, options=options)
         (made,) = (each for each in rd.schedules.list() if each.name == name)
     action.print({"name": name, "pipeline": made.pipeline, "next_at": made.next_at})
+
+
+@app.command()
+@immediate_action
+def prune(
+    name: Name,
+    *,
+    cron: Cron,
+    zone: Zone = "UTC",
+    complete: Age = None,
+    cancelled: Age = None,
+    skipped: Age = None,
+    failed: FailedAge = None,
+    runs: RunAge = None,
+    action: Action,
+) -> None:
+    """Let workers delete at every tick what ended long ago, as `redrive prune` does; a schedule of this name is replaced."""
+    retention = retention_of(
+        complete=complete, cancelled=cancelled, skipped=skipped, failed=failed, runs=runs
+    )
+    with connect(action.database_url) as rd:
+        schedule_prune(rd.store, name, retention, action.by, cron=cron, zone=zone)
+        (made,) = (each for each in rd.schedules.list() if each.name == name and each.prunes is not None)
+    action.print({"name": name, "prunes": made.prunes, "next_at": made.next_at})
 
 
 @app.command()

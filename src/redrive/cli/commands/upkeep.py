@@ -23,18 +23,31 @@ from redrive.cli.output.terminal import escaped
 from redrive.client.connection import connect
 from redrive.core.arguments import number
 from redrive.core.units import plural
+from redrive.engine.retention import Retention
 from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import GIB, Limits
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.upkeep import location, migrations
 from redrive.ops.upkeep.backup import backup as copy_database
-from redrive.ops.upkeep.prune import Retention, prunable
-from redrive.ops.upkeep.prune import prune as prune_jobs
+from redrive.ops.upkeep.prune import prunable
+from redrive.ops.upkeep.prune import prune as prune_now
 
 Age = Annotated[
     str | None, typer.Option(metavar="AGE", help="Jobs in this state that ended this long ago: 30d.")
 ]
+FailedAge = Annotated[
+    str | None, typer.Option("--failed", metavar="AGE", help="Also failed jobs, with their dead letters.")
+]
+RunAge = Annotated[
+    str | None,
+    typer.Option("--runs", metavar="AGE", help="Also runs that ended this long ago; their jobs stay."),
+]
+
+
+def retention_of(**ages: str | None) -> Retention:
+    """Return how long each kind is kept, from the options of a command."""
+    return Retention(**{kind: duration(f"--{kind}", age) for kind, age in ages.items() if age is not None})
 
 
 def doctor(
@@ -99,10 +112,8 @@ def prune(
     complete: Age = None,
     cancelled: Age = None,
     skipped: Age = None,
-    failed: Annotated[
-        str | None,
-        typer.Option("--failed", metavar="AGE", help="Also failed jobs, with their dead letters."),
-    ] = None,
+    failed: FailedAge = None,
+    runs: RunAge = None,
     with_undelivered: Annotated[
         bool,
         typer.Option("--with-undelivered", help="Also jobs with undelivered notices to a hook or a sink."),
@@ -111,9 +122,8 @@ def prune(
     action: Action,
 ) -> None:
     """Delete jobs that ended long ago, a thousand per transaction; failed ones only with --failed."""
-    ages = {"complete": complete, "cancelled": cancelled, "skipped": skipped, "failed": failed}
-    retention = Retention(
-        **{state: duration(f"--{state}", age) for state, age in ages.items() if age is not None}
+    retention = retention_of(
+        complete=complete, cancelled=cancelled, skipped=skipped, failed=failed, runs=runs
     )
     with action.database() as rd:
         found = prunable(rd.store, retention, with_undelivered=with_undelivered)
@@ -127,11 +137,13 @@ def prune(
         if dry_run or not total:
             action.print(facts)
             return
-        counts = ", ".join(f"{count:,} {state}" for state, count in found.jobs.items())
-        action.confirm(f"Permanently delete {counts} jobs with all their data?")
+        counts = ", ".join(
+            f"{count:,} {kind}{'' if kind == 'runs' else ' jobs'}" for kind, count in found.jobs.items()
+        )
+        action.confirm(f"Permanently delete {counts}, with all their data?")
         with Progress(console=console(), disable=not is_interactive(), transient=True) as progress:
             task = progress.add_task("pruning", total=total)
-            deleted = prune_jobs(
+            deleted = prune_now(
                 rd.store,
                 retention,
                 action.by,

@@ -17,6 +17,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from redrive.engine.clock import Clock
@@ -29,6 +30,7 @@ from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.worker.dead_letter import as_failure
 from redrive.engine.worker.threads import AskStore, RunBlocking
 from redrive.errors import StoreError
+from redrive.redaction.process import redact
 from redrive.sinks.base import BreakerChange, SunkLetter, wants_values
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId, Row, Settlement, Step
@@ -45,7 +47,17 @@ FLUSH_SECONDS: Final = 5.0
 UNRETURNED_MAX: Final = 4
 """How many calls of one recipient may be unreturned at a time; each that hangs occupies a thread."""
 
-Call = Callable[[], Awaitable[None] | None]
+RECEIPT_MAX: Final = 200
+"""Characters of a receipt that are kept."""
+
+Call = Callable[[], Awaitable[object] | object]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A notice was delivered, and this is what its recipient answered."""
+
+    answer: object = None
 
 
 class Delivery:
@@ -114,6 +126,18 @@ class Delivery:
         except Exception as error:  # noqa: BLE001 - the worker's own work is already committed.
             logger.warning("notices not delivered; other workers will deliver them: %s", error_text(error))
 
+    async def close(self) -> None:
+        """Close the sinks that can be closed, such as their connections."""
+        for recipient in self._recipients:
+            close = getattr(recipient.sink, "close", None)
+            if close is None:
+                continue
+            try:
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._call_recipient(recipient, close)
+            except Exception as error:  # noqa: BLE001 - the worker ends anyway.
+                logger.warning("sink %s not closed: %s", recipient.name, error_text(error))
+
     async def deliver(self) -> int:
         """Deliver one batch of notices per recipient and lane; return how many there were."""
         deliveries = (self._deliver_batches(recipient) for recipient in self._recipients)
@@ -167,9 +191,9 @@ class Delivery:
                 due_at = max(now, recipient.paused_until)
                 # Returned with the same count of tries: it was not tried.
                 after.append(_postponed(notice, due_at, tries=notice.tries))
-            elif await self._deliver_one(recipient, lane, notice):
+            elif (delivered := await self._deliver_one(recipient, lane, notice)) is not None:
                 recipient.failures = 0
-                after.append(Step("drop_notice", (notice.id,)))
+                after += [Step("drop_notice", (notice.id,)), *_receipt_of(recipient, notice, delivered, now)]
             else:
                 now, tries = self._clock.wall(), notice.tries + 1
                 recipient.failed(now)
@@ -178,8 +202,8 @@ class Delivery:
                 after.append(_postponed(notice, due_at, tries=tries))
         await self._ask(lambda: self._store.apply(*after))
 
-    async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> bool:
-        """Deliver one notice; return whether that succeeded. An exception of the recipient changes nothing else."""
+    async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> Delivered | None:
+        """Deliver one notice; return None if that failed. An exception of the recipient changes nothing else."""
         about = f"job {notice.job}" if notice.change is None else f"change {notice.change} of a breaker"
         try:
             what, call = await self._prepare(recipient, lane, notice)
@@ -187,19 +211,18 @@ class Delivery:
             raise
         except Exception as error:  # noqa: BLE001 - otherwise the notices before it would be delivered again and again.
             logger.warning("a notice of %s cannot be delivered: %s", about, error_text(error))
-            return False
+            return None
         if call is None:
-            return True
+            return Delivered()
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                await self._call_recipient(recipient, call)
+                return Delivered(await self._call_recipient(recipient, call))
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
             # A sink that gets values may quote them in its error, so only the class is logged.
             gets_values = recipient.sink is not None and wants_values(recipient.sink)
             text = type(error).__name__ if gets_values else error_text(error)
             logger.warning("%s of %s raised %s", what, about, text)
-            return False
-        return True
+            return None
 
     async def _prepare(self, recipient: Recipient, lane: Lane, notice: Notice) -> tuple[str, Call | None]:
         """Return the name of the recipient and the call; None when there is nothing to deliver, or the hook no longer exists."""
@@ -221,8 +244,8 @@ class Delivery:
         what = f"sink {recipient.name} with the dead letter"
         return what, None if letter is None else functools.partial(sink.deliver, letter)
 
-    async def _call_recipient(self, recipient: Recipient, call: Call) -> None:
-        """Call a hook or a sink; whatever it raises, even SystemExit, becomes an ordinary error."""
+    async def _call_recipient(self, recipient: Recipient, call: Call) -> object:
+        """Call a hook or a sink and return its answer; whatever it raises, even SystemExit, becomes an ordinary error."""
         key, unreturned = object(), self._unreturned[recipient]
         unreturned.add(key)
         try:
@@ -235,8 +258,7 @@ class Delivery:
         try:
             if isinstance(answer, BaseException):
                 raise as_failure(answer)
-            if inspect.isawaitable(answer):
-                await answer
+            return await answer if inspect.isawaitable(answer) else answer
         except asyncio.CancelledError as exc:
             # The recipient may have waited for a task that was cancelled; only a cancellation of this task is ours.
             task = asyncio.current_task()
@@ -249,6 +271,14 @@ class Delivery:
 
     async def _ask(self, question: Callable[[], list[Row] | list[list[Row]] | None]) -> list[Row]:
         return cast("list[Row]", await self._ask_store(question))
+
+
+def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now: float) -> list[Step]:
+    """Return the step that stores what a sink answered about a letter; none for a hook, or without an answer."""
+    if recipient.sink is None or notice.letter is None or not isinstance(delivered.answer, str):
+        return []
+    receipt = redact(delivered.answer)[:RECEIPT_MAX]
+    return [Step("put_receipt", (notice.letter, recipient.name, receipt, now))] if receipt else []
 
 
 def _postponed(notice: Notice, due_at: float, *, tries: int) -> Step:

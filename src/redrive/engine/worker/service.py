@@ -25,6 +25,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
 from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.rules import record_rules
+from redrive.engine.retention import RetentionDriver
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import Ticker
 from redrive.engine.worker.health import Health, health_port
@@ -115,10 +116,12 @@ async def serve(
             ask_store=parts.ask_store,
             on_news=worker.wake,
         )
-        side = [asyncio.ensure_future(each.run()) for each in (delivery, ticker, driver)]
+        retention = RetentionDriver(store, clock, name=lambda: worker.name, ask_store=parts.ask_store)
+        side = [asyncio.ensure_future(each.run()) for each in (delivery, ticker, driver, retention)]
         stack.push_async_callback(_end, side)
         if options.takes_signals:
             _stop_on_signals(stack, worker)
+        stack.push_async_callback(delivery.close)
         stack.push_async_callback(delivery.flush)
         if beside is None:
             return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)

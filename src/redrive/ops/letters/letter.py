@@ -6,7 +6,7 @@ Texts were redacted when they were written; values of jobs are not part of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
@@ -21,13 +21,13 @@ from redrive.store.records import Row, json_list
 
 LINE_NAMES: Final = (
     "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee replay"
-    " first_failure_at last_failure_at"
+    " first_failure_at last_failure_at receipts"
 ).split()
 """The columns of the statement `letter_lines`."""
 NAMES: Final = (
     "id state round code category message exception last_stack group sanitized_context reason first_failure_at last_failure_at job"
     " is_escalated verdict replay follows diagnosis assignee closed_at pipeline stage owner key followed_by evidence is_safe"
-    " is_retryable"
+    " is_retryable receipts"
 ).split()
 """The columns of the SQL part `letter_columns`."""
 PAST: Final = frozenset({"resolved", "returned"})
@@ -61,6 +61,8 @@ class LetterLine:
     """The replay that has taken it."""
     first_failure_at: datetime
     last_failure_at: datetime
+    receipts: Mapping[str, str]
+    """What each sink answered when it received the letter, by the sink's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,7 @@ def letter_facts(names: Sequence[str], row: Row) -> dict[str, object]:
     for name in _FLAGS:
         if name in facts:
             facts[name] = bool(facts[name])
+    facts["receipts"] = msgspec.json.decode(cast("str", facts["receipts"]), type=dict[str, str])
     if "sanitized_context" in facts:
         facts["sanitized_context"] = msgspec.json.decode(cast("bytes", facts["sanitized_context"]))
         facts["error_class"] = facts["code"]

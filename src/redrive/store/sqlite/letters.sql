@@ -177,7 +177,7 @@ WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {page};
 
 -- name: letter_lines
 SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
-    assignee, replay_id, first_failure_at, last_failure_at
+    assignee, replay_id, first_failure_at, last_failure_at, {receipts}
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
 -- part: letter_columns
@@ -186,7 +186,10 @@ letter.id, letter.state, letter.round, letter.code, letter.category, letter.mess
     letter.is_escalated, letter.verdict, letter.replay_id, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
     lanes.pipeline, lanes.stage, letter.owner, letter.key,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id),
-    letter.evidence, letter.is_safe, letter.is_retryable;
+    letter.evidence, letter.is_safe, letter.is_retryable, {receipts};
+
+-- part: receipts
+(SELECT json_group_object(sink, receipt) FROM receipts WHERE letter_id = letter.id);
 
 -- name: letter
 SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?;

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 3: a job can be skipped.
+-- Version 3: a job can be skipped, sinks return receipts, and pruning can be scheduled.
 
 -- Only conditions change, and nothing that is stored: SQLite's own way to do that without copying every job and attempt.
 PRAGMA writable_schema = ON;
@@ -19,3 +19,33 @@ BEGIN
         closed_at = NEW.finished_at
     WHERE job_id = NEW.id AND state = 'replaying';
 END;
+
+CREATE TABLE receipts (
+    letter_id INTEGER NOT NULL,
+    sink TEXT NOT NULL,
+    receipt TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (letter_id, sink)
+) STRICT, WITHOUT ROWID;
+
+DROP TRIGGER letters_pruned;
+CREATE TRIGGER letters_pruned AFTER DELETE ON dead_letters
+BEGIN
+    UPDATE letter_tallies SET letters = letters - 1, pruned = pruned + (OLD.verdict IS NOT NULL)
+    WHERE replay_id = coalesce(OLD.replay_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
+    DELETE FROM letter_facts WHERE letter_id = OLD.id;
+    DELETE FROM replay_skips WHERE letter_id = OLD.id AND replay_id = OLD.replay_id;
+    DELETE FROM receipts WHERE letter_id = OLD.id;
+END;
+
+CREATE TABLE retentions (
+    name TEXT PRIMARY KEY,
+    ages BLOB NOT NULL,
+    cron TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    next_at REAL NOT NULL,
+    last_at REAL,
+    deleted TEXT,
+    driver TEXT,
+    driven_until REAL NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;

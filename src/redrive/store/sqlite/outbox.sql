@@ -43,6 +43,11 @@ UPDATE outbox SET due_at = ?1, tries = ?2 WHERE id = ?3 AND tries = ?4;
 -- name: drop_notice
 DELETE FROM outbox WHERE id = ?;
 
+-- name: put_receipt
+-- Not of a letter that was pruned meanwhile.
+INSERT INTO receipts (letter_id, sink, receipt, at) SELECT id, ?2, ?3, ?4 FROM dead_letters WHERE id = ?1
+ON CONFLICT DO UPDATE SET receipt = excluded.receipt, at = excluded.at;
+
 -- name: undelivered
 -- Undelivered notices by recipient: how many in all, how many due before ?1, and the highest number of tries.
 SELECT pipeline, recipient, count(*), sum(due_at < ?1), min(due_at), max(tries) FROM outbox JOIN lanes ON lanes.id = lane_id

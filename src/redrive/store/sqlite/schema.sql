@@ -282,6 +282,7 @@ BEGIN
     WHERE replay_id = coalesce(OLD.replay_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
     DELETE FROM letter_facts WHERE letter_id = OLD.id;
     DELETE FROM replay_skips WHERE letter_id = OLD.id AND replay_id = OLD.replay_id;
+    DELETE FROM receipts WHERE letter_id = OLD.id;
 END;
 
 -- The end of a replayed job closes its letter, whatever ended the job. A new letter of a later round returns the replayed one; any other
@@ -423,6 +424,15 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
 CREATE INDEX outbox_of_job ON outbox (job_id);
 
+-- What a sink answered when it received a letter, such as the place in a stream; of the last change that it answered.
+CREATE TABLE receipts (
+    letter_id INTEGER NOT NULL,
+    sink TEXT NOT NULL,
+    receipt TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (letter_id, sink)
+) STRICT, WITHOUT ROWID;
+
 -- A change of a letter has no time of its own: it is made after a line of the operator log, or by releasing or ending the letter's job.
 CREATE TRIGGER letters_changed AFTER UPDATE OF state, diagnosis, evidence, assignee, is_escalated ON dead_letters
 WHEN EXISTS (SELECT 1 FROM listeners WHERE topic = 'letters')
@@ -476,6 +486,19 @@ CREATE TABLE schedules (
     priority INTEGER NOT NULL,
     next_at REAL NOT NULL,
     last_at REAL
+) STRICT, WITHOUT ROWID;
+
+-- When to delete what ended long ago. One worker at a time does it, under a lease.
+CREATE TABLE retentions (
+    name TEXT PRIMARY KEY,
+    ages BLOB NOT NULL,              -- how long each kind is kept, in seconds, as JSON
+    cron TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    next_at REAL NOT NULL,
+    last_at REAL,
+    deleted TEXT,                    -- how many of each kind the last tick deleted, as JSON
+    driver TEXT,                     -- the worker that is deleting
+    driven_until REAL NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- The operator log: what people did, and why; and where a replay stopped itself. Rows are added and never changed.

@@ -73,3 +73,50 @@ DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1
 DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3)
 RETURNING id;
+
+-- name: prunable_runs
+-- A paused run may be resumed, and a run with an open job was replayed in part.
+SELECT id FROM runs WHERE ended_at < ? AND status <> 'paused' AND NOT EXISTS (
+    SELECT 1 FROM jobs WHERE run_id = runs.id AND jobs.finished_at IS NULL)
+ORDER BY id;
+
+-- name: prune_run
+DELETE FROM runs WHERE id = ?1 AND ended_at < ?2 AND status <> 'paused' AND NOT EXISTS (
+    SELECT 1 FROM jobs WHERE run_id = ?1 AND jobs.finished_at IS NULL);
+
+-- name: keep_run_tallies
+-- Its jobs stay counted, as jobs without a run.
+INSERT INTO tallies (run_id, lane_id, status, jobs, pruned)
+SELECT 0, lane_id, status, jobs, pruned FROM tallies WHERE run_id = ?1
+ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, pruned = pruned + excluded.pruned;
+
+-- name: prune_run_tallies
+DELETE FROM tallies WHERE run_id = ?;
+
+-- name: leave_run
+UPDATE jobs SET run_id = NULL, ordinal = NULL WHERE run_id = ?;
+
+-- name: put_retention
+INSERT INTO retentions (name, ages, cron, zone, next_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET ages = excluded.ages,
+    next_at = CASE WHEN cron = excluded.cron AND zone = excluded.zone THEN next_at ELSE excluded.next_at END,
+    cron = excluded.cron, zone = excluded.zone;
+
+-- name: retention
+SELECT ages, cron, zone FROM retentions WHERE name = ?;
+
+-- name: retentions
+SELECT name, ages, cron, zone, next_at, last_at, deleted FROM retentions ORDER BY name;
+
+-- name: due_retentions
+SELECT name, ages, cron, zone, next_at FROM retentions WHERE next_at <= ? ORDER BY name;
+
+-- name: drive_retention
+UPDATE retentions SET driver = ?1, driven_until = ?2
+WHERE name = ?3 AND next_at = ?4 AND (driver IS NULL OR driver = ?1 OR driven_until < ?5);
+
+-- name: end_retention
+UPDATE retentions SET next_at = ?1, last_at = ?2, deleted = ?3, driver = NULL, driven_until = 0 WHERE name = ?4 AND driver = ?5;
+
+-- name: drop_retention
+DELETE FROM retentions WHERE name = ?;

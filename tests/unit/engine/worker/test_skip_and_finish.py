@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from redrive import Breaker, Context, Finish, Pipeline, Redrive, ReplayRules, RetryPolicy, Skip, stage
+from redrive.engine.retention import Retention
 from redrive.errors import JobSkippedError
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine
 from redrive.ops.jobs.explain import explain, timeline
 from redrive.ops.jobs.inspect import JobFilter, counts, list_jobs
 from redrive.ops.reports.reports import Scope, account, stage_reliability
-from redrive.ops.upkeep.prune import Retention, prune
+from redrive.ops.upkeep.prune import prune
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, run_inline
 from tests.unit.build import attempts, jobs, letters, work

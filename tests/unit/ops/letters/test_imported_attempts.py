@@ -13,6 +13,7 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.retention import Retention
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
@@ -22,7 +23,7 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
-from redrive.ops.upkeep.prune import Retention, prune
+from redrive.ops.upkeep.prune import prune
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
 
