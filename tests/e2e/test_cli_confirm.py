@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from redrive import connect
@@ -58,7 +60,7 @@ def test_a_replay_that_is_watched_tells_progress_and_how_long_it_takes(shell: Sh
 
     assert "Replay 3 dead letters of samples from the stage that failed?" in begun.err
     facts = dict(
-        [each.strip() for each in line.split("│")[1:3]] for line in shown.out.splitlines() if "│" in line
+        re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in shown.out.splitlines() if "  " in line
     )
     assert (facts["time left"], facts["rate"]) == ("about 1.5 s", "2 per second")
     assert facts["filter"] == "pipeline: samples"

@@ -276,7 +276,7 @@ def test_a_job_is_explained_with_the_next_command_to_type(failed: Shell) -> None
     assert (told["status"], len(told["attempts"])) == ("failed", 2)
     assert (
         told["next_steps"][-1]
-        == f"Say what is wrong: redrive dlq triage {told['letter']} --diagnosis transient"
+        == f"Record the cause: redrive dlq triage {told['letter']} --diagnosis transient"
     )
     assert "It was classified as NETWORK_RESET (category network)" in shown
     assert "would have continued with stage 'halve'" in shown

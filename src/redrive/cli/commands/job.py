@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from redrive.cli.input.action import Action, confirmed_action
+from redrive.cli.input.action import Action, confirmed_action, immediate_action
 from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, Targets, open_database
 from redrive.cli.input.targets import import_pipelines
 from redrive.cli.output.errors import FAILED
@@ -34,6 +34,7 @@ from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
 from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
 from redrive.ops.jobs.timeline import timeline as timeline_of
+from redrive.ops.jobs.values import read_value
 from redrive.ops.pipelines import known_pipeline
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
@@ -71,12 +72,23 @@ def list_(
 
 
 @app.command()
-def show(job_id: JobId, *, database_url: Database = None, output: Output = "table") -> None:
+@immediate_action
+def show(
+    job_id: JobId,
+    *,
+    payload: Annotated[
+        bool, typer.Option("--payload", help="Its payload, too; who read it is recorded in the operator log.")
+    ] = False,
+    action: Action,
+) -> None:
     """Show one job: its facts, every attempt with its decision, its dead letter."""
-    with open_database(database_url) as rd:
+    with action.database() as rd:
+        value = read_value(rd.store, job_id, "payload", action.by) if payload else None
         details = inspect.job_details(rd.store, job_id)
-    if output == "table":
+    if action.output == "table":
         _print_job(details)
+        if value is not None:
+            console().print(f"payload: {bytes(value).decode()}", soft_wrap=True)
         return
     live = [letter for letter in details.letters if letter.is_live]
     print_json(
@@ -91,8 +103,18 @@ def show(job_id: JobId, *, database_url: Database = None, output: Output = "tabl
                 if not letter.is_live
             ],
             "operations": details.operations,
+            **({} if value is None else {"payload": value}),
         }
     )
+
+
+@app.command()
+@immediate_action
+def result(job_id: JobId, *, action: Action) -> None:
+    """Print the result of a complete job as JSON; who read it is recorded in the operator log."""
+    with action.database() as rd:
+        value = read_value(rd.store, job_id, "result", action.by)
+    print_json(value)
 
 
 @app.command()

@@ -97,9 +97,9 @@ def print_facts(facts: Mapping[str, object], output: Format) -> None:
     if output == "json":
         print_json(facts)
         return
-    table = Table(show_header=False)
+    table = Table(show_header=False, box=None, pad_edge=False, padding=(0, GAP, 0, 0))
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), cell(value))
+        table.add_row(Text(name.replace("_", " "), style="bold"), cell(value))
     console().print(table)
 
 

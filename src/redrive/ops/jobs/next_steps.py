@@ -74,10 +74,10 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
         case "open":
             hint = hint or remediation_hint(letter.code, letter.category)
             probably = suggested_diagnosis(letter.category, letter.code)
-            steps = [hint, f"Say what is wrong: redrive dlq triage {number} --diagnosis {probably.value}"]
+            steps = [hint, f"Record the cause: redrive dlq triage {number} --diagnosis {probably.value}"]
             return [_escalated(letter), *steps] if letter.is_escalated else steps
         case "triaged":
-            return [f'Say what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
+            return [f'Record what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
         case "ready":
             return [f"Run it again: redrive job retry {letter.job}"]
         case "discarded":

@@ -90,7 +90,7 @@ def test_a_spent_budget_is_told_attempt_by_attempt(rd: Redrive) -> None:
         == "Had one of its attempts succeeded, the job would have continued with stage 'store'."
     )
     assert told.sentences[0] == "Job 1 of pipeline 'shop' is failed at stage 'fetch'."
-    assert told.sentences[-1] == "Say what is wrong: redrive dlq triage 1 --diagnosis transient"
+    assert told.sentences[-1] == "Record the cause: redrive dlq triage 1 --diagnosis transient"
 
 
 def test_the_last_stage_would_have_completed_the_job(rd: Redrive) -> None:
@@ -205,7 +205,7 @@ def test_each_state_of_a_letter_has_its_next_command(rd: Redrive) -> None:
     job = worked(rd, failing(KeyError("x")))
     (letter,) = inspect.job_details(rd.store, job).letters
 
-    assert steps_for_letter(letter)[-1] == "Say what is wrong: redrive dlq triage 1 --diagnosis code_defect"
+    assert steps_for_letter(letter)[-1] == "Record the cause: redrive dlq triage 1 --diagnosis code_defect"
     assert "It is escalated" in steps_for_letter(replace(letter, is_escalated=True))[0]
     assert "redrive dlq remediate 1" in steps_for_letter(replace(letter, state="triaged"))[0]
     assert steps_for_letter(replace(letter, state="ready")) == ["Run it again: redrive job retry 1"]
@@ -308,7 +308,7 @@ def test_a_job_that_came_without_values_is_told_to_be_given_one(rd: Redrive, tmp
         told = explain(other.store, 1)
 
         assert told.next_steps[0] == "It came without its values; supply one: redrive dlq edit 1 --input FILE"
-        assert told.next_steps[-1].startswith("Say what is wrong: redrive dlq triage 1")
+        assert told.next_steps[-1].startswith("Record the cause: redrive dlq triage 1")
 
 
 def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(
