@@ -13,12 +13,13 @@ Where things are:
     engine/     guard, pipelines, the worker, runs, replays, delivery to hooks and sinks
     ops/        use cases of operators: jobs, letters, replay, reports, checkup, upkeep
     client/     the connection that a program uses
+    telemetry/  metrics for Prometheus, traces for OpenTelemetry
     testing/    virtual time, pipelines without a store, injected faults, the conformance suite of stores
     cli/        the `redrive` command
     web/        what web services on redrive share; needs the extra `web`
 
 Every public name is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks`,
-`redrive.testing` and `redrive.web`.
+`redrive.telemetry`, `redrive.testing` and `redrive.web`.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ _NAMES_BY_MODULE: typing.Final = {
 _MODULES: typing.Final = {
     name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()
 }
-_SUBMODULES: typing.Final = frozenset({"errors", "sinks", "testing", "web"})
+_SUBMODULES: typing.Final = frozenset({"errors", "sinks", "telemetry", "testing", "web"})
 
 
 if not typing.TYPE_CHECKING:  # Type checkers read the imports above, and report names that do not exist.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read settings from the environment and from configuration files.
+"""Read settings from the environment and from configuration files; and make the one setting that a library reads there.
 
 Nothing is read at import; every call sees the values of that moment.
 """
@@ -30,6 +30,11 @@ def database_url() -> str | None:
     """
     address = os.environ.get("REDRIVE_DATABASE_URL")
     return _address("REDRIVE_DATABASE_URL", address) if address else _from_files()
+
+
+def count_in(folder: str) -> None:
+    """Let prometheus-client, which reads this when it is imported, count in files of a folder that processes share."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
 
 
 def _address(field: str, value: object) -> str:

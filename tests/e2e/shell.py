@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -165,6 +166,16 @@ def until(holds: Callable[[], bool], running: subprocess.Popen[str] | None = Non
             pytest.fail(f"it ended with {running.returncode}: {running.communicate()}")
         if time.monotonic() > deadline:
             pytest.fail("it has not got so far within a minute")
+
+
+def free_ports(count: int) -> int:
+    """Return the first of some ports in a row that were free just now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first: int = probe.getsockname()[1]
+        if first + count < 65_536:
+            return first
 
 
 def program(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import urllib.request
 
@@ -17,7 +16,7 @@ from redrive import Redrive, connect
 from redrive.cli import supervisor
 from redrive.cli.supervisor import Supervisor, worst
 from redrive.testing import virtual_time
-from tests.e2e.shell import Shell, until
+from tests.e2e.shell import Shell, free_ports, until
 
 RENAMED = """
 from redrive import Pipeline, stage
@@ -28,16 +27,6 @@ def halved(number: int) -> float:
 
 orders = Pipeline("orders", [halved])
 """
-
-
-def free_ports(count: int) -> int:
-    """Return the first of some ports in a row that were free just now."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first: int = probe.getsockname()[1]
-        if first + count < 65_536:
-            return first
 
 
 def live(rd: Redrive) -> list[tuple[str, int]]:

@@ -21,9 +21,13 @@ MAY_IMPORT = {
     "engine": {"core", "rules", "config", "redaction", "store", "sinks", "errors"},
     "ops": {"core", "rules", "config", "redaction", "store", "sinks", "engine", "errors"},
     "client": {"core", "config", "redaction", "store", "engine", "ops", "errors"},
+    "telemetry": {"core", "config", "store", "engine", "ops", "client", "errors"},
     "testing": {"core", "rules", "config", "redaction", "store", "engine", "ops", "client", "errors"},
-    "cli": {"core", "rules", "config", "redaction", "store", "engine", "ops", "client", "errors", "redrive"},
-    "web": {"core", "config", "redaction", "store", "engine", "ops", "client", "errors"},
+    "cli": {
+        *("core", "rules", "config", "redaction", "store", "engine", "ops", "client", "telemetry", "errors"),
+        "redrive",
+    },
+    "web": {"core", "config", "redaction", "store", "engine", "ops", "client", "telemetry", "errors"},
     "redrive": {"core", "rules", "config", "redaction", "store", "engine", "client", "errors"},
 }
 IMPURE = {

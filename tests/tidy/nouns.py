@@ -25,7 +25,8 @@ PLAIN = {
     "databases": "store migration exchange request renewal batch child rule continuation work",
     "submission and delivery": "submission delivery delivered recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
-    "files and networks": "files webhook nats upstream outage console problem body session",
+    "files and networks": "files webhook nats upstream outage console problem body session middleware",
+    "measurements": "labels readings durations place",
     "operations": """
         preview validation finding obstacle candidate explanation trend bucket account retention draft move tally
     """,

@@ -19,6 +19,7 @@ ERRORS: list[RedriveError] = [
     errors.UnknownNameError(
         field="pipeline", value="ordres", rule="is not known here", fix="Did you mean orders?"
     ),
+    errors.MissingExtraError(field="--metrics", library="prometheus_client", extra="metrics"),
     errors.BreakerOpenError(breaker="api", retry_at=datetime(2026, 1, 1, tzinfo=UTC), reason="it is open"),
     errors.BreakerOpenError(breaker="api", retry_at=None, reason="it is isolated"),
     errors.AttemptTimeoutError(timeout=3),

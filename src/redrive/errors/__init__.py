@@ -3,6 +3,7 @@
 
     RedriveError                                    root
     |-- ConfigurationError (also ValueError)            a constructor, decorator or rule got an invalid argument
+    |   |-- MissingExtraError (also ImportError)        a library is not installed that this needs
     |   `-- UnknownNameError (also LookupError)         the database has no pipeline, stage, breaker, ... of this name
     |-- SerializationError (also ValueError)            a value cannot become JSON, or JSON does not fit its type
     |                                               calls
@@ -75,6 +76,7 @@ from redrive.errors.letters import (
 from redrive.errors.root import (
     SHOWN_MAX,
     ConfigurationError,
+    MissingExtraError,
     RedriveError,
     SerializationError,
     UnknownNameError,
@@ -116,6 +118,7 @@ __all__ = [
     "JobNotFoundError",
     "JobSkippedError",
     "LetterNotFoundError",
+    "MissingExtraError",
     "NotOwnerError",
     "RedriveError",
     "ReplayNotFoundError",

@@ -71,6 +71,19 @@ class UnknownNameError(ConfigurationError, LookupError):
     code = "unknown-name"
 
 
+class MissingExtraError(ConfigurationError, ImportError):
+    """What was asked for needs a library that is not installed; an extra of redrive brings it."""
+
+    code = "missing-extra"
+
+    def __init__(self, *, field: str, library: str, extra: str) -> None:
+        self.library = library
+        self.extra = extra
+        fix = f"Install it: pip install 'redrive[{extra}]'."
+        super().__init__(field=field, value=None, rule=f"needs {library}", fix=fix)
+        self.args = (f"{field} needs {library}, which is not installed",)
+
+
 class SerializationError(RedriveError, ValueError):
     """A value cannot become JSON, or JSON does not fit its type.
 

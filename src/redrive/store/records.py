@@ -39,6 +39,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """The position of the item in its run's source; a job of a run has one."""
     parent: JobId | None = None
     expires_at: float | None = None
+    trace: str | None = None
+    """Where it was submitted, as a W3C traceparent; None when nobody traces."""
 
 
 class Child(Struct, frozen=True):
@@ -88,6 +90,8 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     input: bytes
     payload: bytes | None = None
     """What the job was submitted with; None when that is the input itself."""
+    trace: str | None = None
+    """What was stored of it, if the worker traces: a claim itself does not read it."""
 
 
 class Letter(Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
+from redrive.engine.observers import installed
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event, Hook, Pipeline
 from redrive.engine.pipeline.resources import open_resources
@@ -148,7 +149,12 @@ class _StagesHere:
     def __init__(self, store: Store, runtime: Runtime, call: RunBlocking) -> None:
         breakers = SharedBreakers(store, ())
         self._runner = Runner(
-            breakers, Probes(store, {}, breakers), runtime, classifier=DEFAULT, ask_store=_at_once
+            breakers,
+            Probes(store, {}, breakers),
+            runtime,
+            classifier=DEFAULT,
+            ask_store=_at_once,
+            observers=installed(),
         )
         self._now = runtime.clock.wall
         self._call = call

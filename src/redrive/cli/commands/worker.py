@@ -12,13 +12,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import typer
 
 from redrive.cli.input.options import Database
 from redrive.cli.input.targets import import_pipelines
+from redrive.cli.metrics import measured, measured_processes
 from redrive.cli.output.errors import DONE, HELD
 from redrive.cli.output.tables import is_interactive, print_message
 from redrive.cli.output.terminal import LineFormatter
@@ -56,13 +58,22 @@ def worker(
         typer.Option("--health-port", help="Port of the health check; more processes use the next ones."),
     ] = None,
     health_host: Annotated[
-        str, typer.Option("--health-host", help="Address of the health check.")
+        str, typer.Option("--health-host", help="Address of the health check and of the metrics.")
     ] = LOOPBACK,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics",
+            metavar="PORT",
+            help="Port on which Prometheus scrapes the metrics of all processes; see also /metrics of the health port.",
+        ),
+    ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         typer.Option("--log-level", help="The lowest level to log."),
     ] = "info",
     lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
+    count_in: Annotated[str | None, typer.Option("--count-in", hidden=True)] = None,
     database_url: Database = None,
 ) -> None:
     """Run the jobs of some pipelines until stopped by a signal."""
@@ -71,46 +82,75 @@ def worker(
     whole("--processes", processes, minimum=1, fix="1 is the default.")
     if health_port is not None:
         check_port("--health-port", health_port, further=processes - 1)
-    if processes > 1:
-        given = {
-            "--concurrency": concurrency,
-            "--lease": lease,
-            "--hold-max": hold_max,
-            "--health-host": health_host,
-            "--log-level": log_level,
-            "--database-url": database_url,
-        }
-        raise typer.Exit(_supervised(targets, processes, given, until_idle=until_idle, port=health_port))
+    if metrics is not None:
+        check_port("--metrics", metrics)
     if lifeline is not None:
         stop_with(lifeline)
-    with connect(database_url) as rd:
+    how = _Settings(
+        concurrency=concurrency,
+        lease=lease,
+        until_idle=until_idle,
+        hold_max=hold_max,
+        host=health_host,
+        health_port=health_port,
+        metrics=metrics,
+        log_level=log_level,
+        count_in=count_in,
+        database_url=database_url,
+    )
+    raise typer.Exit(_supervise(targets, processes, how) if processes > 1 else _work(pipelines, how))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """The options of a worker."""
+
+    concurrency: int
+    lease: float
+    until_idle: bool
+    hold_max: float
+    host: str
+    health_port: int | None
+    metrics: int | None
+    log_level: str
+    count_in: str | None
+    database_url: str | None
+
+
+def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
+    """Work in this process."""
+    counting = measured(how.database_url, how.host, how.metrics, how.count_in)
+    with connect(how.database_url) as rd, counting:
         _report_served(rd, pipelines)
         ending = rd.work(
             pipelines,
-            concurrency=concurrency,
-            lease=lease,
-            until_idle=until_idle,
-            hold_max=hold_max,
-            health=None if health_port is None else (health_host, health_port),
+            concurrency=how.concurrency,
+            lease=how.lease,
+            until_idle=how.until_idle,
+            hold_max=how.hold_max,
+            health=None if how.health_port is None else (how.host, how.health_port),
         )
     if ending == "held":
         print_message("all jobs that are left are held: redrive doctor reports why")
-    raise typer.Exit(HELD if ending == "held" else DONE)
+    return HELD if ending == "held" else DONE
 
 
-def _supervised(
-    targets: Sequence[str],
-    processes: int,
-    given: Mapping[str, object],
-    *,
-    until_idle: bool,
-    port: int | None,
-) -> int:
+def _supervise(targets: Sequence[str], processes: int, how: _Settings) -> int:
     """Keep several workers running with the same options."""
-    command = [sys.executable, "-m", "redrive.cli", "worker", *targets]
-    command += [part for name, value in given.items() if value is not None for part in (name, str(value))]
-    command += ["--until-idle"] if until_idle else []
-    return Supervisor(command, processes, is_ending=until_idle, health_port=port).run()
+    with measured_processes(how.database_url, how.host, how.metrics) as folder:
+        given = {
+            "--concurrency": how.concurrency,
+            "--lease": how.lease,
+            "--hold-max": how.hold_max,
+            "--health-host": how.host,
+            "--log-level": how.log_level,
+            "--count-in": folder,
+            "--database-url": how.database_url,
+        }
+        command = [sys.executable, "-m", "redrive.cli", "worker", *targets]
+        command += [part for name, value in given.items() if value is not None for part in (name, str(value))]
+        command += ["--until-idle"] if how.until_idle else []
+        return Supervisor(command, processes, is_ending=how.until_idle, health_port=how.health_port).run()
 
 
 def _report_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:

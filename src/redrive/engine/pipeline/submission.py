@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from redrive.core.budget import RunStatus
+from redrive.engine.observers import trace_of_caller
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runs.runs import Runs
@@ -55,6 +56,7 @@ def new_job(
         key=key,
         owner=owner,
         expires_at=None if expires_at is None else instant("expires_at", expires_at, now),
+        trace=trace_of_caller(),
     )
 
 

@@ -17,6 +17,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from redrive.engine.observers import AttemptFacts, AttemptObserver
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
 from redrive.store.records import ClaimedJob
@@ -58,8 +59,23 @@ class Dispatch(Struct, eq=False, gc=False):
     is_finish: bool = False
     """Whether the stage finished the job: its output is the job's result."""
     state: State = STARTING
+    observing: tuple[AttemptObserver, ...] = ()
+    """Who observes it, once its function has been called."""
     overrun: TimerHandle | None = None
     """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the run has ended."""
+
+    def facts(self) -> AttemptFacts:
+        """Return what observers may know of it."""
+        return AttemptFacts(
+            job_id=self.job.id,
+            pipeline=self.lane.pipeline.name,
+            stage=self.lane.stage.name,
+            attempt=self.job.attempt,
+            dispatch=self.job.dispatch,
+            round=self.job.round,
+            started_at=self.started_at,
+            trace=self.job.trace,
+        )
 
     @property
     def overran(self) -> bool:

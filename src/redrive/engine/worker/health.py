@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A port for supervisors: 200 while the worker is in contact with the store, 503 when it has not been for a whole lease.
 
-Plain HTTP/1.0, any path, one JSON object; it listens on loopback unless another address is asked for.
+Plain HTTP/1.0, any path, one JSON object; a path of which an observer knows a page, such as /metrics, is answered with that.
+It listens on loopback unless another address is asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.engine.observers import Observers
 from redrive.errors import ConfigurationError
 
 READ_SECONDS: Final = 5.0
@@ -55,24 +57,40 @@ def check_address(field: str, address: object) -> tuple[str, int]:
     return pair[0], check_port(f"{field} (the port)", pair[1])
 
 
+def _path_of(head: bytes) -> str:
+    """Return the path of a request, without its query; empty if it has none."""
+    words = head.split(maxsplit=2)
+    return words[1].partition(b"?")[0].decode("latin-1") if len(words) > 2 else ""
+
+
+def _health_answer(health: Health) -> bytes:
+    body = msgspec.json.encode({"status": "ok" if health.is_well else "unwell", **health.facts})
+    return _answer("application/json", body, "200 OK" if health.is_well else "503 Service Unavailable")
+
+
+def _answer(kind: str, body: bytes, status: str = "200 OK") -> bytes:
+    head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
 def _parts(address: object) -> Sequence[object]:
     return cast("Sequence[object]", address) if isinstance(address, tuple | list) else ()
 
 
 @asynccontextmanager
-async def health_port(host: str, port: int, ask: Callable[[], Health]) -> AsyncGenerator[None]:
+async def health_port(
+    host: str, port: int, ask: Callable[[], Health], observers: Observers | None = None
+) -> AsyncGenerator[None]:
     """Answer supervisors on this address."""
+    known = observers or Observers()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(READ_SECONDS):
-                await reader.readuntil(b"\r\n\r\n")
-                health = ask()
-                body = msgspec.json.encode({"status": "ok" if health.is_well else "unwell", **health.facts})
-                line = b"200 OK" if health.is_well else b"503 Service Unavailable"
+                head = await reader.readuntil(b"\r\n\r\n")
+                page = known.health_page(_path_of(head))
                 writer.write(
-                    b"HTTP/1.0 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-                    % (line, len(body), body)
+                    _health_answer(ask()) if page is None else _answer(*await asyncio.to_thread(page))
                 )
                 await writer.drain()
         writer.close()

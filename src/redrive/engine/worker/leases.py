@@ -42,6 +42,7 @@ class Leases:
         on_dead: Callable[[str], None],
         on_lost_store: Callable[[StoreError], None] = lambda _: None,
         on_cancel: Callable[[Sequence[JobId]], None] = lambda _: None,
+        on_reaped: Callable[[int], None] = lambda _: None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -50,6 +51,7 @@ class Leases:
         self._on_dead = on_dead
         self._on_lost_store = on_lost_store
         self._on_cancel = on_cancel
+        self._on_reaped = on_reaped
         self._progress = progress
         self._outage = Outage(logger)
         self._contact_since: float | None = None
@@ -122,6 +124,7 @@ class Leases:
     def _reap(self, wall: float) -> None:
         count = self._store.reap(wall)
         if count:
+            self._on_reaped(count)
             logger.warning("%d jobs of dead workers were queued again", count)
 
 

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
@@ -30,6 +30,7 @@ from redrive.core.failure import Failure
 from redrive.core.fingerprint import Frame
 from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import DEFAULT
+from redrive.engine.observers import Observers, installed, set_up_process
 from redrive.engine.pipeline.codec import codec_for, storable
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
@@ -55,6 +56,8 @@ class StageCall(Struct, frozen=True):
     function: str
     input: bytes
     context: Context
+    trace: str | None = None
+    """Where it is called from."""
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
@@ -79,7 +82,8 @@ _DECODE_REPORT: Final = msgspec.msgpack.Decoder(StageReport).decode
 class Processes:
     """The processes of one worker; none is started before it is needed."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, observers: Observers | None = None) -> None:
+        self._observers = observers or Observers()
         self.size = min(limit, os.cpu_count() or 1)
         """How many stages run at once in processes; more would only wait there."""
         self._shared: ProcessPoolExecutor | None = None
@@ -98,9 +102,18 @@ class Processes:
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
         """Run a stage in a process; raises LostProcessError when that died."""
-        call = _ENCODE(_call_for(dispatch))
+        if not self._observers.of_attempts:
+            return await self._run(dispatch, is_alone=is_alone)
+        dispatch.observing = self._observers.start_attempt(dispatch.facts())
+        try:
+            return await self._run(dispatch, is_alone=is_alone)
+        finally:
+            self._observers.end_call(dispatch.observing)
+
+    async def _run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
+        call = _ENCODE(_call_for(dispatch, self._observers.trace_of_caller()))
         if not is_alone:
-            pool = self._shared = self._shared or _pool(self.size)
+            pool = self._shared = self._shared or self._pool(self.size)
             try:
                 return _take_over(dispatch, await _submit(pool, call))
             except BrokenProcessPool:
@@ -110,7 +123,7 @@ class Processes:
                     pool.shutdown(wait=False)
                 raise LostProcessError(None) from None
         async with self._turns:
-            pool = self._alone.pop() if self._alone else _pool(1)
+            pool = self._alone.pop() if self._alone else self._pool(1)
             try:
                 report = await _submit(pool, call)
             except BrokenProcessPool:
@@ -128,23 +141,22 @@ class Processes:
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-
-def _pool(size: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        size,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_initialise,
-        initargs=(list(sys.path), present_setup()),
-    )
+    def _pool(self, size: int) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            size,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_initialise,
+            initargs=(list(sys.path), present_setup(), self._observers.setups()),
+        )
 
 
 async def _submit(pool: ProcessPoolExecutor, call: bytes) -> bytes:
     return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(run_stage, call))
 
 
-def _call_for(dispatch: Dispatch) -> StageCall:
+def _call_for(dispatch: Dispatch, trace: str | None = None) -> StageCall:
     function = dispatch.lane.stage.fn
-    return StageCall(function.__module__, function.__name__, dispatch.job.input, dispatch.context)
+    return StageCall(function.__module__, function.__name__, dispatch.job.input, dispatch.context, trace)
 
 
 def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
@@ -168,9 +180,10 @@ def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
 # What follows runs in the other process.
 
 
-def _initialise(path: list[str], logs: LogSetup) -> None:
+def _initialise(path: list[str], logs: LogSetup, observers: Sequence[str] = ()) -> None:
     sys.path[:] = path
     log_as(logs)
+    set_up_process(observers)
     # The worker handles signals to the whole process group; this process ends with it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -192,6 +205,7 @@ def run_stage(encoded: bytes) -> bytes:
         call.context,
     )
     token = CURRENT_JOB.set(context)
+    ends = installed().resume_trace(call.trace)
     try:
         value = stage.input.check(call.input)
         result = asyncio.run(_run(stage, value, call))
@@ -209,6 +223,8 @@ def run_stage(encoded: bytes) -> bytes:
             failure=failure, stack=stack, frames=frames, notes=context.notes, children=context.children
         )
     finally:
+        for end in ends:
+            end()
         CURRENT_JOB.reset(token)
     return encode_report(report)
 

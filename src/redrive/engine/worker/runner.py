@@ -17,6 +17,7 @@ from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import opens_at
 from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import Classifier
+from redrive.engine.observers import Observers
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runtime import Runtime
@@ -63,6 +64,7 @@ class Runner:
         *,
         classifier: Classifier,
         ask_store: AskStore,
+        observers: Observers | None = None,
     ) -> None:
         self._breakers = breakers
         self._probes = probes
@@ -70,6 +72,8 @@ class Runner:
         self._now = runtime.clock.wall
         self._classifier = classifier
         self._ask_store = ask_store
+        self._observers = observers or Observers()
+        self._is_observed = bool(self._observers.of_attempts)
 
     def begin(self, job: ClaimedJob, lane: Lane) -> Dispatch:
         """Start the clock of one run."""
@@ -107,6 +111,8 @@ class Runner:
             return b""
         stage = dispatch.lane.stage
         token = CURRENT_JOB.set(dispatch.context)
+        if self._is_observed:
+            dispatch.observing = self._observers.start_attempt(dispatch.facts())
         try:
             value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
             result = stage.fn(value, **extras) if extras else stage.fn(value)
@@ -116,6 +122,8 @@ class Runner:
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
             return _signalled(dispatch, exc)
         finally:
+            if dispatch.observing:
+                self._observers.end_call(dispatch.observing)
             CURRENT_JOB.reset(token)
             if dispatch.state < ABANDONED:
                 # Now, because the loop takes the result a little later.
@@ -125,6 +133,8 @@ class Runner:
         """Run an async stage; a cancellation of this task is raised."""
         stage = dispatch.lane.stage
         CURRENT_JOB.set(dispatch.context)
+        if self._is_observed:
+            dispatch.observing = self._observers.start_attempt(dispatch.facts())
         try:
             value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
             call = cast("Awaitable[object]", stage.fn(value, **extras) if extras else stage.fn(value))
@@ -142,6 +152,9 @@ class Runner:
             raise
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
             return _signalled(dispatch, exc)
+        finally:
+            if dispatch.observing:
+                self._observers.end_call(dispatch.observing)
 
     def decide_now(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
         """Decide what becomes of a job after its run; None for a stage with a breaker: see `decide`."""

@@ -21,6 +21,7 @@ from redrive.engine.clock import fresh_name
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
+from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
 from redrive.engine.replay.driver import ReplayDriver
@@ -91,7 +92,7 @@ async def serve(
         _track_loop(stack)
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
-        parts = _parts(stack, store, options)
+        parts, about = _parts(stack, store, options), _about(pipelines, options)
         worker = Worker(
             store,
             pipelines,
@@ -100,11 +101,11 @@ async def serve(
             concurrency=options.concurrency,
             lease=options.lease,
             resources=given,
-            about=_about(pipelines, options),
+            about=about,
             on_commit=committed,
             leased_max=leased_max,
         )
-        await _keep_alive(stack, store, worker, options)
+        await _keep_alive(stack, store, worker, options, parts.observers)
         delivery = _delivery(store, worker, parts)
         listeners.append(delivery.committed)
         ticker = Ticker(store, clock, ask_store=parts.ask_store)
@@ -124,8 +125,10 @@ async def serve(
         stack.push_async_callback(delivery.close)
         stack.push_async_callback(delivery.flush)
         if beside is None:
-            return await worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
-        return await _run_with(worker, beside(worker, parts.ask_store))
+            running = worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
+        else:
+            running = _run_with(worker, beside(worker, parts.ask_store))
+        return await _reported(running, worker.name, about, parts.observers)
 
 
 @contextmanager
@@ -153,10 +156,11 @@ def _rare_garbage_collection() -> Generator[None]:
 
 def _parts(stack: AsyncExitStack, store: Store, options: Options) -> WorkerParts:
     """Make the threads and processes of a worker; they are closed with the stack."""
+    observers = installed()
     threads, asking, processes = (
         StageThreads(options.concurrency),
         StoreThread(),
-        Processes(options.concurrency),
+        Processes(options.concurrency, observers),
     )
     for close in (processes.close, asking.close, threads.close):
         stack.callback(close)
@@ -164,7 +168,12 @@ def _parts(stack: AsyncExitStack, store: Store, options: Options) -> WorkerParts
     if signal_ is not None:
         stack.callback(signal_.close)
     return WorkerParts(
-        ask_store=asking.ask, threads=threads, processes=processes, watch=WATCH_SECONDS, signal=signal_
+        ask_store=asking.ask,
+        threads=threads,
+        processes=processes,
+        watch=WATCH_SECONDS,
+        signal=signal_,
+        observers=observers,
     )
 
 
@@ -181,7 +190,9 @@ def _delivery(store: Store, worker: Worker, parts: WorkerParts) -> Delivery:
     )
 
 
-async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, options: Options) -> None:
+async def _keep_alive(
+    stack: AsyncExitStack, store: Store, worker: Worker, options: Options, observers: Observers
+) -> None:
     """Start the heartbeat, the thread that writes progress, and the health port."""
     progress = ProgressThread(worker.progress.write)
     progress.start()
@@ -193,11 +204,12 @@ async def _keep_alive(stack: AsyncExitStack, store: Store, worker: Worker, optio
         on_dead=worker.declare_dead,
         on_lost_store=worker.lose_store,
         on_cancel=worker.cancel,
+        on_reaped=lambda jobs: observers.report(lambda each: each.reaped(jobs)),
         progress=progress.request,
     )
     if options.health is not None:
         await stack.enter_async_context(
-            health_port(*options.health, lambda: _health_of(worker, leases, options))
+            health_port(*options.health, lambda: _health_of(worker, leases, options), observers)
         )
     worker.heartbeat = heartbeat = Heartbeat(leases, lambda: worker.known_as, lease=options.lease)
     heartbeat.start()
@@ -209,6 +221,22 @@ def _track_loop(stack: AsyncExitStack) -> None:
     tracker = LoopTracker(asyncio.get_running_loop())
     tracker.start()
     stack.callback(tracker.stop)
+
+
+async def _reported(
+    running: Awaitable[Ending], name: str, about: WorkerFacts, observers: Observers
+) -> Ending:
+    """Await a worker's end, and report its start and its end."""
+    observers.report(lambda each: each.worker_started(name, about))
+    ended_by = "cancelled"
+    try:
+        ending = ended_by = await running
+    except Exception as error:
+        ended_by = type(error).__name__
+        raise
+    finally:
+        observers.report(lambda each: each.worker_ended(ended_by))
+    return ending
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

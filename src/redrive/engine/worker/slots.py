@@ -14,12 +14,13 @@ import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import msgspec
 
 from redrive.engine.error_text import error_text
+from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure, literals_of
 from redrive.engine.worker.dispatch import (
@@ -71,6 +72,7 @@ class WorkerParts:
     """Seconds between two looks at whether anybody changed the store, while idle; None to wait for the next poll."""
     signal: ChangeSignal | None = None
     """What wakes an idle worker when somebody has changed the store; then there need be no looks in between."""
+    observers: Observers = field(default_factory=installed)
 
 
 class LostProcessError(Exception):
@@ -100,6 +102,8 @@ class Slots:
         self._probes = probes
         self._threads = parts.threads
         self._processes = parts.processes
+        self._observers = parts.observers
+        self._is_observed = bool(parts.observers.of_attempts)
         self._concurrency = concurrency
         self._on_settlement = on_settlement
         self._on_room = on_room
@@ -218,6 +222,7 @@ class Slots:
                 self._free(dispatch)
         for dispatch in self._running.values():
             dispatch.state = LEFT_BEHIND if dispatch.job.id in self._tasks else DROPPED
+            self._observers.end_attempt(dispatch.observing, "crashed", None)
             self._orphans += 1
             self._drop_probe(dispatch)
         self._running.clear()
@@ -375,11 +380,21 @@ class Slots:
         if dispatch.state >= SETTLED:
             return
         dispatch.state = SETTLED
+        if self._is_observed:
+            self._report(dispatch, settlement)
         # Nothing is left to do for its task, so whoever is woken by the settlement finds this slot empty.
         self._tasks.pop(dispatch.job.id, None)
         # First the settlement: the next job that takes this slot may be one that cannot be started.
         self._on_settlement(settlement)
         self._free(dispatch)
+
+    def _report(self, dispatch: Dispatch, settlement: Settlement) -> None:
+        """Report an attempt to its observers; one whose function was never called begins and ends here for them."""
+        observing = dispatch.observing
+        if not observing:
+            observing = self._observers.start_attempt(dispatch.facts())
+            self._observers.end_call(observing)
+        self._observers.end_attempt(observing, settlement.outcome, settlement.code)
 
     def _free(self, dispatch: Dispatch) -> None:
         # The same job may be here again by now, with its next stage.

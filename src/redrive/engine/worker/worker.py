@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.observers import CommitFacts
 from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import breakers_of, lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -33,7 +34,15 @@ from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import Slots, WorkerParts
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, Settlement, WorkerFacts
+from redrive.store.records import (
+    ClaimedJob,
+    ClaimRequest,
+    Exchange,
+    JobId,
+    PhaseChange,
+    Settlement,
+    WorkerFacts,
+)
 
 logger = logging.getLogger("redrive.worker")
 
@@ -48,10 +57,18 @@ RESEND_SECONDS: Final = 1.0
 class Worker:
     """Serves the stages of some pipelines. Belongs to one loop."""
 
+    heartbeat: Heartbeat | None = None
+    """The thread that renews its lease, if there is one."""
+    _known_as: str | None = None
+    _stops = 0
+    _is_dead = False
+    _error: StoreError | None = None
     _is_sated = False
     """Whether the last claim brought all it asked for."""
     _stopped_at = 0.0
     """When it was stopped first, by the monotonic clock."""
+    _commit_seconds = 0.0
+    """How long the store took for the last commit; measured on its thread, and only if somebody observes."""
 
     def __init__(
         self,
@@ -70,17 +87,19 @@ class Worker:
     ) -> None:
         self._store = store
         self._names, self._name = names, next(names)
-        self._known_as: str | None = None
         self._lease = lease
         self._ask_store = parts.ask_store
         self._about = about or WorkerFacts(pipelines=tuple(each.name for each in pipelines))
         self._on_commit = on_commit
         self._leased_max = leased_max
         self._runtime = CURRENT.get()
+        self._observers = parts.observers
         self.lanes = lanes_of(store, pipelines, resources)
-        self.breakers = breakers = SharedBreakers(store, breakers_of(self.lanes), worker=lambda: self._name)
+        self.breakers = breakers = SharedBreakers(
+            store, breakers_of(self.lanes), worker=lambda: self._name, on_change=self._report_change
+        )
         probes = Probes(store, self.lanes, breakers)
-        runner = Runner(breakers, probes, self._runtime, classifier=classifier, ask_store=parts.ask_store)
+        runner = self._runner(probes, classifier)
         self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)
         self.slots = Slots(
@@ -104,14 +123,19 @@ class Worker:
             ask_until_answered=self._ask_until_answered,
             parts=parts,
         )
-        self._stops = 0
         self._stops_by: dict[str, int] = {}
         self._outage = Outage(logger)
         self._unstarted: list[ClaimedJob] = []
-        self._is_dead = False
-        self._error: StoreError | None = None
-        self.heartbeat: Heartbeat | None = None
-        """The thread that renews its lease, if there is one."""
+
+    def _runner(self, probes: Probes, classifier: Classifier) -> Runner:
+        return Runner(
+            self.breakers,
+            probes,
+            self._runtime,
+            classifier=classifier,
+            ask_store=self._ask_store,
+            observers=self._observers,
+        )
 
     def stop(self, by: str = "owner") -> None:
         """Claim nothing more; `run` returns when everything that runs has been settled. The second time, it drops what runs.
@@ -208,6 +232,8 @@ class Worker:
             "worker %s was declared dead: its runs are dropped, and it continues under a new name", self._name
         )
         self._known_as = None
+        dropped = self.slots.leased
+        self._observers.report(lambda each: each.declared_dead(dropped))
         await self.slots.release()
         self._journal.clear()
         self._is_dead = False
@@ -238,8 +264,8 @@ class Worker:
             await self._ask(functools.partial(self._journal.flush_breakers, now))
             while not self._journal.is_empty:
                 batch, token = self._journal.take()
-                exchange = functools.partial(self._store.exchange, now=now, token=token)
-                await self._ask(functools.partial(exchange, self._name, batch, ClaimRequest((), 0)))
+                commit = functools.partial(self._settle, batch, now=now, token=token)
+                self._report_commit(batch, await self._ask(commit))
             self._known_as = None
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
@@ -264,6 +290,7 @@ class Worker:
         if answer is None:
             return True
         self._prefetch.committed()
+        self._report_commit(batch, answer)
         if not answer.is_known:
             self._note_dead(self._name)
         for lost in answer.lost:
@@ -305,7 +332,36 @@ class Worker:
         self._idle_wait.before_claim(is_sated=self._is_sated)
         self._journal.flush_breakers(now)
         want = self._journal.want(room, self.slots.lane_limits(), now)
-        return self._journal.commit(self._name, batch, want, now=now, token=token)
+        if not self._observers:
+            return self._journal.commit(self._name, batch, want, now=now, token=token)
+        began_at = self._runtime.clock.monotonic()
+        answer = self._journal.commit(self._name, batch, want, now=now, token=token)
+        self._commit_seconds = self._runtime.clock.monotonic() - began_at
+        return self._observed(answer, want)
+
+    def _settle(self, batch: list[Settlement], *, now: float, token: int) -> Exchange:
+        """Settle, and claim nothing more."""
+        began_at = self._runtime.clock.monotonic()
+        answer = self._store.exchange(self._name, batch, ClaimRequest((), 0), now=now, token=token)
+        self._commit_seconds = self._runtime.clock.monotonic() - began_at
+        return answer
+
+    def _observed(self, answer: Exchange, want: ClaimRequest) -> Exchange:
+        """Report which lanes a claim had to leave out; return the answer with what traces need."""
+        full = [self.lanes[lane] for lane, left in want.limits.items() if left <= 0 < want.limit]
+        if full:
+            self._observers.report(lambda each: each.limited(full))
+        if self._observers.of_attempts and answer.claimed:
+            return self._observers.with_traces(self._store, answer)
+        return answer
+
+    def _report_commit(self, batch: list[Settlement], answer: Exchange) -> None:
+        if self._observers and (batch or answer.claimed):
+            commit = CommitFacts(batch=batch, answer=answer, lanes=self.lanes, seconds=self._commit_seconds)
+            self._observers.report(lambda each: each.committed(commit))
+
+    def _report_change(self, change: PhaseChange) -> None:
+        self._observers.report(lambda each: each.breaker_changed(change))
 
     async def _ask_until_answered(
         self, question: Callable[[], T], asked: Awaitable[object] | None = None

@@ -18,6 +18,12 @@ UPDATE runs SET items = ?1 WHERE id = ?2 AND items < ?1;
 -- name: insert_value
 INSERT INTO job_values (job_id, dispatch, value) VALUES (?, ?, ?);
 
+-- name: insert_trace
+INSERT INTO job_traces (job_id, traceparent) VALUES (?, ?);
+
+-- name: traces
+SELECT job_id, traceparent FROM json_each(?) CROSS JOIN job_traces ON job_id = value;
+
 -- name: duplicate
 SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'processing', 'complete');
 

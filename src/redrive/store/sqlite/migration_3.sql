@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 3: a job can be skipped, sinks return receipts, and pruning can be scheduled.
+-- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, and the trace of a submitter is stored.
 
 -- Only conditions change, and nothing that is stored: SQLite's own way to do that without copying every job and attempt.
 PRAGMA writable_schema = ON;
@@ -49,3 +49,13 @@ CREATE TABLE retentions (
     driver TEXT,
     driven_until REAL NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE job_traces (
+    job_id INTEGER PRIMARY KEY,
+    traceparent TEXT NOT NULL
+) STRICT;
+
+CREATE TRIGGER traces_pruned AFTER DELETE ON jobs WHEN EXISTS (SELECT 1 FROM job_traces WHERE job_id = OLD.id)
+BEGIN
+    DELETE FROM job_traces WHERE job_id = OLD.id;
+END;

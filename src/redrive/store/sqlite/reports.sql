@@ -54,3 +54,30 @@ SELECT status, count(*), 0 FROM jobs WHERE run_id = ?1 AND status IN ('queued', 
 
 -- name: run_total
 SELECT items, (SELECT count(*) FROM jobs WHERE run_id = runs.id) FROM runs WHERE id = ?;
+
+-- name: newest_attempt
+-- The attempt that was committed last, and the latest end of the last ones: within a commit they are in no order.
+SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000))
+FROM attempts ORDER BY seq DESC LIMIT 1;
+
+-- name: is_attempt
+SELECT 1 FROM attempts WHERE seq = ? AND job_id = ? AND dispatch = ?;
+
+-- name: attempt_tally
+-- Attempts committed after one and up to another, which ended after a time: how many, and how long, by the upper limits ?4 to ?16.
+SELECT lane_id, outcome, code, CASE WHEN ended_at - started_at <= ?4 THEN 0 WHEN ended_at - started_at <= ?5 THEN 1
+    WHEN ended_at - started_at <= ?6 THEN 2 WHEN ended_at - started_at <= ?7 THEN 3 WHEN ended_at - started_at <= ?8 THEN 4
+    WHEN ended_at - started_at <= ?9 THEN 5 WHEN ended_at - started_at <= ?10 THEN 6 WHEN ended_at - started_at <= ?11 THEN 7
+    WHEN ended_at - started_at <= ?12 THEN 8 WHEN ended_at - started_at <= ?13 THEN 9 WHEN ended_at - started_at <= ?14 THEN 10
+    WHEN ended_at - started_at <= ?15 THEN 11 WHEN ended_at - started_at <= ?16 THEN 12 ELSE 13 END,
+    count(*), sum(ended_at - started_at)
+FROM attempts WHERE seq > ?1 AND seq <= ?2 AND ended_at > ?3 GROUP BY 1, 2, 3, 4;
+
+-- name: retries_by_hand
+-- Since one line of the operator log, and its last line.
+SELECT count(CASE WHEN verb IN ('retry', 'restart') THEN 1 END), coalesce(max(id), ?1) FROM operations WHERE id > ?1;
+
+-- name: released_letters
+-- How many letters replays have released, ever; pruned ones stay counted.
+SELECT coalesce(sum(letters + pruned), 0) FROM letter_tallies
+WHERE replay_id <> 0 AND standing IN ('replaying', 'completed', 'same', 'other', 'cancelled');

@@ -115,6 +115,17 @@ CREATE TABLE job_values (
     PRIMARY KEY (job_id, dispatch)
 ) STRICT, WITHOUT ROWID;
 
+-- Where a job was submitted, for spans of its attempts; only for jobs whose submitter was traced.
+CREATE TABLE job_traces (
+    job_id INTEGER PRIMARY KEY,
+    traceparent TEXT NOT NULL        -- as W3C Trace Context has it
+) STRICT;
+
+CREATE TRIGGER traces_pruned AFTER DELETE ON jobs WHEN EXISTS (SELECT 1 FROM job_traces WHERE job_id = OLD.id)
+BEGIN
+    DELETE FROM job_traces WHERE job_id = OLD.id;
+END;
+
 CREATE TABLE attempts (
     seq INTEGER PRIMARY KEY,
     job_id INTEGER NOT NULL,

@@ -340,10 +340,11 @@ class SqliteStore:
         """Insert jobs without keys; ids are given in order, so that the last one implies all."""
         db.executemany(_SQL["insert_job"], (self._row_of(job, now) for job in jobs))
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()[0] if jobs else 0
-        return [
-            SubmittedJob(JobId(last - len(jobs) + place), is_duplicate=False)
-            for place in range(1, len(jobs) + 1)
-        ]
+        first = last - len(jobs) + 1
+        traces = [(first + place, job.trace) for place, job in enumerate(jobs) if job.trace is not None]
+        if traces:
+            db.executemany(_SQL["insert_trace"], traces)
+        return [SubmittedJob(JobId(first + place), is_duplicate=False) for place in range(len(jobs))]
 
     def _count_items(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> None:
         """Update the size of runs, in the transaction of the items themselves."""
@@ -362,6 +363,8 @@ class SqliteStore:
         made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)
         if len(job.payload) > INLINE_MAX:
             db.execute(_SQL["insert_value"], (made, 0, job.payload))
+        if job.trace is not None:
+            db.execute(_SQL["insert_trace"], (made, job.trace))
         return SubmittedJob(made, is_duplicate=False)
 
     def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the store knows exactly, as numbers for metrics: attempts by outcome, queues, breakers, retries by hand, replays.
+
+Counters begin at zero when the readings are made, and are read on from there: each scrape adds up the attempts that were committed
+since the last one. So they cost a worker nothing, are the same whichever process reads them, and miss nothing of a worker that was
+killed, because an attempt is counted if and only if it was committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Final, NamedTuple, cast
+
+from redrive.core.breaker_state import Phase
+from redrive.ops.breakers import breakers
+from redrive.store.protocol import Store
+from redrive.telemetry.catalogue import DURATIONS
+from redrive.telemetry.labels import BREAKERS_MAX, CODES_MAX, LANES_MAX, OTHER, Labels
+
+STEP: Final = 50_000
+"""Attempts that are added up in one query: a worker that shares the connection waits for no longer than that."""
+ALWAYS: Final = -1e18
+
+
+class Place(NamedTuple):
+    """How far attempts have been counted, and which attempt that is; no job if nobody looked."""
+
+    seq: int = 0
+    job: int = 0
+    dispatch: int = 0
+    ended_at: float = ALWAYS
+
+
+class _Tally(NamedTuple):
+    """Attempts of one kind."""
+
+    lane: int
+    outcome: str
+    code: str | None
+    bucket: int
+    attempts: int
+    seconds: float
+
+
+Values = dict[tuple[str, ...], float]
+
+
+class Durations:
+    """A histogram: how many attempts took at most each of `DURATIONS`, or longer, and their sum."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(DURATIONS) + 1)
+        self.sum = 0.0
+
+    def add(self, bucket: int, count: int, seconds: float) -> None:
+        """Add attempts that belong to one bucket."""
+        self.counts[bucket] += count
+        self.sum += seconds
+
+
+class StoreReadings:
+    """Reads one store; `read` brings `values` and `durations` up to date. One thread at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._codes, self._lanes, self._breakers = Labels(CODES_MAX), Labels(LANES_MAX), Labels(BREAKERS_MAX)
+        self._names: dict[int, tuple[str, ...]] = {}
+        self._totals: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in _COUNTED}
+        self._place = self._newest()
+        self._line = self._manual_retries(0)[1]
+        self._retried = 0
+        self._replayed_before = self._replayed()
+        self.durations: dict[tuple[str, ...], Durations] = {}
+        """By lane."""
+
+    def read(self) -> dict[str, Values]:
+        """Return the present value of every metric that comes from the store, but for the histogram."""
+        with self._lock:
+            # First: every lane of an attempt that is there by now will be found.
+            newest = self._newest()
+            gauges = self._gauges()
+            self._count_attempts(newest)
+            retried, self._line = self._manual_retries(self._line)
+            self._retried += retried
+            counters = {name: cast("Values", dict(total)) for name, total in self._totals.items()}
+            return {
+                **counters,
+                **gauges,
+                "manual_retry_total": {(): self._retried},
+                "redrive_replayed_total": {(): self._replayed() - self._replayed_before},
+                "redrive_store_up": {(): 1.0},
+            }
+
+    def _gauges(self) -> dict[str, Values]:
+        queued, active, states = Values(), Values(), Values()
+        for lane, pipeline, stage, _, _, waiting, leased in self._store.query("lanes"):
+            names = self._names[cast("int", lane)] = self._lanes.of(str(pipeline), str(stage))
+            queued[names] = queued.get(names, 0.0) + cast("int", waiting)
+            active[names] = active.get(names, 0.0) + cast("int", leased)
+        for breaker in breakers(self._store):
+            (name,) = self._breakers.of(breaker.name)
+            for phase in Phase:
+                is_here = float(phase == breaker.phase)
+                states[name, str(phase)] = max(states.get((name, str(phase)), 0.0), is_here)
+        return {"queue_depth": queued, "jobs_active": active, "redrive_breaker_state": states}
+
+    def _newest(self) -> Place:
+        rows = self._store.query("newest_attempt")
+        return Place(*cast("tuple[int, int, int, float]", rows[0])) if rows else Place()
+
+    def _manual_retries(self, since: int) -> tuple[int, int]:
+        ((retried, line),) = self._store.query("retries_by_hand", since)
+        return cast("int", retried), cast("int", line)
+
+    def _replayed(self) -> int:
+        return cast("int", self._store.query("released_letters")[0][0])
+
+    def _count_attempts(self, newest: Place) -> None:
+        """Count what was committed since the last time."""
+        place = self._place
+        first, after = place.seq, ALWAYS
+        if place.job and not self._store.query("is_attempt", place.seq, place.job, place.dispatch):
+            # The last one was pruned, and its number may have been given again: what ended later is new.
+            first, after = 0, place.ended_at
+        while first < newest.seq:
+            last = min(first + STEP, newest.seq)
+            for row in self._store.query("attempt_tally", first, last, after, *DURATIONS):
+                self._add(_Tally(*cast("tuple[int, str, str | None, int, int, float]", row)))
+            first = last
+            # What was counted must not be counted again if the store does not answer the next question.
+            self._place = Place(last, ended_at=place.ended_at)
+        if newest.seq:
+            self._place = newest._replace(ended_at=max(newest.ended_at, place.ended_at))
+
+    def _add(self, tally: _Tally) -> None:
+        names, count = self._names.get(tally.lane, (OTHER, OTHER)), tally.attempts
+        coded = self._codes.of(tally.code or OTHER)
+        self._totals["redrive_attempts_total"][*names, tally.outcome] += count
+        if tally.outcome == "retry":
+            self._totals["redrive_retries_total"][*names, *coded] += count
+        elif tally.outcome == "hold":
+            self._totals["redrive_holds_total"][names] += count
+        elif tally.outcome == "dead":
+            self._totals["redrive_dead_letters_total"][names] += count
+            self._totals["jobs_failed_total"][coded] += count
+        self.durations.setdefault(names, Durations()).add(tally.bucket, count, tally.seconds)
+
+
+_COUNTED: Final = (
+    "jobs_failed_total",
+    "redrive_attempts_total",
+    "redrive_retries_total",
+    "redrive_holds_total",
+    "redrive_dead_letters_total",
+)
+"""The counters that are added up from attempts."""
