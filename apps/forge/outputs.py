@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outputs of a run: a line of JSON for each sample, in the order of the input, and the same as Parquet.
+
+The lines are written while the run works: as far as every sample before has ended. A run that was killed continues its file
+after the last whole line. Only a page of samples is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+import pyarrow as pa
+
+from apps.forge.folder import RunFolder
+from apps.forge.spec import Forge
+from apps.forge.tables import columns_of, write_parquet
+from redrive import Redrive, connect
+
+PAGE: Final = 500
+ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
+COLUMNS: Final = {
+    "sample": pa.int64(),
+    "job": pa.int64(),
+    "status": pa.string(),
+    "round": pa.int64(),
+    "stage": pa.string(),
+    "code": pa.string(),
+    "reason": pa.string(),
+}
+"""Besides the fields of the output."""
+
+
+NOTHING: Final = msgspec.Raw()
+"""The output of a sample that has none."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One sample that has ended."""
+
+    sample: int
+    """Its place in the input, from 0."""
+    job: int
+    """Its job, for the `redrive` command."""
+    status: str
+    """complete, failed, skipped or cancelled."""
+    round: int = 1
+    """1, and one more for each time it was reprocessed."""
+    stage: str | None = None
+    """Where it failed, or was filtered."""
+    code: str | None = None
+    reason: str | None = None
+    output: msgspec.Raw = NOTHING
+
+    @property
+    def has_output(self) -> bool:
+        """Whether it completed, with an output."""
+        return bool(bytes(self.output))
+
+
+class OutputWriter:
+    """Writes the lines of a run while it works, on a thread of its own with a connection of its own."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._run: int | None = None
+        self._is_due = threading.Event()
+        self._is_over = False
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="forge-outputs", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Write what has ended by now, and stop; raises what went wrong with it, unless something else did."""
+        self._is_over = True
+        self._is_due.set()
+        self._thread.join()
+        if self._problem is not None and kind is None:
+            raise self._problem
+
+    def look(self, run: int) -> None:
+        """Look for samples of the run that have ended."""
+        self._run = run
+        self._is_due.set()
+
+    def _work(self) -> None:
+        try:
+            written = whole_lines(self._folder.samples)
+            with connect(self._folder.database) as rd, self._folder.samples.open("ab") as file:
+                is_over = False
+                while not is_over:
+                    self._is_due.wait()
+                    self._is_due.clear()
+                    is_over = self._is_over
+                    for line in () if self._run is None else ended_in_order(rd, self._run, written):
+                        file.write(msgspec.json.encode(line) + b"\n")
+                        written += 1
+                    file.flush()
+        except Exception as error:  # noqa: BLE001 - raised by __exit__, on the thread of the run.
+            self._problem = error
+
+
+def ended_in_order(rd: Redrive, run: int, first: int = 0) -> Iterator[Line]:
+    """Yield the samples of a run from one on, in order, until the first that has not ended."""
+    while page := _page(rd, run, first):
+        for line in page:
+            if line.status not in ENDED:
+                return
+            yield line
+        first += len(page)
+
+
+def write_lines(rd: Redrive, run: int, folder: RunFolder, *, is_rewritten: bool = False) -> None:
+    """Write the lines that are missing; or all of them anew, where samples were reprocessed."""
+    if is_rewritten:
+        new = folder.samples.with_name(f".{folder.samples.name}.new")
+        with new.open("wb") as file:
+            file.writelines(msgspec.json.encode(line) + b"\n" for line in ended_in_order(rd, run))
+        new.replace(folder.samples)
+        return
+    written = whole_lines(folder.samples)
+    with folder.samples.open("ab") as file:
+        file.writelines(msgspec.json.encode(line) + b"\n" for line in ended_in_order(rd, run, written))
+
+
+def _page(rd: Redrive, run: int, first: int) -> list[Line]:
+    rows = rd.store.read(  # type: ignore[attr-defined]
+        "SELECT ordinal, jobs.id, status, round, lanes.stage, error_code, error_message, CASE WHEN result_from IS NULL THEN result"
+        " ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END"
+        " FROM jobs JOIN lanes ON lanes.id = lane_id WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?",
+        (run, first, PAGE),
+    )
+    lines = []
+    for sample, job, status, number, stage, code, message, result in rows:
+        is_done = status == "complete"
+        lines.append(
+            Line(
+                sample=sample,
+                job=job,
+                status=status,
+                round=number,
+                stage=None if is_done else stage,
+                code=None if is_done else code,
+                reason=None if is_done else message,
+                output=NOTHING if result is None else msgspec.Raw(result),
+            )
+        )
+    return lines
+
+
+def whole_lines(path: Path) -> int:
+    """Count the lines of a file; cut off a last one that is not whole, as after a kill."""
+    if not path.exists():
+        return 0
+    count = end = 0
+    with path.open("rb+") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                file.truncate(end)
+                break
+            count, end = count + 1, end + len(line)
+    return count
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines of a file of outputs; the last one may be half written while a run works."""
+    decode = msgspec.json.Decoder(Line).decode
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield decode(line)
+
+
+def write_samples(folder: RunFolder, spec: Forge) -> None:
+    """Write the outputs as Parquet: a column for each field of the last stage's output."""
+    fields = columns_of(spec.stages[-1].output.kind)
+    # A field with the name of one of our columns gets another.
+    names = {name: f"output_{name}" if name in COLUMNS else name for name in fields}
+    columns = {**COLUMNS, **({names[name]: kind for name, kind in fields.items()} or {"output": None})}
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for line in read_lines(folder.samples):
+            output = msgspec.json.decode(line.output) if line.has_output else None
+            row = {name: getattr(line, name) for name in COLUMNS}
+            if fields and isinstance(output, dict):
+                row |= {name: output.get(field) for field, name in names.items()}
+            elif not fields:
+                row["output"] = output
+            yield row
+
+    write_parquet(folder.samples.with_suffix(".parquet"), columns, rows())
+
+
+def keep_history(folder: RunFolder, number: int) -> None:
+    """Keep the outputs and the manifest as they are, before samples are reprocessed."""
+    kept = folder.history(number)
+    kept.mkdir(parents=True, exist_ok=True)
+    for path in (folder.samples, folder.samples.with_suffix(".parquet"), folder.manifest):
+        if path.exists():
+            shutil.copy2(path, kept / path.name)
+
+
+def trace_lineage(folder: RunFolder, number: int, stage: str | None) -> int:
+    """Record each failed sample, with what it is before it is reprocessed; return how many there are."""
+    configs = msgspec.json.decode((folder.history(number) / folder.manifest.name).read_bytes())["stages"]
+    count = 0
+    with folder.lineage.open("ab") as file:
+        for line in read_lines(folder.history(number) / folder.samples.name):
+            if line.status == "failed" and stage in {None, line.stage}:
+                config = configs.get(line.stage, {}).get("config")
+                traced = {"reprocess": number, "config_before": config, "before": line}
+                file.write(msgspec.json.encode(traced) + b"\n")
+                count += 1
+    return count
