@@ -11,7 +11,8 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.breaker_state import change_text
-from redrive.core.decision_text import reason_and_sentence
+from redrive.core.decide import Hold, RetryAt
+from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.core.taxonomy import CODES
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.lanes import Lane
@@ -68,7 +69,6 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
     if notice.outcome is None or notice.ended_at is None:
         return None
     reason, sentence = reason_and_sentence(notice.decision)
-    is_dead = notice.outcome == "dead"
     found = store.query("letter_for_sink", notice.letter) if notice.letter is not None else []
     letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(notice.code))}
     return Event(
@@ -83,7 +83,7 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
         reason=str(reason),
         sentence=str(sentence),
         at=instant(notice.ended_at),
-        due_at=instant(notice.ended_at if is_dead else notice.run_at),
+        due_at=instant(_due_at(notice)),
         http_status=notice.http_status,
         notes=_notes_of(notice.notes),
         key=notice.key,
@@ -92,6 +92,17 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
         stack=_text(letter.get("last_stack")),
         is_escalated=bool(letter.get("is_escalated")),
     )
+
+
+def _due_at(notice: Notice) -> float | None:
+    """Return when the next attempt was due, as it was decided: by now the job may wait for a later one, or be paused."""
+    match decode_decision(notice.decision):
+        case RetryAt(at=at):
+            return at
+        case Hold(until=float(until)):
+            return until
+        case _:
+            return notice.ended_at if notice.outcome == "dead" else notice.run_at
 
 
 def breaker_members(row: Row) -> dict[str, object]:

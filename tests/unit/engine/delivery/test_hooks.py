@@ -206,6 +206,35 @@ def test_the_next_attempt_is_due_when_the_event_says_and_a_dead_letter_is_due_at
     assert heard[0].due_at == heard[0].at
 
 
+def test_an_event_that_is_delivered_late_still_has_the_delay_that_was_decided(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    """All three attempts are over before the first is reported, and the job has long another time."""
+    heard: list[Event] = []
+    pipeline = failing(on_retry=heard.append)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+    deliver(store, clock, pipeline)
+
+    delays = [STEADY.backoff.nominal(event.attempt) for event in heard]
+    assert [(event.due_at - event.at).total_seconds() for event in heard] == delays
+    assert len(delays) == 2
+
+
+def test_an_event_of_an_old_decision_has_the_time_of_its_job(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    heard: list[Event] = []
+    pipeline = failing(on_retry=heard.append)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+    store._db.execute("UPDATE attempts SET decision = NULL")
+    deliver(store, clock, pipeline)
+
+    assert all(event.due_at >= event.at for event in heard)
+    assert len(heard) == 2
+
+
 def test_a_hook_that_raises_changes_nothing_and_is_told_again_later(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
