@@ -168,6 +168,6 @@ def _where(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<frozen", *own)) and "importlib" not in frame.filename
+        if not frame.filename.startswith(("<", *own)) and "importlib" not in frame.filename
     ]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""

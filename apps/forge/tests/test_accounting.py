@@ -54,7 +54,7 @@ def test_a_bad_sample_becomes_a_dead_letter_and_the_others_go_on(
 def test_a_run_is_judged_by_its_share_of_successes(
     spec: str, good: int, bad: int, status: str, code: int, forge: Forge, samples: Callable[..., Path]
 ) -> None:
-    flows.STATE.statuses = {number: (400,) for number in range(bad)}
+    flows.STATE.statuses = dict.fromkeys(range(bad), (400,))
 
     ended, said = forge("run", f"{SPEC}:{spec}", "--input", samples(numbered(good + bad)), "--out", "out")
 
@@ -74,7 +74,7 @@ def test_at_every_moment_the_total_is_what_succeeded_failed_was_cancelled_and_is
     samples: Callable[..., Path], clock: VirtualClock
 ) -> None:
     """Asked by a connection of its own, as another process would."""
-    flows.STATE.statuses = {number: (400,) for number in range(0, 3_000, 10)}
+    flows.STATE.statuses = dict.fromkeys(range(0, 3_000, 10), (400,))
     seen: list[tuple[int, int]] = []
 
     def look(_: object) -> None:

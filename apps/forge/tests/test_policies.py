@@ -57,7 +57,7 @@ def test_the_delays_are_those_of_the_formula(
     clock: VirtualClock,
 ) -> None:
     """The delays that were reported are those that the samples waited."""
-    flows.STATE.statuses = {number: (503,) for number in range(200)}
+    flows.STATE.statuses = dict.fromkeys(range(200), (503,))
 
     forge("run", f"{SPEC}:{spec}", "--input", samples(numbered(200)), "--out", "out")
 
