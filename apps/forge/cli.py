@@ -143,7 +143,7 @@ def stats(folder: Run, *, output: Output = "table") -> None:
     )
     _print_table(
         "stages",
-        ("stage", "attempts", "ok", "retry", "dead", "success", "seconds"),
+        ("stage", "attempts", "ok", "retry", "dead", "skipped", "success", "seconds"),
         [
             (
                 each.stage,
@@ -151,6 +151,7 @@ def stats(folder: Run, *, output: Output = "table") -> None:
                 each.ok,
                 each.retry,
                 each.dead,
+                each.skipped,
                 f"{each.success:.2%}",
                 f"{each.seconds:.4f}",
             )

@@ -132,7 +132,7 @@ def ended(manifest: Manifest, report: RunReport) -> Manifest:
     return {**manifest, "status": report.status, "reason": report.reason, "counts": counts, "ended_at": now}
 
 
-COUNTS: Final = ("total", "succeeded", "dead", "cancelled", "open")
+COUNTS: Final = ("total", "succeeded", "dead", "skipped", "cancelled", "open")
 
 
 def reprocessed(manifest: Manifest, loaded: LoadedSpec, *, stage: str | None, samples: int) -> Manifest:

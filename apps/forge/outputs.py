@@ -63,6 +63,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(bytes(self.output))
 
 
+_LINES: Final = msgspec.json.Decoder(Line)
+
+
 class OutputWriter:
     """Writes the lines of a run while it works, on a thread of its own with a connection of its own."""
 
@@ -134,7 +137,7 @@ def write_lines(rd: Redrive, run: int, folder: RunFolder, *, is_rewritten: bool 
 
 def _page(rd: Redrive, run: int, first: int) -> list[Line]:
     rows = rd.store.read(  # type: ignore[attr-defined]
-        "SELECT ordinal, jobs.id, status, round, lanes.stage, error_code, error_message, CASE WHEN result_from IS NULL THEN result"
+        "SELECT ordinal, jobs.id, status, round, lanes.stage, CASE status WHEN 'failed' THEN error_code END, coalesce(error_message, (SELECT message FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch)), CASE WHEN result_from IS NULL THEN result"
         " ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END"
         " FROM jobs JOIN lanes ON lanes.id = lane_id WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?",
         (run, first, PAGE),
@@ -173,11 +176,10 @@ def whole_lines(path: Path) -> int:
 
 def read_lines(path: Path) -> Iterator[Line]:
     """Yield the lines of a file of outputs; the last one may be half written while a run works."""
-    decode = msgspec.json.Decoder(Line).decode
     with suppress(FileNotFoundError), path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
-                yield decode(line)
+                yield _LINES.decode(line)
 
 
 def write_samples(folder: RunFolder, spec: Forge) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 BLUE: Final = "#2f6db5"
 RED: Final = "#b5443c"
-OUTCOMES: Final = {"ok": "#3c8d5a", "retry": "#d9a441", "dead": RED}
+OUTCOMES: Final = {"ok": "#3c8d5a", "retry": "#d9a441", "dead": RED, "skipped": "#8a8f98"}
 
 WIDTH: Final = 760
 _LEFT: Final = 170
@@ -51,7 +51,7 @@ def stacks(title: str, rows: Sequence[tuple[str, Mapping[str, int], str]]) -> Pa
     most = max((sum(parts.values()) for _, parts, _ in rows), default=0) or 1
     drawn = [_text(16, 24, title, size=15, is_bold=True)]
     for place, (outcome, colour) in enumerate(OUTCOMES.items()):
-        key = WIDTH - 210 + place * 65
+        key = WIDTH - 280 + place * 65
         drawn += [_box(key, 12, 12, colour, height=12), _text(key + 17, 23, outcome)]
     for place, (name, counts, remark) in enumerate(rows):
         top = _TOP + place * _ROW

@@ -56,7 +56,7 @@ def draw(out: Path, found: Statistics) -> Path:
             [
                 (
                     each.stage,
-                    {"ok": each.ok, "retry": each.retry, "dead": each.dead},
+                    {"ok": each.ok, "retry": each.retry, "dead": each.dead, "skipped": each.skipped},
                     f"{each.success:.2%} ok",
                 )
                 for each in found.stages

@@ -29,7 +29,7 @@ from apps.forge.example.settings import Settings
 from apps.forge.measurements import Measured, measurement
 from apps.forge.policy import policy, stage
 from apps.forge.spec import Forge
-from redrive import Cancel, Fail
+from redrive import Fail, Skip
 
 CHARACTERS_MAX: Final = 20_000
 LETTERS_MIN: Final = 3
@@ -97,7 +97,7 @@ def normalise(sample: Text) -> Clean:
     """Bring a text into one form; filter one without words."""
     text = _SPACE.sub(" ", unicodedata.normalize("NFKC", sample.text)).strip()
     if sum(map(str.isalpha, text)) < LETTERS_MIN:
-        raise Cancel("it has hardly any letters")
+        raise Skip(reason="it has hardly any letters")
     if len(text) > CHARACTERS_MAX:
         raise Fail(code=TEXT_TOO_LONG, message=f"it has {len(text)} characters, {CHARACTERS_MAX} is the most")
     return Clean(sample.id, text)

@@ -46,6 +46,11 @@ class _Completion(msgspec.Struct):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
 
 
+# Made once: msgspec reads a type when it is first used, and is not safe when several threads do that at the same time.
+_COMPLETIONS: Final = msgspec.json.Decoder(_Completion)
+_ANSWERS: Final = msgspec.json.Decoder(Answer)
+
+
 class Model:
     """Labels texts."""
 
@@ -74,8 +79,8 @@ class Model:
             error.args = (f"the model's server answered {error.status_code}",)
             raise
         try:
-            content = msgspec.json.decode(answer.content, type=_Completion).choices[0].message.content
-            return msgspec.json.decode(content or "", type=Answer)
+            content = _COMPLETIONS.decode(answer.content).choices[0].message.content
+            return _ANSWERS.decode(content or "")
         except msgspec.DecodeError as error:
             raise Fail(code=ANSWER_INVALID, message=f"the answer is not a label: {error}") from None
 
