@@ -60,6 +60,10 @@ class _Answer(Struct, frozen=True):
     findings: list[object]
 
 
+# Made once: msgspec reads a type when it is first used, and crashes when several threads do that at the same time.
+_ANSWERS: Final = msgspec.json.Decoder(_Answer)
+
+
 def prompt_of(change: Change) -> str:
     """Return the change as the model's input: numbered first, then redacted, so that no placeholder shifts a number."""
     raw = [
@@ -72,7 +76,7 @@ def prompt_of(change: Change) -> str:
 def parse_answer(text: str, change: Change, *, reviewer: str) -> Review:
     """Return the review in a model's answer; raises SCHEMA_INVALID, which never quotes the answer."""
     try:
-        answer = msgspec.json.decode(text, type=_Answer)
+        answer = _ANSWERS.decode(text)
     except msgspec.DecodeError as error:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is not a review: {error}") from None
     if answer.version != VERSION:

@@ -81,10 +81,14 @@ class _Completion(msgspec.Struct):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
 
 
+# Made once: msgspec reads a type when it is first used, and crashes when several threads do that at the same time.
+_COMPLETIONS: Final = msgspec.json.Decoder(_Completion)
+
+
 def _content_of(completion: bytes) -> str:
     """Return the model's answer; raises when it is empty, a refusal, or truncated."""
     try:
-        choice = msgspec.json.decode(completion, type=_Completion).choices[0]
+        choice = _COMPLETIONS.decode(completion).choices[0]
     except msgspec.DecodeError as error:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is not a chat completion: {error}") from None
     if choice.finish_reason == "content_filter" or choice.message.refusal:

@@ -40,6 +40,10 @@ class _Remark(msgspec.Struct):
     message: str
 
 
+# Made once: msgspec reads a type when it is first used, and crashes when several threads do that at the same time.
+_REMARKS: Final = msgspec.json.Decoder(list[_Remark])
+
+
 class LocalReviewer:
     """Reviews with a linter."""
 
@@ -87,4 +91,4 @@ def _lint(path: str, content: str) -> list[_Remark]:
         timeout=SECONDS_MAX,
         check=True,
     )
-    return msgspec.json.decode(done.stdout, type=list[_Remark])
+    return _REMARKS.decode(done.stdout)

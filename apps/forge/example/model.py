@@ -46,7 +46,7 @@ class _Completion(msgspec.Struct):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
 
 
-# Made once: msgspec reads a type when it is first used, and is not safe when several threads do that at the same time.
+# Made once: msgspec reads a type when it is first used, and crashes when several threads do that at the same time.
 _COMPLETIONS: Final = msgspec.json.Decoder(_Completion)
 _ANSWERS: Final = msgspec.json.Decoder(Answer)
 

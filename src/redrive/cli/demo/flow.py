@@ -51,6 +51,10 @@ class _Response(msgspec.Struct, frozen=True):
     text: str
 
 
+# Made once: msgspec reads a type when it is first used, and crashes when several threads do that at the same time.
+_RESPONSES: Final = msgspec.json.Decoder(_Response)
+
+
 @stage(retry=PATIENT)
 def fetch(article: Article) -> Page:
     """Get the article's text."""
@@ -78,4 +82,4 @@ def _get(article: Article, path: str, idempotency_key: str = "") -> str:
         headers={"Authorization": f"Bearer {article.api_key}", "Idempotency-Key": idempotency_key},
     )
     with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as response:
-        return msgspec.json.decode(response.read(), type=_Response).text
+        return _RESPONSES.decode(response.read()).text
