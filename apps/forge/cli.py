@@ -45,6 +45,9 @@ app = typer.Typer(
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", help="Stages that run at once.")]
+Lease = Annotated[
+    float, typer.Option("--lease", help="Seconds until another process may take over from one that died.")
+]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="A table, or JSON.")]
 
 DONE: Final = 0
@@ -71,6 +74,7 @@ def run(
         ),
     ] = "stop",
     concurrency: Concurrency = 64,
+    lease: Lease = 30.0,
 ) -> None:
     """Run every sample through the stages of a spec, and measure the results."""
     loaded = load_spec(target)
@@ -80,6 +84,7 @@ def run(
             input=source,
             skips_broken=bad_lines == "skip",
             concurrency=concurrency,
+            lease=lease,
             on_progress=on_progress,
         )
         outcome = work.start(loaded, order)
@@ -87,10 +92,11 @@ def run(
 
 
 @app.command()
-def resume(folder: Run, *, concurrency: Concurrency = 64) -> None:
+def resume(folder: Run, *, concurrency: Concurrency = 64, lease: Lease = 30.0) -> None:
     """Continue a run that was paused, interrupted or killed."""
     with _progress(folder.name) as on_progress:
-        outcome = work.resume(work.Order(out=folder, concurrency=concurrency, on_progress=on_progress))
+        order = work.Order(out=folder, concurrency=concurrency, lease=lease, on_progress=on_progress)
+        outcome = work.resume(order)
     _end(folder, outcome)
 
 

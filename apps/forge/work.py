@@ -32,7 +32,7 @@ from apps.forge.sources import SampleFile
 from apps.forge.spec import LoadedSpec, load_spec
 from apps.forge.tables import column_type, write_parquet
 from redrive import ConfigurationError, Event, Redrive, RedriveError, RunReport, connect
-from redrive.client.letters import FilterOptions
+from redrive.client.options import FilterOptions
 from redrive.errors import FailureBudgetExceededError, RunError
 
 OnProgress = Callable[[RunReport], None]
@@ -48,6 +48,8 @@ class Order:
     input: Path | None = None
     skips_broken: bool = False
     concurrency: int = 64
+    lease: float = 30.0
+    """Seconds after which another process may take over from one that died."""
     on_progress: OnProgress = lambda _: None
 
 
@@ -98,13 +100,8 @@ def resume(order: Order) -> Outcome:
     manifest = manifests.renewed(before, loaded)
     manifests.write_manifest(folder, manifest)
     source = before["source"]
-    found = Order(
-        out=order.out,
-        input=None if source["path"] is None else Path(source["path"]),
-        skips_broken=source["skips_broken"],
-        concurrency=order.concurrency,
-        on_progress=order.on_progress,
-    )
+    path = None if source["path"] is None else Path(source["path"])
+    found = replace(order, input=path, skips_broken=source["skips_broken"])
     changes = tuple(manifests.differences(before, manifest))
     return replace(_drive(loaded, folder, found), changes=changes)
 
@@ -129,7 +126,7 @@ def reprocess(order: Order, *, stage: str | None, actor: str) -> Outcome:
         if report is None or report.status in OPEN:
             fix = f"forge resume {order.out} continues it."
             raise RunError(run=1 if report is None else report.id, problem="it has not ended", fix=fix)
-        chosen = rd.dead_letters.choose(**which)
+        chosen = rd.letters.choose(**which)
         if not chosen.count:
             return Outcome(report=report)
         number = len(before["reprocessed"]) + 1
@@ -137,7 +134,7 @@ def reprocess(order: Order, *, stage: str | None, actor: str) -> Outcome:
         traced = trace_lineage(folder, number, stage)
         manifests.write_manifest(folder, manifests.reprocessed(before, loaded, stage=stage, samples=traced))
         rd.replays.start(actor=actor, reason="forge reprocess", **which)
-        _replay(rd, loaded, folder, order.concurrency)
+        _replay(rd, loaded, folder, order)
         return _finish(rd, loaded, folder, is_rewritten=True)
 
 
@@ -173,7 +170,7 @@ def _drive(loaded: LoadedSpec, folder: RunFolder, order: Order) -> Outcome:
                 fix = f"forge reprocess {folder.path} runs its failed samples again."
                 raise RunError(run=before.id, problem=f"it has ended as {before.status}", fix=fix)
             # It was killed after its last sample, before all was written; or while it was reprocessing.
-            _replay(rd, loaded, folder, order.concurrency)
+            _replay(rd, loaded, folder, order)
             return _finish(rd, loaded, folder, is_rewritten=True)
         is_fed = before is not None and rd.runs.is_fed(before.id)
         with telemetry(folder) as on_event, OutputWriter(folder) as writer:
@@ -187,6 +184,7 @@ def _drive(loaded: LoadedSpec, folder: RunFolder, order: Order) -> Outcome:
                     spec.pipeline(folder.artifacts, on_event),
                     None if is_fed else _samples(loaded, order),
                     concurrency=order.concurrency,
+                    lease=order.lease,
                     failure_budget=spec.failure_budget,
                     thresholds=spec.thresholds,
                     resume=None if before is None else before.id,
@@ -213,11 +211,11 @@ def _finish(rd: Redrive, loaded: LoadedSpec, folder: RunFolder, *, is_rewritten:
     return Outcome(report=found, measured=measured)
 
 
-def _replay(rd: Redrive, loaded: LoadedSpec, folder: RunFolder, concurrency: int) -> None:
+def _replay(rd: Redrive, loaded: LoadedSpec, folder: RunFolder, order: Order) -> None:
     """Work until no replay and no sample is left."""
     with telemetry(folder) as on_event:
         pipeline = loaded.spec.pipeline(folder.artifacts, on_event)
-        rd.work([pipeline], concurrency=concurrency, until_idle=True)
+        rd.work([pipeline], concurrency=order.concurrency, lease=order.lease, until_idle=True)
 
 
 def _measure(loaded: LoadedSpec, folder: RunFolder) -> tuple[Made, ...]:
@@ -314,7 +312,7 @@ def _latest(rd: Redrive) -> RunReport | None:
 
 
 def _why(rd: Redrive, error: FailureBudgetExceededError) -> str:
-    groups = rd.dead_letters.groups()
+    groups = rd.letters.groups()
     most = max(groups, key=lambda group: group.letters)
     where = f"{most.code} in {', '.join(most.stages)}"
     return f"{error}. The most frequent failure: {where}, {most.letters} times: {most.message}. {most.hint}"

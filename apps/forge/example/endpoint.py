@@ -71,8 +71,9 @@ class Endpoint:
     """How often each status was sent; 0 is a connection that was reset."""
     calls: Counter[str] = field(default_factory=Counter)
     """How often each text was answered well."""
+    allowed: int | None = None
+    """After so many good answers, the others are kept back until `gate` is set; `at_gate` counts those."""
     gate: threading.Event = field(default_factory=threading.Event)
-    """Cleared, it keeps every good answer back; `at_gate` counts those."""
     at_gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     _failed: set[str] = field(default_factory=set)
     _bucket: TokenBucket = field(init=False)
@@ -80,7 +81,6 @@ class Endpoint:
     _is_over: asyncio.Event | None = None
 
     def __post_init__(self) -> None:
-        self.gate.set()
         self._bucket = TokenBucket(self.rate, self.burst)
 
     @contextmanager
@@ -154,7 +154,8 @@ class Endpoint:
             linger = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             return False
-        if status == HTTPStatus.OK and not self.gate.is_set():
+        is_kept = self.allowed is not None and self.answers[HTTPStatus.OK] > self.allowed
+        if status == HTTPStatus.OK and is_kept and not self.gate.is_set():
             self.at_gate.release()
             await asyncio.to_thread(self.gate.wait)
         text = msgspec.json.encode(content)

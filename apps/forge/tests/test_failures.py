@@ -32,7 +32,7 @@ def failed(forge: Forge, samples: Callable[..., Path], clock: VirtualClock) -> P
 @pytest.mark.req("FG-5.1", "FG-5.3")
 def test_the_dead_letters_have_stage_error_and_time_and_are_listed_newest_first(failed: Path) -> None:
     with connect(failed / "jobs.db") as rd:
-        found = rd.dead_letters.list(pipeline="plain").letters
+        found = rd.letters.list(pipeline="plain").letters
 
     assert [each.id for each in found] == sorted((each.id for each in found), reverse=True)
     times = [each.last_failure_at for each in found]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -106,17 +105,17 @@ def test_every_attempt_is_a_row_with_the_config_that_the_manifest_has(
 
     manifest = msgspec.json.decode(Path("out/manifest.json").read_bytes())
     with connect("out/jobs.db") as rd:
-        rows: list[dict[str, Any]] = rd.job(2).attempts()
-    assert [(each["stage"], each["attempt"], each["outcome"], each["code"]) for each in rows] == [
+        rows = rd.job(2).attempts()
+    assert [(each.stage, each.attempt, each.outcome, each.code) for each in rows] == [
         ("square", 1, "ok", None),
         ("call", 1, "retry", "NETWORK_UNAVAILABLE"),
         ("call", 2, "retry", "RATE_LIMITED"),
         ("call", 3, "ok", None),
     ]
-    assert [each["config"] for each in rows] == [
+    assert [each.config for each in rows] == [
         manifest["stages"][name]["config"] for name in ("square", "call", "call", "call")
     ]
-    assert rows[1]["message"]
+    assert rows[1].message
 
 
 def test_an_unknown_backoff_is_refused() -> None:

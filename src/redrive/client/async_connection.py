@@ -87,6 +87,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
         items: Iterable[object] | AsyncIterable[object] | None,
         *,
         concurrency: int = 64,
+        lease: float = 30.0,
         failure_budget: FailureBudget | float | UnsetType | None = UNSET,
         thresholds: RunThresholds | Mapping[str, float] | None = None,
         hold_max: timedelta | float | None = None,
@@ -99,7 +100,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
         )
         check_run(pipeline, () if items is None and resume is not None else items)
         how = replace(
-            work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None), takes_signals=False
+            work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None), takes_signals=False
         )
         return await drive_run(
             self.face.store,

@@ -227,6 +227,7 @@ class Redrive:
         items: Iterable[object] | AsyncIterable[object] | None,
         *,
         concurrency: int = 64,
+        lease: float = 30.0,
         failure_budget: FailureBudget | float | UnsetType | None = UNSET,
         thresholds: RunThresholds | Mapping[str, float] | None = None,
         hold_max: timedelta | float | None = None,
@@ -238,7 +239,8 @@ class Redrive:
         A run that fails more than its budget (0.10; None for no limit) stops itself. One that was interrupted or paused continues
         with `resume=` and the same source; or with None in its place, if that was read to its end. It keeps its budget and limits,
         unless others are given. `hold_max` ends a run, resumable, whose rest has been held for so long (an hour). `thresholds` are
-        the success rates from which it counts as `completed` (0.95) and as `partial_success` (0.50), by these names.
+        the success rates from which it counts as `completed` (0.95) and as `partial_success` (0.50), by these names. After a crash,
+        another process takes over the items that were in a stage when `lease` seconds have passed.
 
         Raises:
             FailureBudgetExceededError: too much failed; its `report` accounts for every item.
@@ -247,7 +249,7 @@ class Redrive:
         _refuse_on_a_loop("run", "await rd.run(...) inside `async with redrive.connect(...)`")
         options = run_options(self.store, resume, failure_budget, thresholds, hold_max)
         check_run(pipeline, () if items is None and resume is not None else items)
-        how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
+        how = work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None)
         driving = drive_run(
             self.store,
             pipeline,
