@@ -92,6 +92,16 @@ app-criticizer: setup-dev ## Criticizer on its embedded defaults: a small change
 app-collabiq: setup ## CollabIQ on its embedded defaults: a small mailbox becomes pages
 	@$(PY) -m apps.collabiq demo
 
+.PHONY: app-forge
+app-forge: setup-dev ## Forge on its embedded defaults: samples are labelled by a local model and embedded; leaves pictures
+	@rm -rf build/forge && mkdir -p build/forge
+	@$(PY) -m apps.forge demo --out build/forge/demo
+
+.PHONY: app-forge-long
+app-forge-long: setup-dev ## The same with 100,000 samples: minutes, in flat memory
+	@rm -rf build/forge-long && mkdir -p build/forge-long
+	@$(PY) -m apps.forge demo --out build/forge-long/demo --count 100000 --rate 2000
+
 .PHONY: bench
 bench: setup-dev ## Measure redrive beside its peers
 	@$(PY) -m bench

@@ -8,7 +8,7 @@
     artifacts     large values as files named by their content
     measurements  values about finished samples, kept by (sample, name, version)
     manifest      what was run, its hash, and how two runs differ
-    stats         retries, failures and stages as tables; `pictures` draws them
+    stats         retries, failures and stages, as data and as a picture
     folder        the files of a run
     cli           the `forge` command
     example/      text samples: normalise, label by a model, embed, measure

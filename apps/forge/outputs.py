@@ -63,6 +63,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(bytes(self.output))
 
 
+_RESULTS: Final = """
+SELECT ordinal, jobs.id, status, round, lanes.stage, CASE status WHEN 'failed' THEN error_code END,
+    coalesce(error_message, (SELECT message FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch)),
+    CASE WHEN result_from IS NULL THEN result
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+FROM jobs JOIN lanes ON lanes.id = lane_id WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?
+"""
 _LINES: Final = msgspec.json.Decoder(Line)
 
 
@@ -136,12 +143,7 @@ def write_lines(rd: Redrive, run: int, folder: RunFolder, *, is_rewritten: bool 
 
 
 def _page(rd: Redrive, run: int, first: int) -> list[Line]:
-    rows = rd.store.read(  # type: ignore[attr-defined]
-        "SELECT ordinal, jobs.id, status, round, lanes.stage, CASE status WHEN 'failed' THEN error_code END, coalesce(error_message, (SELECT message FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch)), CASE WHEN result_from IS NULL THEN result"
-        " ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END"
-        " FROM jobs JOIN lanes ON lanes.id = lane_id WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?",
-        (run, first, PAGE),
-    )
+    rows = rd.store.read(_RESULTS, (run, first, PAGE))  # type: ignore[attr-defined]
     lines = []
     for sample, job, status, number, stage, code, message, result in rows:
         is_done = status == "complete"

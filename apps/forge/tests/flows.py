@@ -6,12 +6,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import httpx
 import msgspec
 
 from apps.forge.artifacts import Artifacts
+from apps.forge.example import flow as example
 from apps.forge.measurements import Measured, measurement
 from apps.forge.policy import policy, stage
 from apps.forge.spec import Forge
@@ -112,4 +113,5 @@ nothing = made("nothing", policy(retriable_errors="none"), failure_budget=lax)
 statuses = made("statuses", policy(retriable_errors=[429, 404]), failure_budget=lax)
 classes = made("classes", policy(retriable_errors=[httpx.HTTPStatusError]), failure_budget=lax)
 codes = made("codes", policy(retriable_errors=["UPSTREAM_ERROR"]), failure_budget=lax)
+impatient = replace(example.spec, failure_budget=FailureBudget(check_every=100))
 flipping = Forge(name="flipping", stages=[stage(name="flip")(flip)], failure_budget=lax)
