@@ -129,7 +129,7 @@ def test_a_spec_that_does_not_import_is_named_by_file_and_line(
     ("target", "message"),
     [
         ("plain", "must name a module or a file, and a spec in it"),
-        ("apps.forge.tests.flows:plian", "Did you mean plain?"),
+        ("apps.forge.tests.flows:plane", "Did you mean plain?"),
         ("apps.forge.tests.flows:nowhere", "Its specs: plain"),
         ("apps.forge.nowhere:spec", "No module named 'apps.forge.nowhere'"),
         ("nowhere.py:spec", "there is no file nowhere.py"),
