@@ -7,12 +7,12 @@ Parses unified diffs, from git or from mailed patches. Text outside the diff is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
 
-_HUNK: Final = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPE: Final = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS: Final = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
@@ -64,21 +64,26 @@ class Change(Struct, frozen=True):
 def parse_patch(text: str) -> tuple[ChangedFile, ...]:
     """Return the changed files of a diff, with their lines; a deleted or only renamed file has nothing to review."""
     lines = iter(text.split("\n"))
-    files: dict[str, ChangedFile] = {}
-    current: ChangedFile | None = None
+    found: dict[str, list[tuple[int, str, str]]] = {}
+    new: set[str] = set()
+    path: str | None = None
     is_new = False
     for line in lines:
         if line.startswith("--- "):
             is_new = line.startswith("--- /dev/null")
         elif line.startswith("+++ "):
             path = _path(line[4:])
-            current = None if path is None else files.get(path, ChangedFile(path))
-        elif current is not None and (hunk := _HUNK.match(line)) is not None:
-            found = (*current.lines, *_lines_of(hunk, lines))
-            # The patch contains all of a new file.
-            content = "".join(f"{text}\n" for _, sign, text in found if sign == "+") if is_new else None
-            files[current.path] = current = ChangedFile(current.path, found, content)
-    return tuple(files.values())
+        elif path is not None and (hunk := _HUNK.match(line)) is not None:
+            found.setdefault(path, []).extend(_lines_of(hunk, lines))
+            (new.add if is_new else new.discard)(path)
+    return tuple(
+        ChangedFile(path, tuple(of), _content(of) if path in new else None) for path, of in found.items()
+    )
+
+
+def _content(lines: Iterable[tuple[int, str, str]]) -> str:
+    """Return a new file, which its patch contains whole."""
+    return "".join(f"{text}\n" for _, sign, text in lines if sign == "+")
 
 
 def _lines_of(hunk: re.Match[str], lines: Iterator[str]) -> Iterator[tuple[int, str, str]]:

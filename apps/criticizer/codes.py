@@ -44,6 +44,9 @@ CODES: Final = CodeSet("criticizer", [
             line="The recipient no longer exists.", hint="Restore it, or correct notify with dlq edit, then replay."),
     OwnCode("SOURCE_DENIED", category=Category.REJECTED, retryable=False,
             line="Patches may not come from this address.", hint="Add its host to CRITICIZER_HOSTS if it may, then replay."),
+    OwnCode("DESTINATION_DENIED", category=Category.REJECTED, retryable=False,
+            line="Reviews may not be sent to this address.",
+            hint="Add its host to CRITICIZER_WEBHOOK_HOSTS if it may, or correct notify with dlq edit, then replay."),
     OwnCode("CONTENT_REJECTED", ["REJECTED_POLICY"], category=Category.REJECTED, retryable=False,
             line="The model refused to review this change.", hint="Check whether that was expected; discard, or replay."),
     OwnCode("LOCAL_TROUBLE", [Category.IO, Category.CAPACITY],  # redrive decides whether it is retryable: a full disk is not.

@@ -77,7 +77,7 @@ def parse_answer(text: str, change: Change, *, reviewer: str) -> Review:
     """Return the review in a model's answer; raises SCHEMA_INVALID, which never quotes the answer."""
     try:
         answer = _ANSWERS.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is not a review: {error}") from None
     if answer.version != VERSION:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is not of version {VERSION}")

@@ -16,6 +16,8 @@ from redrive import ConfigurationError, register_secret
 
 PREFIX: Final = "CRITICIZER_"
 
+_LISTS: Final = {"hosts": ",", "webhook_hosts": ",", "roots": os.pathsep}
+"""The settings that are lists, and what is between their entries."""
 SECRET_MIN: Final = 8
 """Shorter keys are not hidden: a private server may accept any word as a key, and hiding it would hide ordinary words."""
 
@@ -38,6 +40,10 @@ class Settings:
     """A webhook for bugs and wrong settings, in addition to the log."""
     hosts: frozenset[str] = frozenset()
     """The hosts from which patches may be fetched, each `host` or `host:port`."""
+    webhook_hosts: frozenset[str] = frozenset()
+    """The hosts of other webhooks than `webhook_url` that an order may name, each `host` or `host:port`; they get no token."""
+    roots: frozenset[str] = frozenset()
+    """The folders below which repositories may be; empty for all that the worker can read."""
     timeout_seconds: float = 60.0
     """Time limit for a response, for each read, and for a whole patch, in seconds."""
 
@@ -73,8 +79,16 @@ class Settings:
         plain = {
             name: value
             for variable, name in names.items()
-            if name != "hosts" and (value := environment.get(variable))
+            if name not in _LISTS and (value := environment.get(variable))
         }
         plain.setdefault("llm_key", environment.get("OPENAI_API_KEY", ""))
-        hosts = (host.strip().lower() for host in environment.get("CRITICIZER_HOSTS", "").split(","))
-        return msgspec.convert({**plain, "hosts": list(filter(None, hosts))}, cls)
+        lists = {
+            name: _listed(environment.get(PREFIX + name.upper(), ""), mark) for name, mark in _LISTS.items()
+        }
+        return msgspec.convert({**plain, **lists}, cls)
+
+
+def _listed(text: str, mark: str) -> list[str]:
+    """Return the entries of a list; names of hosts have no case."""
+    entries = (each.strip() for each in text.split(mark))
+    return [each.lower() if mark == "," else each for each in entries if each]

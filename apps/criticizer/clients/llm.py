@@ -89,7 +89,7 @@ def _content_of(completion: bytes) -> str:
     """Return the model's answer; raises when it is empty, a refusal, or truncated."""
     try:
         choice = _COMPLETIONS.decode(completion).choices[0]
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Fail(code="SCHEMA_INVALID", message=f"the answer is not a chat completion: {error}") from None
     if choice.finish_reason == "content_filter" or choice.message.refusal:
         raise Fail(code="CONTENT_REJECTED", message="the model refused to review this change")

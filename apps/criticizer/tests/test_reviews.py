@@ -259,3 +259,35 @@ def test_a_misspelt_setting_is_refused_with_the_nearest_name(variable: str, hint
     assert variable in str(refused.value)
     assert hint in refused.value.fix
     assert "sk-one" not in f"{refused.value} {refused.value.fix}"
+
+
+def test_the_token_goes_to_the_configured_webhook_alone(upstream: Upstream, settings: Settings) -> None:
+    token = "hook-token-0123456789"
+    with Upstream() as other:
+        known = replace(settings, webhook_token=token, webhook_hosts=frozenset({other.address}))
+        result = run(order(upstream, "webhook", f"webhook:{other.url}/hook"), known)
+
+        (own,), (foreign,) = upstream.asked["/hook"], other.asked["/hook"]
+
+    assert result.status == "complete"
+    assert own.headers["authorization"] == f"Bearer {token}"
+    assert "authorization" not in foreign.headers
+
+
+def test_a_webhook_that_nobody_allowed_gets_nothing(upstream: Upstream, settings: Settings) -> None:
+    with Upstream() as other:
+        result = run(order(upstream, f"webhook:{other.url}/hook"), settings)
+        assert other.asked == {}
+
+    assert result.letter is not None
+    assert result.letter.code == "DESTINATION_DENIED"
+
+
+def test_an_answer_that_is_nested_too_deep_is_bad_input(upstream: Upstream, settings: Settings) -> None:
+    job = order(upstream)
+    upstream.say("[" * 100_000)
+
+    result = run(job, settings)
+
+    assert result.letter is not None
+    assert result.letter.code == "SCHEMA_INVALID"

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from apps.criticizer.change import GitRange, Order, PatchUrl
+from apps.criticizer.change import GitRange, Order, PatchUrl, parse_patch
 from apps.criticizer.clients import fetch
 from apps.criticizer.settings import Settings
 from apps.criticizer.tests.scenes import PATCH, git, last_change, make_repository, order, run
@@ -208,3 +212,119 @@ def test_one_huge_file_is_left_out_and_the_others_are_linted(
 
     assert [each.file for each in result.value.findings] == ["small.py"]  # type: ignore[attr-defined]
     assert result.notes["files_not_read"] == "1"
+
+
+@pytest.mark.parametrize("url", ["ext::{trap}", "file://{folder}/bait", "{folder}/bait", "ssh://host/bait"])
+def test_a_repository_with_a_missing_object_cannot_make_git_fetch_it(
+    repo: Path, tmp_path: Path, url: str
+) -> None:
+    trap = tmp_path / "trap.sh"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n", encoding="utf-8")
+    trap.chmod(0o755)
+    make_repository(tmp_path / "bait")
+    for name, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": url.format(trap=trap, folder=tmp_path),
+        "remote.origin.promisor": "true",
+        "remote.origin.uploadPack": str(trap),
+        "protocol.ext.allow": "always",
+        "protocol.file.allow": "always",
+        "core.sshCommand": str(trap),
+    }.items():
+        git(repo, "config", name, value)
+    blob = git(repo, "rev-parse", "HEAD:prices.py").strip()
+    (repo / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+
+    assert code_of(GitRange(str(repo), "HEAD~1..HEAD"), Settings()) == "CHANGE_NOT_FOUND"
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_bare_repository_among_the_files_of_a_clone_is_not_used(repo: Path, tmp_path: Path) -> None:
+    """Whoever sends a change chooses what lies in its folders; its settings would be those of the sender."""
+    git(repo, "clone", "--quiet", "--bare", str(repo), str(repo / "vendored"))
+
+    assert code_of(GitRange(str(repo / "vendored"), "HEAD~1..HEAD"), Settings()) == "CHANGE_NOT_FOUND"
+
+
+def test_git_gets_no_secret_of_the_worker(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    spy = tmp_path / "bin" / "git"
+    real = shutil.which("git")
+    spy.write_text(f'#!/bin/sh\nenv >> {tmp_path}/seen\nexec {real} "$@"\n', encoding="utf-8")
+    spy.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{spy.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PAYMENT_TOKEN", "hush-hush-hush")
+
+    assert run(last_change(repo), Settings()).status == "complete"
+
+    assert "hush-hush-hush" not in (tmp_path / "seen").read_text(encoding="utf-8")
+
+
+def test_repositories_outside_the_configured_roots_are_refused(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "allowed").mkdir()
+    outside = replace(Settings(), roots=frozenset({str(tmp_path / "allowed")}))
+    (tmp_path / "allowed" / "link").symlink_to(repo)
+
+    assert code_of(GitRange(str(repo), "HEAD~1..HEAD"), outside) == "SOURCE_DENIED"
+    assert code_of(GitRange(str(tmp_path / "allowed" / "link"), "HEAD~1..HEAD"), outside) == "SOURCE_DENIED"
+    assert (
+        code_of(GitRange(str(repo), "HEAD~1..HEAD"), replace(outside, roots=frozenset({str(tmp_path)})))
+        is None
+    )
+
+
+def test_what_git_prints_is_read_only_up_to_the_limit_and_never_written(tmp_path: Path) -> None:
+    """A small repository can hold gigabytes of the same byte."""
+    repo = make_repository(tmp_path / "r", "x = 1\n", "x" * 50_000_000)
+    tracemalloc.start()
+    try:
+        code = code_of(GitRange(str(repo), "HEAD~1..HEAD"), Settings())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert code == "TOO_LARGE"
+    assert peak < 20_000_000
+
+
+@pytest.mark.parametrize(
+    "source", [GitRange("/tmp\0", "a..b"), GitRange(".", "HEAD\0..HEAD"), GitRange(".", "a..b\0")]
+)
+def test_a_nul_is_bad_input_and_pages_nobody(source: GitRange) -> None:
+    assert code_of(source, Settings()) == "SCHEMA_INVALID"
+
+
+def test_a_hunk_with_an_endless_number_is_no_hunk() -> None:
+    digits = "9" * 5_000
+
+    assert parse_patch(f"--- a/x\n+++ b/x\n@@ -1,{digits} +1 @@\n+x\n") == ()
+
+
+def test_parsing_takes_time_in_proportion_to_the_patch() -> None:
+    """Counted in hunks that are copied, not in seconds."""
+    hunks = "".join(f"@@ -{number},0 +{number},1 @@\n+x\n" for number in range(1, 20_001))
+
+    (file,) = parse_patch(f"--- /dev/null\n+++ b/x.py\n{hunks}")
+
+    assert len(file.lines) == 20_000
+    assert file.content == "x\n" * 20_000
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_a_compressed_patch_is_not_unpacked(upstream: Upstream, settings: Settings, status: int) -> None:
+    job = order(upstream)
+    bomb = gzip.compress(b"0" * 30_000_000)
+    upstream.fail("/change.patch", Fault(status, {"Content-Encoding": "gzip"}, body=bomb), times=9)
+    tracemalloc.start()
+    try:
+        result = run(job, settings)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert result.letter is not None
+    assert result.letter.code == ("SCHEMA_INVALID" if status == 200 else "NETWORK_TRANSIENT")
+    assert peak < 20_000_000
