@@ -150,7 +150,7 @@ class ReplayDriver:
             case Stop(why):
                 self._stop(replay, why, now)
             case Finish():
-                self._store.apply(Step("finish_replay", (now, *fence), rows=1))
+                self._store.apply(Step("finish_replay", (now, *fence)))
                 self._is_news = True
             case Wait(until=until):
                 self._patience = min(2 * self._patience, WAIT_SECONDS)

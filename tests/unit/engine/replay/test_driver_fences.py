@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps two drivers, or a driver and an operator, from acting on one replay at the same time."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.core.replay import Release, plan_of
+from redrive.engine.replay import driver, release
+from redrive.engine.replay.driver import DRIVE_SECONDS, LOOK_SECONDS, ReplayDriver
+from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.record import replay_of
+from redrive.ops.replay import replays
+from redrive.store.records import Step
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.inline import at_once
+from tests.unit.engine.replay.shop import BY, Shop
+
+SHOP = LetterFilter(pipeline="shop")
+
+
+@pytest.fixture
+def shop(clock: VirtualClock) -> Shop:
+    made = Shop(SqliteStore(":memory:"), clock)
+    made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
+    made.fail(4)
+    made.fix()
+    return made
+
+
+def driver_of(shop: Shop, worker: str) -> ReplayDriver:
+    shop.store.start_worker(worker, shop.clock.wall(), 1_000.0)
+    return ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: worker, ask_store=at_once)
+
+
+def test_a_second_worker_takes_no_turn_while_the_first_has_the_lease(shop: Shop) -> None:
+    replays.start(shop.store, SHOP, BY, plan=plan_of())
+    first, second = driver_of(shop, "w1"), driver_of(shop, "w2")
+
+    assert first.drive() < LOOK_SECONDS
+    assert second.drive() == LOOK_SECONDS
+    assert shop.store.read("SELECT driver, status FROM replays") == [("w1", "running")]
+
+
+def test_the_lease_on_a_replay_is_renewed_before_it_ends(shop: Shop) -> None:
+    replays.start(shop.store, SHOP, BY, plan=plan_of())
+    only = driver_of(shop, "w1")
+    only.drive()
+
+    def ends_in() -> float:
+        ((until,),) = shop.store.read("SELECT driven_until FROM replays")
+        return float(str(until)) - shop.clock.wall()
+
+    shop.clock.advance(DRIVE_SECONDS / 4)
+    only.drive()
+    assert ends_in() == pytest.approx(DRIVE_SECONDS * 3 / 4)
+    shop.clock.advance(DRIVE_SECONDS / 2)
+    only.drive()
+    assert ends_in() == pytest.approx(DRIVE_SECONDS)
+
+
+def test_letters_are_not_marked_for_a_replay_that_was_paused_meanwhile(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    only, mark_steps = driver_of(shop, "w1"), driver.mark_steps
+
+    def pause_first(*given: object, **more: object) -> list[Step]:
+        replays.pause(shop.store, begun.id, BY)
+        return mark_steps(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "mark_steps", pause_first)
+    only.drive()
+
+    assert shop.store.read("SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL") == [(0,)]
+    assert shop.store.read("SELECT status FROM replays") == [("paused",)]
+
+
+def test_letters_are_not_released_by_a_replay_that_was_paused_meanwhile(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    only, release_steps = driver_of(shop, "w1"), release.release_steps
+    only.drive()
+
+    def pause_first(*given: object, **more: object) -> list[Step]:
+        replays.pause(shop.store, begun.id, BY)
+        return release_steps(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "release_steps", pause_first)
+    only.drive()
+
+    assert shop.store.read("SELECT DISTINCT status FROM jobs") == [("failed",)]
+    assert shop.store.read("SELECT DISTINCT state FROM dead_letters") == [("open",)]
+
+
+def test_letters_that_are_skipped_do_not_count_against_the_rate(shop: Shop) -> None:
+    replays.start(shop.store, SHOP, BY, plan=plan_of((), rate=10.0))
+    replay = replay_of(shop.store.query("live_replays")[0])
+
+    assert driver._next_at(Release(letters=10, next_at=101.0), replay, 4, 100.0) == pytest.approx(100.4)
