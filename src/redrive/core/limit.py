@@ -107,7 +107,8 @@ def rate_text(rate: float) -> str:
         if count >= 1 and abs(count - round(count)) < 1e-9 * count:
             return f"{round(count)}/{unit}"
     unit = "s" if rate >= 1 else "min" if rate * 60 >= 1 else "hour"
-    return f"{rate * _UNITS[unit]:.3g}/{unit}"
+    count = rate * _UNITS[unit]
+    return f"{count:.0f}/{unit}" if count >= 100 else f"{count:.3g}/{unit}"
 
 
 def check_limit_name(name: object) -> None:
