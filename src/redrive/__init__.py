@@ -36,6 +36,7 @@ if typing.TYPE_CHECKING:
     from redrive.core.codeset import CodeSet, OwnCode
     from redrive.core.failure import Category, Code, Failure, Retryable, Severity
     from redrive.core.fingerprint import fingerprint
+    from redrive.core.limit import Limit
     from redrive.core.policy import RetryPolicy
     from redrive.core.replay import ReplayRules
     from redrive.core.signals import Cancel, Fail, Finish, Retry, Skip, Snooze
@@ -69,6 +70,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "Backoff",
     "Breaker",
     "Jitter",
+    "Limit",
     "RetryPolicy",
     # Signals of a function
     "Cancel",
@@ -111,6 +113,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.core.codeset": "CodeSet OwnCode",
     "redrive.core.failure": "Category Code Failure Retryable Severity",
     "redrive.core.fingerprint": "fingerprint",
+    "redrive.core.limit": "Limit",
     "redrive.core.policy": "RetryPolicy",
     "redrive.core.replay": "ReplayRules",
     "redrive.core.signals": "Cancel Fail Finish Retry Skip Snooze",

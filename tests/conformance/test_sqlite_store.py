@@ -107,7 +107,9 @@ def test_the_claim_is_an_index_search_never_a_scan_or_a_sort(store: SqliteStore)
     plan = store.read("EXPLAIN QUERY PLAN " + statements_of("sqlite")["claim"], (1, "w1", NOW, 1, 10))
     steps = " | ".join(str(row[-1]) for row in plan)
 
-    assert "SEARCH jobs USING INDEX jobs_ready (lane_id=? AND priority=? AND run_at<?)" in steps
+    assert (
+        "SEARCH jobs USING INDEX jobs_ready (lane_id=? AND lane_key=? AND priority=? AND run_at<?)" in steps
+    )
     assert "SCAN jobs" not in steps
     assert "TEMP B-TREE" not in steps
 

@@ -19,7 +19,7 @@ PLAIN = {
     """,
     "retries and breakers, as other libraries call them": """
         retry snooze fail cancel signal backoff jitter growth guard call severity retryable classifier phase sample crash
-        context thresholds cell
+        context thresholds cell meter
     """,
     "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
     "databases": "store migration exchange request renewal batch child rule continuation work",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from redrive.core.arguments import one_of, seconds, share, whole
 from redrive.core.failure import Category, Failure
@@ -52,6 +52,8 @@ class Breaker:
     probe_timeout: timedelta | float = 60.0
     ramp: timedelta | float = 10.0
     """Seconds after closing during which held work is released gradually; 0 releases all at once."""
+    key: Callable[[Any], str | int | None] | None = None
+    """A function of the job: every key it returns has a breaker of its own, and is held alone. For stages."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -79,6 +81,13 @@ class Breaker:
                 value=self.probe,
                 rule="must be callable",
                 fix="Pass a function without parameters.",
+            )
+        if self.key is not None and not callable(self.key):
+            raise ConfigurationError(
+                field=f"Breaker({self.name}).key",
+                value=self.key,
+                rule="must be a function",
+                fix="key=lambda job: job.owner, for example.",
             )
         object.__setattr__(self, "counts", _checked_counts(self.name, self.counts))
 

@@ -188,7 +188,7 @@ def refused(
     """
     state = _filled(limit, state, now)
     pace = state.pace
-    if pace is not None and (pace.cut_at is None or started_at >= pace.cut_at):
+    if pace is not None and (pace.cut_at is None or started_at > pace.cut_at):
         state = replace(state, pace=_slower(limit, state, pace, now))
         if retry_after is None:
             # The bucket on the other side is empty: it has to fill, and the blocks of all workers are too large.
@@ -226,6 +226,11 @@ def shared(
     slots = max(request.used, min(fair, free))
     made = Share(slots, asked, now if slots and not mine.slots else mine.at)
     return replace(state, shares={**others, worker: made})
+
+
+def without(state: LimitState, worker: str) -> LimitState:
+    """Return the state without the share of a worker."""
+    return replace(state, shares={name: each for name, each in state.shares.items() if name != worker})
 
 
 def divided(slots: int, shares: Mapping[str, Share]) -> dict[str, int]:

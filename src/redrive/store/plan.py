@@ -23,7 +23,12 @@ class Continuation:
         self.terms: Row = (token, now)
         """Their new lease token, and since when."""
         self.taken: dict[JobId, ClaimedJob] = {}
-        self._room = {lane: want.limits.get(lane, want.limit) for lane in want.lanes if lane not in paused}
+        self._room = {
+            lane: want.limits.get(lane, want.limit)
+            for lane in want.lanes
+            # In a lane with keys a job queues first: its key is not known yet.
+            if lane not in paused and lane not in want.keys
+        }
 
     def take(self, one: Settlement) -> bool:
         """Take this job if there is room, and return whether; if not, it has to queue."""
@@ -55,4 +60,4 @@ class Continuation:
         """Return what is still wanted."""
         want = self._want
         limits = {lane: self._room.get(lane, limit) for lane, limit in want.limits.items()}
-        return ClaimRequest(want.lanes, want.limit - len(self.taken), limits)
+        return ClaimRequest(want.lanes, want.limit - len(self.taken), limits, want.keys)

@@ -65,6 +65,8 @@ class ClaimRequest(Struct, frozen=True):
     limit: int
     limits: dict[LaneId, int] = {}
     """Lower limits of single lanes."""
+    keys: dict[LaneId, dict[str, int]] = {}
+    """Lanes whose jobs have keys: how many of which key, the first key first; others of these lanes are not claimed."""
 
 
 class ClaimedJob(Struct, frozen=True, gc=False):

@@ -243,8 +243,7 @@ def test_no_worker_can_spend_more_than_burst_and_rate_allow(
         if held is None or held.tokens < 1:
             state, held = reserve(limit, state, now, wanted)
         if gives_back:
-            # Only what has come: the rest is still to be filled in.
-            state = step.returned(limit, state, now, max(0.0, min(held.tokens, held.usable(now))))
+            state = step.returned(limit, state, now, held.tokens)
             blocks.pop(worker, None)
             continue
         usable = max(0.0, min(held.tokens, held.usable(now)))

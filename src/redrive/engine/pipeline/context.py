@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from redrive.core.arguments import number
 from redrive.core.signals import Cancel
 from redrive.errors import ConfigurationError
 from redrive.store.records import Child
@@ -45,6 +46,10 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     children: list[Child] = []
     progress_text: str | None = None
     """What the stage reported last, not redacted yet."""
+    limits: tuple[str, ...] = ()
+    """The names of the stage's limits."""
+    usage: dict[str, float] = {}
+    """What the stage reported to have used of its limits."""
 
     @property
     def idempotency_key(self) -> str:
@@ -76,6 +81,25 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
                 fix="Put details into a log.",
             )
         self.notes[str(name)] = str(value)[:TEXT_MAX]
+
+    def used(self, limit: str, amount: float) -> None:
+        """Report how much of a limit this attempt really used, such as the tokens of an answer; it replaces its `cost`."""
+        if limit not in self.limits:
+            raise ConfigurationError(
+                field="ctx.used",
+                value=limit,
+                rule=f"must be a limit of this stage: {', '.join(self.limits) or 'it has none'}",
+                fix="Give the name of one of its limits; one that is by calls needs no report.",
+            )
+        given = number(amount)
+        if given is None or given < 0:
+            raise ConfigurationError(
+                field=f"ctx.used({limit})",
+                value=amount,
+                rule="must be a number of at least 0",
+                fix="Report the sum.",
+            )
+        self.usage[limit] = given
 
     def submit(
         self,

@@ -26,6 +26,7 @@ class Lane:
     """The lane of the next stage; None after the last."""
     resources: dict[str, object] = field(default_factory=dict[str, object])
     """The resources its stage takes, by parameter."""
+    limit_names: tuple[str, ...] = ()
 
     @property
     def stages_left(self) -> int:
@@ -44,7 +45,8 @@ def lanes_of(
         ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
         for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
             following = ids[place + 1] if place + 1 < len(ids) else None
-            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given))
+            names = tuple(limit.name for limit in stage.limits)
+            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given), names)
     return lanes
 
 

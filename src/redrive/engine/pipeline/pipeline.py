@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from redrive.core.arguments import instance, whole
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
+from redrive.core.limit import Limit
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.stage import Stage, check_name
 from redrive.errors import ConfigurationError
@@ -164,7 +165,7 @@ def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
         (each.name for each in pipelines),
         fix="Jobs are known by the name of their pipeline: name each one once.",
     )
-    _check_breakers((pipeline.name, stage) for pipeline in pipelines for stage in pipeline.stages)
+    _check_shared([(pipeline.name, stage) for pipeline in pipelines for stage in pipeline.stages])
     return pipelines
 
 
@@ -196,28 +197,29 @@ def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
                 field=field, value=one, rule="must hold stages", fix="Put @stage on the function."
             )
     _check_distinct(field, (one.name for one in stages), fix="Give one of them another: @stage(name=...).")
-    _check_breakers((name, one) for one in stages)
+    _check_shared([(name, one) for one in stages])
 
 
-def _check_breakers(stages: Iterable[tuple[str, Stage[..., object]]]) -> None:
-    """Refuse breakers of one name with different settings: stages share a breaker, and its state in the store, by its name."""
-    known: dict[str, tuple[Breaker, str]] = {}
-    for pipeline, one in stages:
-        if one.breaker is None:
-            continue
-        where = f"stage({one.name}) of Pipeline({pipeline})"
-        first, first_where = known.setdefault(one.breaker.name, (one.breaker, where))
-        if first != one.breaker:
-            raise ConfigurationError(
-                field=f"Breaker({first.name})",
-                value=_differences(first, one.breaker),
-                rule=f"must have the same settings in {first_where} and {where}",
-                fix="Stages share a breaker by its name: define it once, or give one of them another name.",
-            )
+def _check_shared(stages: Sequence[tuple[str, Stage[..., object]]]) -> None:
+    """Refuse breakers, or limits, of one name with different settings: stages share them, and their state in the store, by name."""
+    known: dict[tuple[str, str], tuple[Breaker | Limit, str]] = {}
+    for pipeline, stage in stages:
+        where = f"stage({stage.name}) of Pipeline({pipeline})"
+        shared: list[Breaker | Limit] = [*([] if stage.breaker is None else [stage.breaker]), *stage.limits]
+        for one in shared:
+            kind = type(one).__name__
+            first, first_where = known.setdefault((kind, one.name), (one, where))
+            if first != one:
+                raise ConfigurationError(
+                    field=f"{kind}({one.name})",
+                    value=_differences(first, one),
+                    rule=f"must have the same settings in {first_where} and {where}",
+                    fix=f"Stages share a {kind.lower()} by its name: define it once, or give one of them another name.",
+                )
 
 
-def _differences(one: Breaker, other: Breaker) -> str:
-    """Name the settings in which two breakers differ, with both values."""
+def _differences(one: Breaker | Limit, other: Breaker | Limit) -> str:
+    """Name the settings in which two breakers or limits differ, with both values."""
     pairs = [(each.name, getattr(one, each.name), getattr(other, each.name)) for each in fields(one)]
     return ", ".join(
         f"{name} {_named(mine)} and {_named(theirs)}" for name, mine, theirs in pairs if mine != theirs

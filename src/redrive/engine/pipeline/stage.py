@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Final, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from redrive.core.arguments import flag, instance, seconds, whole
 from redrive.core.breaker import Breaker
+from redrive.core.limit import Limit
 from redrive.core.policy import RetryPolicy
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.context import Context
@@ -43,6 +44,8 @@ class Stage(Generic[P, R_co]):
     retry: RetryPolicy
     timeout: float | None
     breaker: Breaker | None
+    limits: tuple[Limit, ...]
+    """What its calls count against, besides `concurrency`."""
     concurrency: int | None
     """At most so many run at once in one worker; None for as many as the worker has slots."""
     version: str
@@ -79,6 +82,7 @@ def stage(
     timeout: timedelta | float | None = None,
     on_overrun: Literal["wait", "abandon"] = "wait",
     breaker: Breaker | None = None,
+    limits: Limit | Iterable[Limit] = (),
     concurrency: int | None = None,
     idempotent: bool = False,
     process: bool = False,
@@ -93,6 +97,7 @@ def stage(
     timeout: timedelta | float | None = None,
     on_overrun: Literal["wait", "abandon"] = "wait",
     breaker: Breaker | None = None,
+    limits: Limit | Iterable[Limit] = (),
     concurrency: int | None = None,
     idempotent: bool = False,
     process: bool = False,
@@ -105,9 +110,9 @@ def stage(
     an attempt: an async function is cancelled; a sync one cannot be, so it keeps its slot until it returns; a late result still
     counts and a late error is a timeout (`on_overrun="abandon"` settles it at once while the thread runs on; for idempotent stages
     only). `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, under its name.
-    `concurrency` bounds how many run at once in a worker. `idempotent` declares that running the stage twice does no harm, which
-    makes conflicts retryable. `process` runs a CPU-bound function in another process. `version` is yours to raise when the stage
-    changes its meaning; it is stored with every attempt.
+    `limits` bound how much it asks of a dependency, over all workers. `concurrency` bounds how many run at once in a worker.
+    `idempotent` declares that running the stage twice does no harm, which makes conflicts retryable. `process` runs a CPU-bound
+    function in another process. `version` is yours to raise when the stage changes its meaning; it is stored with every attempt.
     """
 
     def declare(function: Callable[P, R]) -> Stage[P, R]:
@@ -121,12 +126,14 @@ def stage(
         shape = _shape(made_name, function)
         policy = retry or RetryPolicy()
         settings = (version, policy, limit, breaker, concurrency, idempotent, process, on_overrun)
+        listed = _limits_of(where, limits)
         made = Stage(
             fn=function,
             name=made_name,
             retry=policy,
             timeout=limit,
             breaker=breaker,
+            limits=listed,
             concurrency=concurrency,
             version=version,
             is_idempotent=flag(f"{where}.idempotent", idempotent),
@@ -137,7 +144,7 @@ def stage(
             output=shape.output,
             context_name=shape.context_name,
             resources=shape.resources,
-            config=hashlib.sha256(repr(settings).encode()).hexdigest()[:12],
+            config=hashlib.sha256(repr((*settings, *listed)).encode()).hexdigest()[:12],
         )
         _check_options(made, on_overrun)
         return made
@@ -214,6 +221,25 @@ def _check(name: str, function: object, retry: object, breaker: object) -> None:
         instance(f"stage({name}).retry", retry, RetryPolicy, fix="RetryPolicy(max_attempts=5).")
     if breaker is not None:
         instance(f"stage({name}).breaker", breaker, Breaker, fix='Breaker("api", consecutive=5).')
+
+
+def _limits_of(where: str, given: object) -> tuple[Limit, ...]:
+    """Return the limits of a stage; one may be given alone."""
+    listed: tuple[object, ...] = (given,)
+    if isinstance(given, Iterable) and not isinstance(given, Limit | str):
+        listed = tuple(cast("Iterable[object]", given))
+    for one in listed:
+        instance(f"{where}.limits", one, Limit, fix='limits=[Limit("openai", rate="500/min")].')
+    limits = cast("tuple[Limit, ...]", listed)
+    names = [one.name for one in limits]
+    if len(set(names)) < len(names):
+        raise ConfigurationError(
+            field=f"{where}.limits",
+            value=", ".join(names),
+            rule="must have names of their own",
+            fix="Give one of them another name.",
+        )
+    return limits
 
 
 def _check_options(made: Stage[P, R], on_overrun: object) -> None:

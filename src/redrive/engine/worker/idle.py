@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeVar, cast
@@ -18,6 +18,7 @@ import msgspec
 
 from redrive.core.units import plural
 from redrive.engine.clock import Clock
+from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.slots import WorkerParts
@@ -57,6 +58,7 @@ class IdleWait:
         breakers: SharedBreakers,
         clock: Clock,
         *,
+        limits: SharedLimits,
         pipelines: Sequence[str],
         wake: asyncio.Event,
         ask_until_answered: StoreCall,
@@ -66,6 +68,7 @@ class IdleWait:
         self._journal = journal
         self._breakers = breakers
         self._clock = clock
+        self._limits = limits
         self._pipelines = frozenset(pipelines)
         self._wake = wake
         self._ask_until_answered = ask_until_answered
@@ -202,8 +205,8 @@ class IdleWait:
         if upcoming.leased:
             # What another worker has leased may come back at any moment.
             return POLL_SECONDS
-        wait = due_in(upcoming, self._journal.blocked(), self._clock.wall())
-        # What is due and was not claimed is behind a breaker that limits how many calls start.
+        wait = self._due_in(upcoming, self._clock.wall())
+        # What is due and was not claimed is behind a breaker or a limit that bounds how many calls start.
         return None if wait is None else max(wait, RAMP_SECONDS)
 
     async def _until_due(self) -> float:
@@ -211,11 +214,14 @@ class IdleWait:
         now = self._clock.wall()
         if self._breakers.is_ramping(now):
             return RAMP_SECONDS
-        if self._watch is None:
+        if self._watch is None and not self._limits.opens():
             return POLL_SECONDS
         upcoming = await self._look()
-        wait = None if upcoming is None else due_in(upcoming, self._journal.blocked(), now)
-        return POLL_SECONDS if wait is None else min(max(wait, self._watch), POLL_SECONDS)
+        wait = None if upcoming is None else self._due_in(upcoming, now)
+        return POLL_SECONDS if wait is None else min(max(wait, self._watch or RAMP_SECONDS), POLL_SECONDS)
+
+    def _due_in(self, upcoming: UpcomingWork, now: float) -> float | None:
+        return due_in(upcoming, self._journal.blocked(), now, self._limits.opens())
 
     async def _is_changed(self) -> bool:
         """Return whether anybody has changed the store since the last claim; a store that does not answer is asked later."""
@@ -224,8 +230,14 @@ class IdleWait:
         return False
 
 
-def due_in(upcoming: UpcomingWork, blocked: AbstractSet[LaneId], now: float) -> float | None:
-    """Return in how many seconds the next job is due that is neither held nor paused; None without one."""
+def due_in(
+    upcoming: UpcomingWork, blocked: AbstractSet[LaneId], now: float, opens: Mapping[LaneId, float]
+) -> float | None:
+    """Return in how many seconds the next job is due that is neither held nor paused; None without one.
+
+    Jobs of a lane that is limited are due when it opens.
+    """
     shut = blocked | upcoming.paused
-    due = [at for lane, at in upcoming.due.items() if lane not in shut and at < PAUSED_FROM]
-    return min(due) - now if due else None
+    due = [max(at, opens.get(lane, at)) for lane, at in upcoming.due.items() if lane not in shut]
+    open_ = [at for at in due if at < PAUSED_FROM]
+    return min(open_) - now if open_ else None

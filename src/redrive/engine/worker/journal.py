@@ -17,6 +17,7 @@ import msgspec
 
 from redrive.core.breaker import Breaker
 from redrive.engine.clock import Chance
+from redrive.engine.limits.limits import divide
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes
@@ -105,7 +106,8 @@ class Journal:
         for breaker, lanes in self._by_breaker.items():
             left = self._breakers.starts_left(breaker, now)
             if left < room:
-                self._share(lanes, max(0, int(left)), limits)
+                self._turn += 1
+                divide(lanes, max(0, int(left)), limits, self._turn)
         open_lanes = tuple(lane for lane in self.order if self._may_claim(self._lanes[lane].stage.breaker))
         return ClaimRequest(open_lanes, room, limits)
 
@@ -187,13 +189,6 @@ class Journal:
         """Return whether jobs behind a breaker are claimed; those of a fail-fast one are, and refused one by one."""
         return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
 
-    def _share(self, lanes: list[LaneId], starts: int, limits: dict[LaneId, int]) -> None:
-        """Divide the starts a breaker allows among its lanes; what cannot be divided goes to another one each time."""
-        self._turn += 1
-        for place, lane in enumerate(lanes):
-            share = starts // len(lanes) + ((place + self._turn) % len(lanes) < starts % len(lanes))
-            limits[lane] = min(share, limits.get(lane, share))
-
 
 def _reduced_by(jobs: list[ClaimedJob], want: ClaimRequest) -> ClaimRequest:
     """Return what can be claimed besides jobs that are leased already."""
@@ -203,4 +198,4 @@ def _reduced_by(jobs: list[ClaimedJob], want: ClaimRequest) -> ClaimRequest:
     for job in jobs:
         if job.lane in limits:
             limits[job.lane] = max(0, limits[job.lane] - 1)
-    return ClaimRequest(want.lanes, max(0, want.limit - len(jobs)), limits)
+    return msgspec.structs.replace(want, limit=max(0, want.limit - len(jobs)), limits=limits)

@@ -70,6 +70,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
     stack: str = ""
     frames: tuple[Frame, ...] = ()
     notes: dict[str, str] = {}
+    usage: dict[str, float] = {}
     children: list[Child] = []
 
 
@@ -163,6 +164,7 @@ def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
     """Take over notes, children and outcome as if the stage had run here."""
     report = _DECODE_REPORT(encoded)
     dispatch.context.notes.update(report.notes)
+    dispatch.context.usage.update(report.usage)
     dispatch.context.children.extend(report.children)
     if report.failure is not None:
         failure, stage, codes = report.failure, dispatch.lane.stage, dispatch.lane.pipeline.codes
@@ -212,7 +214,11 @@ def run_stage(encoded: bytes) -> bytes:
         is_finish = isinstance(result, Finish)
         output = _RESULT.encode(result.result) if isinstance(result, Finish) else stage.output.seal(result)
         report = StageReport(
-            output=output, is_finish=is_finish, notes=context.notes, children=context.children
+            output=output,
+            is_finish=is_finish,
+            notes=context.notes,
+            usage=context.usage,
+            children=context.children,
         )
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
         exc = as_failure(raised)
@@ -220,7 +226,12 @@ def run_stage(encoded: bytes) -> bytes:
         stack, frames = FailedAttempt(failure, exc).traceback()
         # The worker needs the children of a skip, and ignores those of a failure.
         report = StageReport(
-            failure=failure, stack=stack, frames=frames, notes=context.notes, children=context.children
+            failure=failure,
+            stack=stack,
+            frames=frames,
+            notes=context.notes,
+            usage=context.usage,
+            children=context.children,
         )
     finally:
         for end in ends:

@@ -17,6 +17,7 @@ from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import opens_at
 from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import Classifier
+from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.observers import Observers
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
@@ -65,7 +66,9 @@ class Runner:
         classifier: Classifier,
         ask_store: AskStore,
         observers: Observers | None = None,
+        limits: SharedLimits | None = None,
     ) -> None:
+        self._limits = limits if limits is not None and limits.is_needed else None
         self._breakers = breakers
         self._probes = probes
         self._runtime = runtime
@@ -88,6 +91,7 @@ class Runner:
             restarts=job.restarts,
             deadline=None if timeout is None else datetime.fromtimestamp(now + timeout, UTC),
             is_cancelled=bool(job.cancel_asked),
+            limits=lane.limit_names,
         )
         return Dispatch(job, lane, context, now)
 
@@ -96,6 +100,8 @@ class Runner:
         job, breaker = dispatch.job, dispatch.lane.stage.breaker
         if job.expires_at is not None and dispatch.started_at > job.expires_at:
             return JobExpiredError(late=dispatch.started_at - job.expires_at)
+        if self._limits is not None and (error := self._limits.error_of(job.id)) is not None:
+            return error
         if breaker is None or self._breakers.is_closed(breaker) or self._probes.is_probe(job.id):
             return None
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
@@ -162,14 +168,17 @@ class Runner:
             return None
         dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
+            self._report_to_limits(dispatch)
             return settlement_of_success(dispatch, ended)
         failed = self._classify(dispatch, ended)
+        self._report_to_limits(dispatch, failed)
         return settlement_of_failure(dispatch, failed, self._runtime.chance.random())
 
     async def decide(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> Settlement:
         """Report the outcome to the stage's breaker, then decide what becomes of the job."""
         dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
+            self._report_to_limits(dispatch)
             await self._report_to_breaker(dispatch, Evidence.ALIVE)
             return settlement_of_success(dispatch, ended)
         failed = (
@@ -177,6 +186,7 @@ class Runner:
             if isinstance(ended, FailedAttempt)
             else self._classify(dispatch, ended)
         )
+        self._report_to_limits(dispatch, failed)
         breaker, standing = dispatch.lane.stage.breaker, None
         if breaker is not None:
             # A signal of the stage, or a failure without a call, proves nothing about the dependency.
@@ -224,7 +234,14 @@ class Runner:
 
     def _end_without_evidence(self, dispatch: Dispatch) -> None:
         self._probes.drop(dispatch.job.id, dispatch.lane.stage.breaker)
+        self._report_to_limits(dispatch)
         dispatch.ended_at = self._now()
+
+    def _report_to_limits(self, dispatch: Dispatch, failed: FailedAttempt | None = None) -> None:
+        """Report to the stage's limits what a run used, and what the dependency asked for, if it was called."""
+        if self._limits is not None:
+            is_silent = failed is None or isinstance(failed.exc, NOT_CALLED)
+            self._limits.ended(dispatch, None if is_silent or failed is None else failed.failure)
 
     def _classify(self, dispatch: Dispatch, exc: Exception) -> FailedAttempt:
         """Classify what a stage raised; an error that came too late is a timeout."""

@@ -112,7 +112,8 @@ class Slots:
         self._ready: deque[ClaimedJob] = deque()
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
-        self._in_use = dict.fromkeys(lanes, 0)
+        self.in_use = self._in_use = dict.fromkeys(lanes, 0)
+        """How many runs of each lane have a slot or wait for one."""
         self._is_releasing = False
         self._orphans = 0
         """Slots kept by abandoned threads, and by what still runs although its lease was given up."""
@@ -129,10 +130,9 @@ class Slots:
         """How many stages run now."""
         return len(self._running)
 
-    @property
-    def leased(self) -> int:
-        """How many jobs run or wait here."""
-        return len(self._running) + len(self._ready)
+    def jobs(self) -> list[ClaimedJob]:
+        """Return the jobs that run or wait here; may be called from any thread."""
+        return [*(each.job for each in self.dispatches()), *self._ready]
 
     def dispatches(self) -> list[Dispatch]:
         """Return what runs now; may be called from any thread."""

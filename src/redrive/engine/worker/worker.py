@@ -14,7 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
+import msgspec
+
 from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.observers import CommitFacts
 from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import breakers_of, lanes_of
@@ -99,6 +102,7 @@ class Worker:
             store, breakers_of(self.lanes), worker=lambda: self._name, on_change=self._report_change
         )
         probes = Probes(store, self.lanes, breakers)
+        self.limits = SharedLimits(store, self.lanes, worker=lambda: self._name)
         runner = self._runner(probes, classifier)
         self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)
@@ -118,6 +122,7 @@ class Worker:
             self._journal,
             breakers,
             self._runtime.clock,
+            limits=self.limits,
             pipelines=self._about.pipelines,
             wake=self._wake,
             ask_until_answered=self._ask_until_answered,
@@ -135,6 +140,7 @@ class Worker:
             classifier=classifier,
             ask_store=self._ask_store,
             observers=self._observers,
+            limits=self.limits,
         )
 
     def stop(self, by: str = "owner") -> None:
@@ -232,7 +238,7 @@ class Worker:
             "worker %s was declared dead: its runs are dropped, and it continues under a new name", self._name
         )
         self._known_as = None
-        dropped = self.slots.leased
+        dropped = len(self.slots.jobs())
         self._observers.report(lambda each: each.declared_dead(dropped))
         await self.slots.release()
         self._journal.clear()
@@ -267,6 +273,8 @@ class Worker:
                 commit = functools.partial(self._settle, batch, now=now, token=token)
                 self._report_commit(batch, await self._ask(commit))
             self._known_as = None
+            if self.limits.is_needed:
+                await self._ask(functools.partial(self.limits.release, now))
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
             logger.warning("worker %s: leases not released; they will expire: %s", self._name, error)
@@ -332,12 +340,30 @@ class Worker:
         self._idle_wait.before_claim(is_sated=self._is_sated)
         self._journal.flush_breakers(now)
         want = self._journal.want(room, self.slots.lane_limits(), now)
+        if self.limits.is_needed:
+            self.limits.flush(now)
+            want = self.limits.limited(want, batch, self.slots, now)
         if not self._observers:
-            return self._journal.commit(self._name, batch, want, now=now, token=token)
+            return self._claim(batch, want, now=now, token=token)
         began_at = self._runtime.clock.monotonic()
-        answer = self._journal.commit(self._name, batch, want, now=now, token=token)
+        answer = self._claim(batch, want, now=now, token=token)
         self._commit_seconds = self._runtime.clock.monotonic() - began_at
         return self._observed(answer, want)
+
+    def _claim(self, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
+        """Settle and claim; what was claimed and costs more than its limits allow now is released again."""
+        answer = self._journal.commit(self._name, batch, want, now=now, token=token)
+        costly = (
+            self.limits.claimed(answer.claimed, self.slots, token=token, now=now)
+            if self.limits.is_needed
+            else ()
+        )
+        if not costly:
+            return answer
+        self._journal.release(costly, now)
+        ids = {job.id for job in costly}
+        kept = tuple(job for job in answer.claimed if job.id not in ids)
+        return msgspec.structs.replace(answer, claimed=kept)
 
     def _settle(self, batch: list[Settlement], *, now: float, token: int) -> Exchange:
         """Settle, and claim nothing more."""
@@ -404,7 +430,7 @@ class Worker:
         """Return how many more jobs may be claimed; with a limit, what is leased or not committed yet counts."""
         room = self.slots.room(prefetch)
         most = None if self._leased_max is None else self._leased_max()
-        return room if most is None else min(room, most - self.slots.leased - self._journal.size)
+        return room if most is None else min(room, most - len(self.slots.jobs()) - self._journal.size)
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return cast("T", await self._ask_store(question))

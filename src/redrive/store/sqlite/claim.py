@@ -69,8 +69,13 @@ def claim(
         if lane in paused:
             continue
         room = min(left, want.limits.get(lane, left))
-        if room > 0:
+        if room > 0 and lane not in want.keys:
             left -= db.execute(_SQL["claim"], (token, worker, now, lane, room)).rowcount
+        for key, count in want.keys.get(lane, {}).items():
+            most = min(room, count)
+            if most > 0:
+                taken = db.execute(_SQL["claim_of_key"], (token, worker, now, lane, most, key)).rowcount
+                room, left = room - taken, left - taken
     return () if left == want.limit else claimed(db, worker, token)
 
 

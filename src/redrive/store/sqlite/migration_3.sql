@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, and the trace of a submitter is stored.
+-- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, the trace of a submitter is stored, and there are
+-- limits, and keys of jobs.
 
 -- Only conditions change, and nothing that is stored: SQLite's own way to do that without copying every job and attempt.
 PRAGMA writable_schema = ON;
@@ -59,3 +60,17 @@ CREATE TRIGGER traces_pruned AFTER DELETE ON jobs WHEN EXISTS (SELECT 1 FROM job
 BEGIN
     DELETE FROM job_traces WHERE job_id = OLD.id;
 END;
+
+-- Limits; and jobs have keys in the lanes whose limits or breaker have some.
+CREATE TABLE limits (
+    name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    state BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (name, key)
+) STRICT, WITHOUT ROWID;
+
+ALTER TABLE lanes ADD COLUMN keyed_by TEXT;
+ALTER TABLE jobs ADD COLUMN lane_key TEXT;
+DROP INDEX jobs_ready;
+CREATE INDEX jobs_ready ON jobs (lane_id, lane_key, priority, run_at, id) WHERE status = 'queued';

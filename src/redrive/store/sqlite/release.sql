@@ -49,7 +49,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND replay_id IS ?2 AND state IN (
         OR NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > ?3));
 
 -- name: replay_jobs
-UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = ?2, lane_id = coalesce(?3, lane_id), round = round + 1, attempt = 1,
+UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = ?2, lane_id = coalesce(?3, lane_id), round = round + 1, lane_key = NULL, attempt = 1,
     restarts = restarts + (?3 IS NOT NULL), input = CASE WHEN ?3 IS NULL THEN input END,
     input_from = CASE WHEN ?3 IS NULL THEN input_from ELSE 0 END, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0,
     cancel_asked = 0, progress = NULL, error_code = NULL, error_message = NULL, finished_at = NULL,

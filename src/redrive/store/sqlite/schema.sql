@@ -12,6 +12,7 @@ CREATE TABLE lanes (
     stage TEXT NOT NULL,
     position INTEGER NOT NULL,
     paused_at REAL,
+    keyed_by TEXT,                   -- what the keys of its jobs are for; NULL for a lane without keys
     UNIQUE (pipeline, stage)
 ) STRICT;
 
@@ -28,6 +29,15 @@ CREATE TABLE workers (
 CREATE TABLE breakers (
     name TEXT PRIMARY KEY,
     state BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Limits that all workers share, by name and key; changed by compare-and-swap.
+CREATE TABLE limits (
+    name TEXT NOT NULL,
+    key TEXT NOT NULL,               -- empty for a limit without keys
+    state BLOB NOT NULL,
+    at REAL NOT NULL,                -- when it was last changed; keys that were not for long are removed
+    PRIMARY KEY (name, key)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE runs (
@@ -81,6 +91,7 @@ CREATE TABLE jobs (
     last_attempt_at REAL,
     finished_at REAL,
     erased_at REAL,                  -- when its values were erased
+    lane_key TEXT,                   -- in a lane with keys: the keys of its limits and breaker, once a worker has found them
     CHECK (priority BETWEEN 0 AND 9),
     CHECK ((run_id IS NULL) = (ordinal IS NULL)),
     -- One expression instead of one per rule: it is evaluated whenever a job changes.
@@ -99,7 +110,8 @@ CREATE TABLE jobs (
         ELSE 0 END)
 ) STRICT;
 
-CREATE INDEX jobs_ready ON jobs (lane_id, priority, run_at, id) WHERE status = 'queued';
+-- The key is NULL in most lanes, and compared like any other: one index serves claims with and without keys.
+CREATE INDEX jobs_ready ON jobs (lane_id, lane_key, priority, run_at, id) WHERE status = 'queued';
 -- By the token alone: comparing worker names costs more, and few jobs are leased at a time.
 CREATE INDEX jobs_leased ON jobs (lease_token) WHERE status = 'processing';
 CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND cancel_asked = 1;

@@ -34,14 +34,14 @@ WHERE job_id IN (VALUES {rows}) AND state = 'replaying';
 -- row: id, lease_token, dispatch, lane_id, input, run_at
 UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
     finished_at = CASE WHEN cancel_asked THEN v.column6 END, lane_id = v.column4, input = v.column5,
-    input_from = CASE WHEN v.column5 IS NULL THEN v.column3 ELSE 0 END, run_at = v.column6, attempt = 1, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
+    input_from = CASE WHEN v.column5 IS NULL THEN v.column3 ELSE 0 END, run_at = v.column6, lane_key = NULL, attempt = 1, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0, progress = NULL, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: continue_in_place
 -- ?1: the new lease_token; ?2: now
 -- row: id, lease_token, dispatch, lane_id, input
 UPDATE jobs SET lane_id = v.column4, input = v.column5, input_from = CASE WHEN v.column5 IS NULL THEN v.column3 ELSE 0 END,
-    run_at = ?2, lease_token = ?1, dispatch = jobs.dispatch + 1, last_attempt_at = ?2, attempt = 1, snoozes = 0, codes = NULL,
+    lane_key = NULL, run_at = ?2, lease_token = ?1, dispatch = jobs.dispatch + 1, last_attempt_at = ?2, attempt = 1, snoozes = 0, codes = NULL,
     suspect_count = 0, crash_count = 0, progress = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
@@ -68,7 +68,7 @@ FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.col
 -- The same for a uniform batch: jobs that share all but their input, and whose counters were never moved.
 -- ?1: the new lease_token; ?2: now; ?3: lane_id; ?4: lease_token; ?5: dispatch
 -- row: id, input
-UPDATE jobs SET lane_id = ?3, input = v.column2, input_from = 0, run_at = ?2, lease_token = ?1, dispatch = ?5 + 1, last_attempt_at = ?2,
+UPDATE jobs SET lane_id = ?3, lane_key = NULL, input = v.column2, input_from = 0, run_at = ?2, lease_token = ?1, dispatch = ?5 + 1, last_attempt_at = ?2,
     progress = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = ?4 AND jobs.dispatch = ?5;
 

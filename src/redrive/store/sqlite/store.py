@@ -224,7 +224,8 @@ class SqliteStore:
         with self._reading() as db:
             # One statement sees one state: a job that is returned between two would be neither due nor leased.
             rows = db.execute(_SQL["upcoming"], (msgspec.json.encode(lanes).decode(),)).fetchall()
-        due = {LaneId(lane): cast("float", at) for lane, at, *_ in rows if at is not None}
+        firsts = ((lane, [at for at in (free, keyed) if at is not None]) for lane, free, _, _, keyed in rows)
+        due = {LaneId(lane): cast("float", min(ats)) for lane, ats in firsts if ats}
         paused = msgspec.json.decode(rows[0][3], type=list[LaneId]) if rows else ()
         return UpcomingWork(due=due, leased=sum(row[2] for row in rows), paused=frozenset(paused))
 
@@ -326,7 +327,14 @@ class SqliteStore:
                 return False
             paused = {row[0] for row in db.execute(_SQL["paused"])}
             lanes = [lane for lane in want.lanes if lane not in paused and want.limits.get(lane, 1) > 0]
-            due = (db.execute(_SQL["next_due_at"], (lane,)).fetchone()[0] for lane in lanes)
+            if any(lane in want.keys and any(want.keys[lane].values()) for lane in lanes):
+                # Their keys were found because they have jobs that are due.
+                return True
+            due = (
+                db.execute(_SQL["next_due_at"], (lane,)).fetchone()[0]
+                for lane in lanes
+                if lane not in want.keys
+            )
             return any(at is not None and at <= now for at in due)
 
     def _version(self, db: sqlite3.Connection) -> int:

@@ -70,25 +70,53 @@ SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
     started_at = coalesce(started_at, ?3), last_attempt_at = ?3
 WHERE id IN (
-    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 0 AND run_at <= ?3
+    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 0 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 1 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 1 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 2 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 2 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 3 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 3 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 4 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 4 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 5 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 5 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 6 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 6 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 7 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 7 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 8 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 8 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND status = 'queued' AND priority = 9 AND run_at <= ?3
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 9 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    LIMIT ?5
+);
+
+-- name: claim_of_key
+-- As `claim`, of one key of a lane.
+UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
+    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
+WHERE id IN (
+    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 0 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 1 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 2 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 3 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 4 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 5 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 6 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 7 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 8 AND run_at <= ?3
+        ORDER BY run_at, id LIMIT ?5)
+    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 9 AND run_at <= ?3
         ORDER BY run_at, id LIMIT ?5)
     LIMIT ?5
 );
@@ -129,26 +157,100 @@ SELECT 1 FROM workers WHERE id = ?;
 
 -- name: next_due_at
 SELECT min(at) FROM (
-    SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 0
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 1
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 2
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 3
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 4
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 5
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 6
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 7
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 8
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND priority = 9
+    SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 0
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 1
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 2
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 3
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 4
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 5
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 6
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 7
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 8
+    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 9
 );
 
 -- name: upcoming
--- One probe of the index per lane and priority, as in `next_due_at`.
+-- One probe of the index per lane and priority, as in `next_due_at`. A lane with keys: of its first keys; with more of them, at once.
 SELECT lane.value,
-    (SELECT min((SELECT min(run_at) FROM jobs WHERE lane_id = lane.value AND status = 'queued' AND priority = column1))
+    (SELECT min((SELECT min(run_at) FROM jobs WHERE lane_id = lane.value AND lane_key IS NULL AND status = 'queued' AND priority = column1))
         FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))),
     (SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = lane.value),
-    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL)
+    (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL),
+    CASE WHEN EXISTS (SELECT 1 FROM jobs WHERE lane_id = lane.value AND status = 'queued' AND lane_key > '') THEN (
+        WITH RECURSIVE found (lane_key, place) AS (
+            SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = lane.value AND status = 'queued' AND jobs.lane_key > '' ORDER BY jobs.lane_key LIMIT 1), 1
+            UNION ALL
+            SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = lane.value AND status = 'queued' AND jobs.lane_key > found.lane_key ORDER BY jobs.lane_key LIMIT 1),
+                place + 1
+            FROM found WHERE found.lane_key IS NOT NULL AND place <= 100)
+        SELECT min(CASE WHEN place > 100 THEN 0 ELSE (
+            SELECT min((SELECT min(run_at) FROM jobs WHERE lane_id = lane.value AND jobs.lane_key = found.lane_key AND status = 'queued'
+                AND priority = column1)) FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))) END)
+        FROM found WHERE lane_key IS NOT NULL) END
 FROM json_each(?) AS lane;
+
+-- name: keys_of_lane
+-- Keys of a lane after one, in order, that have a due job; by skipping from key to key.
+WITH RECURSIVE found (lane_key, place) AS (
+    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND jobs.lane_key > ?2 ORDER BY jobs.lane_key LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND jobs.lane_key > found.lane_key ORDER BY jobs.lane_key LIMIT 1), place + 1
+    FROM found WHERE found.lane_key IS NOT NULL AND place < ?4)
+SELECT lane_key FROM found WHERE lane_key IS NOT NULL AND EXISTS (
+    SELECT 1 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) WHERE EXISTS (
+        SELECT 1 FROM jobs WHERE lane_id = ?1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = column1
+        AND run_at <= ?3));
+
+-- name: jobs_without_key
+-- Jobs of a lane that have no key yet: the ones that are due first, or last; small values are read with them.
+SELECT jobs.id, jobs.key, owner, priority, run_id,
+    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from))
+FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority, run_at, id LIMIT ?2;
+
+-- name: last_jobs_without_key
+SELECT jobs.id, jobs.key, owner, priority, run_id,
+    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from))
+FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority DESC, run_at DESC, id DESC LIMIT ?2;
+
+-- name: put_keys
+-- With a plus in front of a column its index is not used: the jobs are found by their ids.
+UPDATE jobs SET lane_key = given.value ->> 1 FROM json_each(?1) AS given
+WHERE jobs.id = CAST(given.value ->> 0 AS INTEGER) AND +lane_id = ?2 AND +status = 'queued' AND +lane_key IS NULL;
+
+-- name: keys_of_jobs
+SELECT id, lane_key FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND lane_key IS NOT NULL;
+
+-- name: keyed_by
+SELECT keyed_by FROM lanes WHERE id = ?;
+
+-- name: set_keyed_by
+UPDATE lanes SET keyed_by = ?1 WHERE id = ?2;
+
+-- name: drop_keys
+UPDATE jobs SET lane_key = NULL WHERE lane_id = ? AND status = 'queued' AND lane_key > '';
+
+-- name: limit
+SELECT state FROM limits WHERE name = ? AND key = ?;
+
+-- name: limits
+SELECT name, key, state FROM limits ORDER BY name, key;
+
+-- name: add_limit
+INSERT INTO limits (name, key, state, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING;
+
+-- name: swap_limit
+UPDATE limits SET state = ?3, at = ?4 WHERE name = ?1 AND key = ?2 AND state = ?5;
+
+-- name: drop_old_limits
+-- Keys that nobody has used for long; not those of which somebody has slots, or that an operator has set.
+DELETE FROM limits WHERE key <> '' AND at < ?1 AND coalesce(CAST(state AS TEXT) ->> '$.paused_until', 0) < ?1
+    AND CAST(state AS TEXT) ->> '$.shares' = '{}' AND NOT CAST(state AS TEXT) ->> '$.is_paused'
+    AND coalesce(CAST(state AS TEXT) ->> '$.rate', CAST(state AS TEXT) ->> '$.burst', CAST(state AS TEXT) ->> '$.concurrency') IS NULL;
+
+-- name: worker_ids
+SELECT id FROM workers;
 
 -- name: breaker
 SELECT state FROM breakers WHERE name = ?;

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of jobs in lanes whose limits or breaker have a key function.
+
+The functions of a pipeline are known to its workers alone. So a worker finds the keys of queued jobs before it claims any, a
+bounded number at a time, and writes them beside the jobs; a job that leaves its lane, or is replayed, loses its key. A key function
+that raises fails its job alone, when that is run. Lives on the store's thread; `key_of` and `error_of` may be called from any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from redrive.engine.pipeline.codec import Codec
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.pipeline.stage import Stage
+from redrive.errors import ConfigurationError
+from redrive.store.protocol import Store
+from redrive.store.records import ClaimedJob, JobId, LaneId, Row, Step, json_list
+
+KEYS_MAX: Final = 64
+"""Keys of a lane that one claim considers."""
+MARK_MAX: Final = 1_000
+"""Jobs whose keys one claim finds, from either end of the queue: whoever came last does not wait for a backlog."""
+BROKEN: Final = "!"
+"""Begins what is written for a job whose key function raised; the keys of others are JSON lists."""
+
+
+class JobView(Struct, frozen=True):
+    """What a key function can read of a job."""
+
+    id: int
+    pipeline: str
+    stage: str
+    key: str | None
+    owner: str | None
+    priority: int
+    run_id: int | None
+    raw: bytes
+    """The stage's input as it is stored."""
+    codec: Codec
+
+    @property
+    def input(self) -> Any:
+        """The stage's input."""
+        return self.codec.check(self.raw)
+
+
+class JobKeys:
+    """The keys of the jobs of one worker, and of those it might claim."""
+
+    def __init__(self, store: Store, lanes: Mapping[LaneId, Lane]) -> None:
+        self._store = store
+        self._lanes = {id_: lane for id_, lane in lanes.items() if keyed_names(lane.stage)}
+        self._cursors: dict[LaneId, str] = {}
+        self._of_job: dict[JobId, tuple[LaneId, str]] = {}
+        _record(store, lanes)
+
+    @property
+    def lanes(self) -> Mapping[LaneId, Lane]:
+        """The lanes whose jobs have keys."""
+        return self._lanes
+
+    def mark(self, lane: LaneId) -> None:
+        """Find the keys of jobs that have none yet."""
+        rows = self._store.query("jobs_without_key", lane, MARK_MAX)
+        if len(rows) == MARK_MAX:
+            rows += self._store.query("last_jobs_without_key", lane, MARK_MAX)
+        if rows:
+            found = {cast("int", row[0]): self._keys_in(self._lanes[lane], row) for row in rows}
+            self._store.apply(Step("put_keys", (json_list(list(found.items())), lane)))
+
+    def upcoming(self, lane: LaneId, now: float) -> list[str]:
+        """Return keys of a lane that have a due job, each in its turn: those after the last one that was served come first."""
+        cursor = self._cursors.get(lane, "")
+        rows = self._store.query("keys_of_lane", lane, cursor, now, KEYS_MAX)
+        if cursor and len(rows) < KEYS_MAX:
+            rows += self._store.query("keys_of_lane", lane, "", now, KEYS_MAX - len(rows))
+        return list(dict.fromkeys(str(row[0]) for row in rows))
+
+    def served(self, lane: LaneId, key: str) -> None:
+        """Remember which key of a lane had its turn last."""
+        self._cursors[lane] = key
+
+    def remember(self, jobs: Iterable[ClaimedJob], leased: Iterable[JobId]) -> None:
+        """Remember the keys of claimed jobs; forget those of jobs that are no longer leased."""
+        claimed = {job.id: job.lane for job in jobs if job.lane in self._lanes}
+        kept = {*leased, *claimed}
+        self._of_job = {job: found for job, found in self._of_job.items() if job in kept}
+        if claimed:
+            for job, key in self._store.query("keys_of_jobs", json_list(list(claimed))):
+                job_id = cast("JobId", job)
+                self._of_job[job_id] = (claimed[job_id], str(key))
+
+    def parts(self, lane: LaneId, keys: str) -> dict[str, str]:
+        """Return the key for each limit and for the breaker of a lane, by name; none for a job whose key function raised."""
+        if keys.startswith(BROKEN):
+            return {}
+        return dict(
+            zip(keyed_names(self._lanes[lane].stage), msgspec.json.decode(keys, type=list[str]), strict=False)
+        )
+
+    def key_of(self, job: JobId, name: str) -> str | None:
+        """Return the key of a leased job for a limit or breaker; None when there is none."""
+        found = self._of_job.get(job)
+        return None if found is None else self.parts(*found).get(name)
+
+    def error_of(self, job: JobId) -> Exception | None:
+        """Return why a leased job has no key; None when it has one or needs none."""
+        found = self._of_job.get(job)
+        if found is None or not found[1].startswith(BROKEN):
+            return None
+        return ConfigurationError(
+            field=f"stage({self._lanes[found[0]].stage.name}).key",
+            value=found[1].removeprefix(BROKEN),
+            rule="must be a function that returns a string, a whole number or None for every job, and it failed for this one",
+            fix="Correct the function, then replay the job.",
+        )
+
+    def _keys_in(self, lane: Lane, row: Row) -> str:
+        """Return the keys of a job as they are stored."""
+        id_, key, owner, priority, run, value = cast(
+            "tuple[int, str | None, str | None, int, int | None, bytes]", row
+        )
+        view = JobView(
+            id_,
+            lane.pipeline.name,
+            lane.stage.name,
+            key,
+            owner,
+            priority,
+            run,
+            bytes(value or b"null"),
+            lane.stage.input,
+        )
+        try:
+            found = [_text(function(view)) for function in _functions(lane.stage)]
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything.
+            return BROKEN + type(error).__name__
+        return json_list(found)
+
+
+def keyed_names(stage: Stage[..., object]) -> list[str]:
+    """Return the names of what has keys in a stage: its breaker, then its limits."""
+    breaker = [] if stage.breaker is None or stage.breaker.key is None else [breaker_part(stage.breaker.name)]
+    return [*breaker, *(limit.name for limit in stage.limits if limit.key is not None)]
+
+
+def breaker_part(name: str) -> str:
+    """Return by which name the key of a breaker is known, so that a limit may have the same one."""
+    return f"breaker {name}"
+
+
+def _functions(stage: Stage[..., object]) -> list[Callable[[Any], object]]:
+    breaker = [] if stage.breaker is None or stage.breaker.key is None else [stage.breaker.key]
+    return [*breaker, *(limit.key for limit in stage.limits if limit.key is not None)]
+
+
+def _text(key: object) -> str:
+    if key is None:
+        return ""
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise TypeError(type(key).__name__)
+    return str(key)
+
+
+def _record(store: Store, lanes: Mapping[LaneId, Lane]) -> None:
+    """Store what the keys of each lane are for; keys that were found for something else are dropped."""
+    for id_, lane in lanes.items():
+        named = keyed_names(lane.stage)
+        keyed_by = json_list(named) if named else None
+        if [keyed_by] != [row[0] for row in store.query("keyed_by", id_)]:
+            store.apply(Step("drop_keys", (id_,)), Step("set_keyed_by", (keyed_by, id_)))

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of a worker's lanes: how many jobs of each it may claim now, and which of their keys.
+
+A lane whose limit is spent is not claimed: its jobs stay queued, take no slot and burn no attempt, and the worker knows when to
+look again. What calls used, and which were refused, is collected on the loop and written before the next claim. Everything else
+happens on the store's thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from redrive.core import limit_state as step
+from redrive.core.arguments import number
+from redrive.core.failure import Category, Failure
+from redrive.core.limit import Limit
+from redrive.core.limit_state import Share
+from redrive.engine.limits.keys import JobKeys
+from redrive.engine.limits.meter import Change, Meter
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.errors import ConfigurationError
+from redrive.store.protocol import Store
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Settlement, Step
+
+METERS_MAX: Final = 1_000
+"""Keys of limits that a worker keeps in memory, besides those in use."""
+UPKEEP_SECONDS: Final = 60.0
+FORGET_SECONDS: Final = 3_600.0
+"""After this time a key of a limit that nobody has used is forgotten."""
+
+MeterKey = tuple[str, str]
+"""Name and key of a limit; the key is empty for a limit without keys."""
+
+
+class LeasedJobs(Protocol):
+    """The jobs that a worker has; its slots."""
+
+    in_use: dict[LaneId, int]
+
+    def jobs(self) -> list[ClaimedJob]:
+        """Return the jobs that run or wait for a slot."""
+        ...
+
+
+class SharedLimits:
+    """What one worker knows about the limits of its stages, and has yet to write about them."""
+
+    def __init__(
+        self,
+        store: Store,
+        lanes: Mapping[LaneId, Lane],
+        *,
+        worker: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._worker = worker
+        self.keys = JobKeys(store, lanes)
+        self._by_limit: dict[str, tuple[Limit, list[LaneId]]] = {}
+        """Limits without keys, and the lanes that have them."""
+        for lane in lanes.values():
+            for limit in lane.stage.limits:
+                if limit.key is None:
+                    self._by_limit.setdefault(limit.name, (limit, []))[1].append(lane.id)
+        self.is_needed = bool(self._by_limit or self.keys.lanes)
+        self._meters: dict[MeterKey, Meter] = {}
+        self._costs: dict[JobId, dict[str, float]] = {}
+        self._errors: dict[JobId, Exception] = {}
+        self._counted_for = 0
+        self._counted: set[JobId] = set()
+        """Jobs of the commit with this token that are counted: that commit may have to be made again."""
+        self._reports: deque[tuple[Limit, str, Change]] = deque()
+        self._corrections: deque[tuple[Limit, str, float]] = deque()
+        self._opens: dict[LaneId, float] = {}
+        self._turn = 0
+        self._kept_up_at = -math.inf
+
+    def ended(self, dispatch: Dispatch, failure: Failure | None = None) -> None:
+        """Note what a run used of its limits, and whether the dependency refused it. On the loop."""
+        usage = dispatch.context.usage
+        costs = self._costs.pop(dispatch.job.id, None) if self._costs else None
+        if self._errors:
+            self._errors.pop(dispatch.job.id, None)
+        if failure is None and not usage:
+            return
+        for limit in dispatch.lane.stage.limits:
+            key = self._key_of(dispatch.job, limit)
+            if key is None or not limit.is_metered:
+                continue
+            if limit.name in usage:
+                self._corrections.append((limit, key, usage[limit.name] - (costs or {}).get(limit.name, 1.0)))
+            if failure is not None and failure.signal is None:
+                self._note_refusal(limit, key, dispatch, failure)
+
+    def error_of(self, job: JobId) -> Exception | None:
+        """Return why a job cannot be run: the function for its cost or its key failed. On the loop."""
+        return self._errors.get(job) or self.keys.error_of(job)
+
+    def flush(self, now: float) -> None:
+        """Write what the dependencies asked for, and count what runs used beyond what they had reserved."""
+        while self._reports:
+            limit, key, change = self._reports[0]
+            meter = self._meter(limit, key)
+            meter.read()
+            meter.change(change, now)
+            meter.read()
+            self._reports.popleft()
+        while self._corrections:
+            limit, key, delta = self._corrections.popleft()
+            self._meter(limit, key).correct(delta)
+        self._keep_up(now)
+
+    def limited(
+        self, want: ClaimRequest, done: Sequence[Settlement], leased: LeasedJobs, now: float
+    ) -> ClaimRequest:
+        """Return what may be claimed of what is wanted; takes tokens and slots for it."""
+        self._opens = {}
+        limits = dict(want.limits)
+        used = leased.in_use
+        for limit, lanes in self._by_limit.values():
+            wanted = [lane for lane in lanes if lane in want.lanes and limits.get(lane, want.limit) > 0]
+            if wanted:
+                meter = self._meter(limit, "")
+                due = _Due(self._store, wanted, done, now)
+                starts = meter.startable(want.limit, sum(used[lane] for lane in lanes), now, due.is_any)
+                self._note_opening(wanted, meter)
+                if starts < want.limit:
+                    self._turn += 1
+                    served = due.lanes() if starts and len(wanted) > 1 else wanted
+                    limits |= dict.fromkeys(set(wanted) - set(served), 0)
+                    divide(served, starts, limits, self._turn)
+        if not self.keys.lanes:
+            return msgspec.structs.replace(want, limits=limits)
+        taken = self._used_keys(leased.jobs())
+        keys = {
+            lane: self._keys_for(lane, min(want.limit, limits.get(lane, want.limit)), taken, now)
+            for lane in self.keys.lanes
+            if lane in want.lanes
+        }
+        return msgspec.structs.replace(want, limits=limits, keys=keys)
+
+    def claimed(
+        self, jobs: Sequence[ClaimedJob], leased: LeasedJobs, *, token: int, now: float
+    ) -> list[ClaimedJob]:
+        """Count jobs that were claimed, once however often their commit is made; return those that cost too much to start now."""
+        if token != self._counted_for:
+            self._counted_for, self._counted = token, set()
+        if self.keys.lanes:
+            self.keys.remember(jobs, [job.id for job in leased.jobs()])
+        new = [job for job in jobs if job.id not in self._counted] if self._counted else jobs
+        self._counted.update([job.id for job in new])
+        costly: list[ClaimedJob] = []
+        for lane, count in Counter([job.lane for job in new]).items():
+            limits = self._lanes[lane].stage.limits
+            if all(limit.key is None and limit.cost is None for limit in limits):
+                for limit in limits:
+                    self._meter(limit, "").spend(count, calls=count)
+            else:
+                costly += self._count_in_turn([job for job in new if job.lane == lane], now)
+        self._counted.difference_update([job.id for job in costly])
+        return costly
+
+    def opens(self) -> Mapping[LaneId, float]:
+        """Return from when lanes may be claimed that were limited at the last claim; infinite for one that an operator paused."""
+        return self._opens
+
+    def release(self, now: float) -> None:
+        """Return unspent tokens and all slots: the worker ends, or continues under another name."""
+        for meter in self._meters.values():
+            meter.release(now)
+
+    def _note_refusal(self, limit: Limit, key: str, dispatch: Dispatch, failure: Failure) -> None:
+        """Note that a dependency asked to wait, or had too many calls."""
+        retry_after = dispatch.lane.stage.retry.retry_after_delay(failure)
+        began_at, now = dispatch.started_at, dispatch.ended_at
+        if failure.category is Category.RATE_LIMIT:
+            self._reports.append(
+                (
+                    limit,
+                    key,
+                    lambda state: step.refused(
+                        limit, state, now, started_at=began_at, retry_after=retry_after
+                    ),
+                )
+            )
+        elif retry_after:
+            self._reports.append((limit, key, lambda state: step.paused(state, now + retry_after)))
+
+    def _count_in_turn(self, jobs: Sequence[ClaimedJob], now: float) -> Sequence[ClaimedJob]:
+        """Count jobs until one does not fit; return it, and those behind it: they must not overtake it for ever."""
+        for place, job in enumerate(jobs):
+            if not self._count(job, now):
+                return jobs[place:]
+        return ()
+
+    def _count(self, job: ClaimedJob, now: float) -> bool:
+        """Count a job that is about to start against its limits; return whether it fits into them."""
+        lane = self._lanes[job.lane]
+        costs: dict[str, float] = {}
+        meters: list[tuple[Meter, float]] = []
+        for limit in lane.stage.limits:
+            key = self._key_of(job, limit)
+            if key is None:
+                continue
+            cost = self._cost(job, lane, limit)
+            costs[limit.name] = cost
+            meters.append((self._meter(limit, key), cost))
+        if not all(meter.limit.cost is None or meter.fits(cost, now) for meter, cost in meters):
+            return False
+        for meter, cost in meters:
+            meter.spend(cost)
+        if any(limit.cost is not None for limit in lane.stage.limits):
+            self._costs[job.id] = costs
+        return True
+
+    def _cost(self, job: ClaimedJob, lane: Lane, limit: Limit) -> float:
+        """Return what a call counts; a function for it that fails is a failure of its job alone."""
+        if limit.cost is None:
+            return 1.0
+        try:
+            return _checked_cost(limit, limit.cost(lane.stage.input.check(job.input)))
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything.
+            self._errors[job.id] = error
+            return 0.0
+
+    def _keys_for(self, lane: LaneId, room: int, used: Counter[MeterKey], now: float) -> dict[str, int]:
+        """Return how many jobs of which keys of a lane may be claimed; each key in its turn, and none more than the others."""
+        if room <= 0:
+            return {}
+        self.keys.mark(lane)
+        found = self.keys.upcoming(lane, now)
+        fair = -(-room // max(1, len(found)))
+        shares: dict[str, Share] = {}
+        opens: list[float] = []
+        for place, keys in enumerate(found):
+            starts, opens_at = self._startable(lane, keys, fair, used, now)
+            opens.append(opens_at)
+            if starts:
+                shares[keys] = Share(0, starts, place)
+        given = {keys: count for keys, count in step.divided(room, shares).items() if count}
+        if given:
+            self.keys.served(lane, list(given)[-1])
+        elif opens:
+            self._opens[lane] = max(min(opens), self._opens.get(lane, -math.inf))
+        return given
+
+    def _startable(
+        self, lane: LaneId, keys: str, room: int, used: Counter[MeterKey], now: float
+    ) -> tuple[int, float]:
+        """Return how many jobs of a key may start, and from when more may."""
+        opens_at, parts = -math.inf, self.keys.parts(lane, keys)
+        for limit in self._lanes[lane].stage.limits:
+            if limit.name in parts:
+                key = (limit.name, parts[limit.name])
+                meter = self._meter(limit, key[1])
+                room = min(room, meter.startable(room, used[key], now, _always))
+                opens_at = max(opens_at, meter.opens_at)
+        return room, opens_at
+
+    def _used_keys(self, leased: Iterable[ClaimedJob]) -> Counter[MeterKey]:
+        used: Counter[MeterKey] = Counter()
+        for job in leased:
+            for limit in self._lanes[job.lane].stage.limits:
+                if limit.key is not None and (key := self.keys.key_of(job.id, limit.name)) is not None:
+                    used[limit.name, key] += 1
+        return used
+
+    def _key_of(self, job: ClaimedJob, limit: Limit) -> str | None:
+        return "" if limit.key is None else self.keys.key_of(job.id, limit.name)
+
+    def _meter(self, limit: Limit, key: str) -> Meter:
+        meter = self._meters.get((limit.name, key))
+        if meter is None:
+            meter = self._meters[limit.name, key] = Meter(self._store, limit, key, worker=self._worker)
+        return meter
+
+    def _note_opening(self, lanes: Iterable[LaneId], meter: Meter) -> None:
+        for lane in lanes:
+            self._opens[lane] = max(meter.opens_at, self._opens.get(lane, -math.inf))
+
+    def _keep_up(self, now: float) -> None:
+        """Return what nobody spends, and forget keys that nobody uses."""
+        for meter in self._meters.values():
+            meter.settle_up(now)
+        if len(self._meters) > METERS_MAX:
+            self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle}
+        if self.keys.lanes and now >= self._kept_up_at + UPKEEP_SECONDS:
+            self._kept_up_at = now
+            self._store.apply(Step("drop_old_limits", (now - FORGET_SECONDS,)))
+
+
+class _Due:
+    """Which lanes have jobs that could start; asked at most once, and only when it matters."""
+
+    def __init__(self, store: Store, lanes: list[LaneId], done: Sequence[Settlement], now: float) -> None:
+        self._store, self._lanes, self._done, self._now = store, lanes, done, now
+        self._found: list[LaneId] | None = None
+
+    def lanes(self) -> list[LaneId]:
+        """Return the lanes with a job that is due, or comes from the stage before with this commit; all if there is none."""
+        return self._look() or self._lanes
+
+    def is_any(self) -> bool:
+        """Return whether there is such a job."""
+        return bool(self._look())
+
+    def _look(self) -> list[LaneId]:
+        if self._found is None:
+            due = self._store.upcoming(self._lanes).due
+            coming = {one.lane for one in self._done}
+            self._found = [
+                lane for lane in self._lanes if lane in coming or due.get(lane, math.inf) <= self._now
+            ]
+        return self._found
+
+
+def divide(lanes: Sequence[LaneId], starts: int, limits: dict[LaneId, int], turn: int) -> None:
+    """Divide starts among lanes, as lower limits; what cannot be divided goes to another lane each turn."""
+    for place, lane in enumerate(lanes):
+        share = starts // len(lanes) + ((place + turn) % len(lanes) < starts % len(lanes))
+        limits[lane] = min(share, limits.get(lane, share))
+
+
+def _checked_cost(limit: Limit, given: object) -> float:
+    cost = number(given)
+    if cost is None or cost < 0:
+        raise ConfigurationError(
+            field=f"Limit({limit.name}).cost",
+            value=given,
+            rule="must return a number of at least 0",
+            fix="Estimate it from the input: len(text) / 4, for example.",
+        )
+    return cost
+
+
+def _always() -> bool:
+    return True
