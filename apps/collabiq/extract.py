@@ -112,7 +112,9 @@ def _dates(text: str, mail: Mail) -> Iterator[date]:
                 yield made
     lower = text.lower()
     if sent is not None:
-        yield from (sent + timedelta(days=ahead) for word, ahead in _DAYS.items() if word in lower)
+        aheads = (ahead for word, ahead in _DAYS.items() if word in lower)
+        # Whoever sends a mail chooses its date; after the last day of the calendar there is no tomorrow.
+        yield from (sent + timedelta(days=ahead) for ahead in aheads if ahead <= (date.max - sent).days)
 
 
 def _date(year: str | None, month: int, day: int, sent: date | None) -> date | None:

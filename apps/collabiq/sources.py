@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from apps.collabiq.codes import MAIL_GONE
+from apps.collabiq.mail import RAW_MAX
 from apps.collabiq.retry_config import GMAIL_RETRY_CONFIG
 from apps.collabiq.settings import PREFIX, Settings
 from redrive import ConfigurationError, Fail
@@ -142,10 +143,12 @@ class ImapSource:
             raise Fail(MAIL_GONE, "the id is not the id of a mail on an IMAP server")
         with self._opened() as (server, validity):
             is_same = validity == found["validity"]
-            parts = _answer(server.uid("FETCH", found["uid"], "(BODY.PEEK[])")) if is_same else []
-        for part in parts:
-            if isinstance(part, tuple):
-                return cast("bytes", part[1])
+            # One byte more than a mail may have: a larger one is refused, and never read to its end.
+            part = f"(BODY.PEEK[]<0.{RAW_MAX + 1}>)"
+            parts = _answer(server.uid("FETCH", found["uid"], part)) if is_same else []
+        for each in parts:
+            if isinstance(each, tuple):
+                return cast("bytes", each[1])
         raise Fail(MAIL_GONE, "the mail is no longer in the folder")
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from typing import Final
 
+_PARTIAL = re.compile(rb"BODY\.PEEK\[\]<0\.(\d+)>")
 _COMMAND: Final = re.compile(rb"(\S+) (UID )?(\S+) ?(.*)\r\n")
 
 
@@ -62,7 +63,10 @@ class ImapServer:
         raw = self.mails.get(uid)
         if raw is None:
             return [], b"OK done"  # RFC 3501 section 6.4.8: a UID that is not there is ignored
-        return [b"* 1 FETCH (UID %d BODY[] {%d}\r\n%s)" % (uid, len(raw), raw)], b"OK done"
+        # RFC 3501 section 6.4.5: <0.N> asks for the first N octets.
+        cut = _PARTIAL.search(rest)
+        raw = raw if cut is None else raw[: int(cut[1])]
+        return [b"* 1 FETCH (UID %d BODY[]<0> {%d}\r\n%s)" % (uid, len(raw), raw)], b"OK done"
 
 
 def _handler_of(server: ImapServer) -> type[socketserver.StreamRequestHandler]:

@@ -338,3 +338,12 @@ def test_a_mail_that_is_gone_is_no_fault_of_the_server(
     write_mailbox(settings, [mail("One")])
     with open_clients(rd, settings) as clients, pytest.raises(Fail):
         clients.source.fetch("0" * 16)
+
+
+def test_a_huge_mail_is_not_read_to_its_end(
+    by_imap: Settings, imap: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "RAW_MAX", 1_000)
+    imap.mails[4] = b"x" * 100_000
+
+    assert len(ImapSource(by_imap, imap.password).fetch("77-4")) == 1_001

@@ -336,3 +336,12 @@ def test_the_local_sink_never_holds_a_mail_twice(
         ("Two", ["Minji Kim", "Team"]),
     ]
     assert len(list((settings.root / "pages").glob("*.md"))) == 2
+
+
+def test_a_mail_from_the_last_day_of_the_calendar_has_no_tomorrow() -> None:
+    """Whoever sends a mail chooses its date."""
+    head = b"From: a@b.example\nSubject: call\nDate: Fri, 31 Dec 9999 10:00:00 +0000\n\n"
+
+    found = RuleExtractor().extract(parse("e1", head + b"Let us meet today, or tomorrow."))
+
+    assert found.dates == (date.max,)

@@ -102,7 +102,9 @@ class Breaker:
             return not self.counts.isdisjoint(
                 (failure.code, failure.canonical, failure.category, failure.http_status)
             )
-        return self.counts == "all" or failure.is_reachability
+        # A bug of ours is no evidence about the dependency.
+        is_any = self.counts == "all" and failure.category is not Category.BUG
+        return is_any or failure.is_reachability
 
 
 def _check_thresholds(breaker: Breaker) -> None:

@@ -221,7 +221,8 @@ def test_counts_can_be_everything_or_a_set_of_codes_categories_and_statuses() ->
     everything = Breaker("all", consecutive=1, counts="all")
     some = Breaker("some", consecutive=1, counts={"GW_5XX", Category.IO, 429})
 
-    assert everything.evidence_of(failure(taxonomy.BUG_CODE)) is Evidence.DOWN
+    assert everything.evidence_of(failure(taxonomy.SCHEMA_INVALID)) is Evidence.DOWN
+    assert everything.evidence_of(failure(taxonomy.BUG_CODE)) is Evidence.NOTHING
     assert some.evidence_of(failure(taxonomy.NETWORK_TIMEOUT, code="GW_5XX")) is Evidence.DOWN
     assert some.evidence_of(failure(taxonomy.IO_ERROR)) is Evidence.DOWN
     assert some.evidence_of(failure(taxonomy.RATE_LIMITED, http_status=429)) is Evidence.DOWN
