@@ -57,6 +57,9 @@ class JobFacts:
     expires_at: datetime | None
     erased_at: datetime | None
     """When its values were wiped; None while they are there."""
+    last_attempt_at: datetime | None
+    manual_retries: int
+    """How often somebody retried it by hand; replays are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,18 @@ def job_facts(store: Store, job: int) -> JobFacts:
     rows = store.query("job", JobId(job)) if 0 < job < ID_END else []
     if not rows:
         raise JobNotFoundError(job_id=job)
-    facts: dict[str, object] = dict(zip(_FACTS, rows[0], strict=True))
+    return _facts_of(rows[0])
+
+
+def jobs_of_owner(
+    store: Store, owner: str, pipeline: str, *, before: int = ID_END - 1, limit: int = 50
+) -> list[JobFacts]:
+    """Return the jobs of an owner in a pipeline, newest first; the id of the last one is the `before` of the next page."""
+    return [_facts_of(row) for row in store.query("jobs_of_owner", owner, pipeline, before, limit)]
+
+
+def _facts_of(row: Row) -> JobFacts:
+    facts: dict[str, object] = dict(zip(_FACTS, row, strict=True))
     facts |= {name: instant(facts[name]) for name in _TIMES if facts[name] is not None}
     return msgspec.convert({**facts, "is_cancel_asked": bool(facts["is_cancel_asked"])}, JobFacts)
 
@@ -132,6 +146,14 @@ def get_job(store: Store, job: int) -> JobFacts:
     except JobNotFoundError as error:
         error.hint = id_hint(store, "job", job)
         raise
+
+
+def job_payload(store: Store, job: int) -> bytes | None:
+    """Return the payload of a job as JSON; None when it was erased. Raises JobNotFoundError."""
+    rows = store.query("exported_values", job)
+    if not rows:
+        raise JobNotFoundError(job_id=job)
+    return cast("bytes | None", rows[0][0])
 
 
 def job_attempts(store: Store, job: int) -> list[Attempt]:

@@ -111,9 +111,10 @@ def _way_of(
 ) -> _Way:
     """Find out how a job can go back, or say what stands in its way."""
     facts = get_job(store, job_id)
+    letter = _free_letter(store, facts)
+    # After its state: what a job is in can be seen by whoever knows its id, and is the better reason.
     if owner is not None and owner != facts.owner:
         raise _not_owner(facts, owner)
-    letter = _free_letter(store, facts)
     code = _code_of(facts, pipelines or {})
     batch = batch_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start)))
     (candidate,) = batch.candidates

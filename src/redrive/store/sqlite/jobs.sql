@@ -27,10 +27,49 @@ SELECT job_id, traceparent FROM json_each(?) CROSS JOIN job_traces ON job_id = v
 -- name: duplicate
 SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'processing', 'complete');
 
--- name: job
+-- part: facts
+-- Retries by hand are counted in the operator log, which is never pruned: a round may also be a replay.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id, priority, waiting, run_at,
-    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at, erased_at
-FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
+    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at, erased_at,
+    last_attempt_at, CASE WHEN round = 1 THEN 0 ELSE (SELECT count(*) FROM dead_letters JOIN operations ON subject = 'letter ' || dead_letters.id
+        WHERE job_id = jobs.id AND verb IN ('retry', 'restart')) END
+
+-- name: job
+{facts} FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
+
+-- name: jobs_of_owner
+{facts} FROM jobs INDEXED BY jobs_of_owner CROSS JOIN lanes ON lanes.id = lane_id
+WHERE owner = ?1 AND jobs.pipeline = ?2 AND jobs.id < ?3 ORDER BY jobs.id DESC LIMIT ?4;
+
+-- name: free_key
+UPDATE jobs SET key = NULL WHERE id = ? AND status = 'complete' AND key IS NOT NULL;
+
+-- name: bury_job
+-- A job that failed before it could be queued. Made queued and failed right after it, because only moving a job counts it. Each of the
+-- statements that bury a job finds its row by what the one before it has inserted; all are one transaction.
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, owner, payload, dispatch, created_at, started_at, last_attempt_at)
+SELECT pipeline, id, 'queued', 5, ?2, ?3, ?4, 1, ?2, ?2, ?2 FROM lanes WHERE id = ?1;
+
+-- name: bury_failure
+UPDATE jobs SET status = 'failed', error_code = ?2, error_message = ?3, finished_at = ?1 WHERE id = last_insert_rowid();
+
+-- name: bury_attempt
+INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, code, exception, message,
+    decision)
+SELECT id, 1, lane_id, 1, 1, ?1, created_at, created_at, 'dead', 1, error_code, ?2, error_message, ?3 FROM jobs
+WHERE id = last_insert_rowid();
+
+-- name: bury_letter
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, first_failure_at, last_failure_at)
+SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', owner, ended_at, ended_at
+FROM attempts JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = ?
+WHERE seq = last_insert_rowid() RETURNING job_id;
+
+-- name: bury_notices
+INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
+SELECT lane_id, job_id, 1, dead_letters.id, 'born', state, recipient, last_failure_at, last_failure_at
+FROM dead_letters JOIN lanes ON lanes.id = lane_id JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline
+WHERE dead_letters.id = last_insert_rowid();
 
 -- name: result
 SELECT status, CASE WHEN result_from IS NULL THEN result

@@ -74,3 +74,5 @@ ALTER TABLE lanes ADD COLUMN keyed_by TEXT;
 ALTER TABLE jobs ADD COLUMN lane_key TEXT;
 DROP INDEX jobs_ready;
 CREATE INDEX jobs_ready ON jobs (lane_id, lane_key, priority, run_at, id) WHERE status = 'queued';
+
+CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;

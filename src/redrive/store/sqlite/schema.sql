@@ -118,6 +118,7 @@ CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND c
 CREATE INDEX jobs_failed ON jobs (id) WHERE status = 'failed';
 CREATE UNIQUE INDEX jobs_key ON jobs (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete');
 CREATE UNIQUE INDEX jobs_of_run ON jobs (run_id, ordinal) WHERE run_id IS NOT NULL;
+CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
 
 -- Values too large to be rewritten with every change of their job; written once.
 CREATE TABLE job_values (

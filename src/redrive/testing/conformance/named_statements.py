@@ -41,6 +41,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "due_schedules": (NOW,),
     "events": (0, None, None, 10),
     "job": (1,),
+    "jobs_of_owner": ("ann", "shop", 10, 10),
     "lane_names": (),
     "lanes": (),
     "letters_of_job": (1,),

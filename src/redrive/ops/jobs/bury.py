@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs at their edges: one that failed before it could be queued, and one whose key is wanted again.
+
+Each is one transaction. A buried job has its attempt and its dead letter like any other that failed, so that it is counted,
+listed and grouped with them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import msgspec
+
+from redrive.core.decide import DeadLetter, Reason
+from redrive.core.failure import Failure
+from redrive.core.fingerprint import fingerprint
+from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.submission import new_job
+from redrive.engine.replay.rules import record_rules
+from redrive.engine.runtime import CURRENT
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
+from redrive.errors import ConfigurationError
+from redrive.ops.audit import Actor
+from redrive.ops.jobs.facts import JobFacts, get_job
+from redrive.redaction.process import redact
+from redrive.store.protocol import Store
+from redrive.store.records import INLINE_MAX, Step
+
+BURIER: Final = "submitter"
+"""Stands for the worker in the attempt of a buried job."""
+
+
+def bury(
+    store: Store, pipeline: Pipeline, payload: object, failure: Failure, *, owner: str | None = None
+) -> JobFacts:
+    """Store a job that failed before it could be queued, with its dead letter; no worker ever sees it.
+
+    `failure` is what `redrive.classify` returns, under the codes of the pipeline. The job has no key: a failed one holds none.
+
+    Raises:
+        ConfigurationError: the payload is large; such a job must be submitted.
+    """
+    lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
+    record_rules(store, [pipeline], is_served=False)
+    job = new_job(pipeline, payload, lane=lane, owner=owner)
+    if len(job.payload) > INLINE_MAX:
+        raise ConfigurationError(
+            field="bury(payload)",
+            value=f"{len(job.payload)} bytes",
+            rule=f"must have at most {INLINE_MAX} bytes",
+            fix="Put what is large elsewhere, and its place into the payload.",
+        )
+    now = CURRENT.get().clock.wall()
+    stage = pipeline.stages[0].name
+    message = redact(failure.message, payload=literals_in(job.payload))[:MESSAGE_MAX]
+    decision = DeadLetter(reason=Reason.PERMANENT, code=failure.code, attempt=1, max_attempts=1)
+    known = fingerprint(msgspec.structs.replace(failure, message=message), stage)
+    context = msgspec.json.encode({"stage": stage, "attempt": 1, "dispatch": 1, "round": 1})
+    facts = (failure.code, failure.category, failure.retryable, failure.exception)
+    rows = store.apply(
+        Step("touch_group", (known, lane, failure.code, failure.category, failure.exception, now)),
+        Step("bury_job", (lane, now, owner, job.payload), rows=1),
+        Step("bury_failure", (now, failure.code, message), rows=1),
+        Step("bury_attempt", (BURIER, failure.exception, msgspec.json.encode(decision).decode()), rows=1),
+        Step("bury_letter", (known,)),
+        Step("import_facts", (*facts, decision.reason, message, context, ""), rows=1),
+        Step("bury_notices"),
+    )
+    ((job_id,),) = cast("list[list[tuple[int]]]", rows)[4]
+    return get_job(store, job_id)
+
+
+def free_key(store: Store, job_id: int, by: Actor) -> bool:
+    """Free the key of a complete job whose effect is gone, so that the same work can be submitted anew.
+
+    Return whether it had one; a job in another state keeps its key.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+    """
+    get_job(store, job_id)
+    log = by.log("free-key", f"job {job_id}")
+    return store.apply(Step("free_key", (job_id,), rows=1), log) is not None
