@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, the trace of a submitter is stored, and there are
--- limits, and keys of jobs.
+-- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, the trace of a submitter is stored, there are limits
+-- and keys of jobs, and the jobs of an owner are found by an index.
 
 -- Only conditions change, and nothing that is stored: SQLite's own way to do that without copying every job and attempt.
 PRAGMA writable_schema = ON;

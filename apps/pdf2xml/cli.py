@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands: `api`, `worker` and `gateway` are the three processes, `demo` starts all of them, `purge` deletes old files.
+
+Settings come from the environment. Each process prints its address once it is ready, and ends at SIGINT or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+import redrive
+from apps.pdf2xml.pipeline import build
+from apps.pdf2xml.settings import Settings
+from redrive import RedriveError, redact
+
+app = typer.Typer(
+    name="pdf2xml",
+    help="Convert uploaded PDFs to XML through a gateway.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+LOG: Final = "%(asctime)s %(levelname)-8s %(name)s: %(message)s"
+Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
+Port = Annotated[int, typer.Option("--port", help="The port to listen on; 0 takes a free one.")]
+
+
+def _ready(name: str) -> None:
+    logging.basicConfig(level="INFO", format=LOG)
+    # One line per request, with its address, is more than a log of failures needs.
+    logging.getLogger("httpx").setLevel("WARNING")
+    logging.getLogger("pdf2xml").debug("%s starts", name)
+
+
+def _announce(name: str, host: str, port: int) -> None:
+    typer.echo(f"{name}: http://{host}:{port}")
+
+
+@app.command()
+def api(
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    sample: Annotated[bool, typer.Option("--sample", help="Show every new visitor a sample file.")] = False,
+) -> None:
+    """Serve the API and the queue page."""
+    from apps.pdf2xml.api import api as make
+    from redrive.web import serve
+
+    _ready("api")
+    made = make(Settings.read(), has_sample=sample)
+    serve(made, host=host, port=port, on_ready=lambda host, port: _announce("api", host, port))
+
+
+@app.command()
+def worker(
+    *,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is queued.")] = False,
+) -> None:
+    """Convert what is queued until stopped."""
+    _ready("worker")
+    settings = Settings.read()
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    with redrive.connect(settings.database) as rd:
+        typer.echo("worker: ready")
+        rd.work(
+            [build(settings)], concurrency=settings.concurrency, lease=settings.lease, until_idle=until_idle
+        )
+
+
+@app.command()
+def gateway(
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8090,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="The most that one conversion may take.")
+    ] = 60.0,
+    memory: Annotated[
+        int, typer.Option("--memory", help="The most megabytes that one conversion may use.")
+    ] = 1_500,
+    faults: Annotated[
+        bool,
+        typer.Option("--faults", help="For tests: let loopback addresses make it fail, hang and recover."),
+    ] = False,
+) -> None:
+    """Serve the converter."""
+    from apps.pdf2xml.gateway.service import GatewayLimits
+    from apps.pdf2xml.gateway.service import gateway as make
+    from redrive.web import serve
+
+    _ready("gateway")
+    made = make(GatewayLimits(seconds=seconds, memory=memory * 1_000_000), has_switch=faults)
+    serve(made, host=host, port=port, on_ready=lambda host, port: _announce("gateway", host, port))
+
+
+@app.command()
+def purge(
+    *,
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", metavar="SECONDS", help="Instead of PDF2XML_RETENTION.")
+    ] = None,
+) -> None:
+    """Delete results and sources that are older than the retention; the API does it by itself, again and again."""
+    from apps.pdf2xml.jobs import Jobs
+
+    jobs = Jobs(Settings.read())
+    try:
+        typer.echo(f"{jobs.purge(older_than)} files deleted")
+    finally:
+        jobs.close()
+
+
+@app.command()
+def demo(
+    *,
+    folder: Annotated[Path | None, typer.Option("--folder", help="Keep the files here.")] = None,
+    port: Port = 8080,
+    check: Annotated[bool, typer.Option("--check", help="Convert the sample, print it, and end.")] = False,
+) -> None:
+    """Start API, worker and gateway with a sample, and print the address of the page; ^C ends all of them."""
+    from apps.pdf2xml.demo import run_demo
+
+    raise typer.Exit(run_demo(folder, port=port, is_check=check, say=typer.echo))
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except RedriveError as error:
+        typer.echo(f"error: {redact(str(error))}", err=True)
+        raise SystemExit(2) from None

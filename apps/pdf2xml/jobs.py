@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The use cases behind the routes: submit an upload, list and show jobs, retry one, find its result, purge what is old.
+
+Sync, and called on threads. Reads have a connection of their own, so that they never wait for a commit. What it returns is fit for
+users: lines instead of messages, and no path but the name of the result.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import redrive
+from apps.pdf2xml.codes import line_of, problem
+from apps.pdf2xml.files import DRAFT_SECONDS, Files, key_of
+from apps.pdf2xml.pipeline import BREAKER, NAME, Upload, build
+from apps.pdf2xml.settings import Settings
+from apps.pdf2xml.uploads import Form
+from redrive import Fail
+from redrive.errors import JobNotFoundError, NotOwnerError, ReplayRefusedError
+from redrive.ops.audit import Actor
+from redrive.ops.breakers import breakers
+from redrive.ops.jobs.bury import bury, free_key
+from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts, job_payload, jobs_of_owner
+from redrive.ops.jobs.retry import retry_job
+from redrive.ops.upkeep.prune import Retention, prune
+from redrive.web import ProblemError
+
+logger = logging.getLogger("pdf2xml")
+
+PAGE: Final = 100
+"""Jobs in one list."""
+CACHE_MAX: Final = 10_000
+_LOST: Final = Upload("?", "?", "", 0, "", "")
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """One job, as the API and the page show it."""
+
+    id: int
+    status: str
+    name: str
+    mapping: str
+    bytes: int
+    sha256: str
+    attempt_count: int
+    manual_retry_count: int
+    created_at: str
+    started_at: str | None
+    last_attempt_at: str | None
+    next_attempt_at: str | None
+    """Of a job that waits for its next attempt."""
+    finished_at: str | None
+    failed_at: str | None
+    result_path: str | None
+    error_code: str | None
+    error_message: str | None
+    is_expired: bool
+    """True when the result of a complete job is gone."""
+
+
+class Jobs:
+    """The jobs of an installation, on two connections."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.files = Files(settings.folder)
+        self.files.prepare()
+        self.flow = build(settings)
+        self._rd = redrive.connect(settings.database)
+        self.reads = redrive.connect(settings.database).store
+        self._uploads: dict[int, Upload] = {}
+        self.manual_retries = 0
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._rd.close()
+        self.reads.close()
+
+    def submit(self, owner: str, form: Form, draft: Path) -> tuple[JobView, bool]:
+        """Submit a received file; return its job, and whether it is new. Both are durable then, or neither is."""
+        key = key_of(owner, form.sha256, form.mapping, form.size)
+        upload = Upload(form.name, form.mapping, form.sha256, form.size, key, secrets.token_hex(8))
+        # A duplicate has the same bytes, so replacing its source only renews its time.
+        self.files.keep(draft, self.files.source(key))
+        job = self._rd.submit(self.flow, upload, key=key, owner=owner)
+        if job.is_duplicate and job.status == "complete" and not self._result(job.id).exists():
+            free_key(self._rd.store, job.id, Actor("api", "its result is gone"))
+            job = self._rd.submit(self.flow, upload, key=key, owner=owner)
+        return self._view(job.facts), not job.is_duplicate
+
+    def refuse(self, owner: str, form: Form, code: str, reason: str) -> JobView:
+        """Record an upload that failed before it could be queued."""
+        failure = redrive.classify(Fail(code, reason), codes=self.flow.codes, stage="convert")
+        upload = Upload(form.name, form.mapping, form.sha256, form.size, "", "")
+        logger.warning("upload refused: %s: %s", code, redrive.redact(reason))
+        return self._view(bury(self._rd.store, self.flow, upload, failure, owner=owner))
+
+    def list(self, owner: str, before: int | None = None) -> list[JobView]:
+        """Return the latest jobs of an owner, newest first."""
+        page = {} if before is None else {"before": before}
+        found = jobs_of_owner(self.reads, owner, NAME, limit=PAGE, **page)
+        return [self._view(facts) for facts in found]
+
+    def show(self, owner: str, job: int) -> dict[str, object]:
+        """Return one job, with what happened to it."""
+        facts = self._facts(job)
+        _check_owner(facts, owner)
+        names = ("at", "event", "attempt", "code", "http_status", "duration_ms")
+        events = [{name: event[name] for name in names} for event in job_events(self.reads, job)]
+        return {**msgspec.to_builtins(self._view(facts)), "events": events}
+
+    def result(self, owner: str, job: int) -> tuple[Path, str]:
+        """Return the result of a job, and the name under which it is downloaded."""
+        facts = self._facts(job)
+        if facts.status != "complete":
+            raise ProblemError(problem("NOT_READY"))
+        path = self._result(job)
+        if not path.exists():
+            raise ProblemError(problem("EXPIRED"))
+        _check_owner(facts, owner)
+        return path, Path(self._upload(job).name).stem + ".xml"
+
+    def retry(self, owner: str, job: int) -> JobView:
+        """Queue a failed job of this owner again."""
+        facts = self._facts(job)
+        if facts.status != "failed":
+            raise ProblemError(
+                msgspec.structs.replace(problem("NOT_READY"), detail="Only a failed job can be retried.")
+            )
+        key = self._upload(job).key
+        if not key or not self.files.touch(self.files.source(key)):
+            raise ProblemError(problem("EXPIRED"))
+        try:
+            queued = retry_job(self._rd.store, job, Actor("owner", "retry on the page"), owner=owner)
+        except NotOwnerError as error:
+            raise ProblemError(problem("FORBIDDEN")) from error
+        except ReplayRefusedError as error:
+            # Somebody was faster, or the same file was uploaded again and has its own job.
+            detail = "This file has another job already."
+            raise ProblemError(msgspec.structs.replace(problem("NOT_READY"), detail=detail)) from error
+        self.manual_retries += 1
+        return self._view(queued)
+
+    def is_paused(self) -> bool:
+        """Return whether jobs wait because the gateway is down."""
+        if self.settings.breaker_mode != "hold":
+            return False
+        return any(one.name == BREAKER and one.phase != "closed" for one in breakers(self.reads))
+
+    def purge(self, age: float | None = None) -> int:
+        """Delete results and sources that are older than the retention, and old records; return how many files that were."""
+        limit = self.settings.retention if age is None else age
+        gone = 0
+        for path in self.files.old(self.files.results, limit):
+            path.unlink(missing_ok=True)
+            gone += 1
+            with suppress(JobNotFoundError, ValueError):
+                free_key(
+                    self._rd.store,
+                    int(path.stem.partition("-")[0]),
+                    Actor("retention", "its result was purged"),
+                )
+        for path in self.files.old(self.files.sources, limit):
+            if not self._is_open(path.stem):
+                path.unlink(missing_ok=True)
+                gone += 1
+        for path in self.files.old(self.files.drafts, max(limit, DRAFT_SECONDS)):
+            path.unlink(missing_ok=True)
+        kept = self.settings.record_retention
+        prune(self._rd.store, Retention(complete=kept, failed=kept, cancelled=kept), Actor("retention", None))
+        return gone
+
+    def _is_open(self, key: str) -> bool:
+        """Return whether a queued or processing job still needs the source of this key."""
+        rows = self.reads.query("duplicate", NAME, key)
+        return any(job_facts(self.reads, int(str(row[0]))).status != "complete" for row in rows)
+
+    def _facts(self, job: int) -> JobFacts:
+        try:
+            facts = job_facts(self.reads, job)
+        except JobNotFoundError as error:
+            # Pruned, or never there: nobody needs to know which.
+            raise ProblemError(problem("EXPIRED")) from error
+        if facts.pipeline != NAME:
+            raise ProblemError(problem("EXPIRED"))
+        return facts
+
+    def _result(self, job: int) -> Path:
+        return self.files.result(job, self._upload(job).token)
+
+    def _upload(self, job: int) -> Upload:
+        known = self._uploads.get(job)
+        if known is None:
+            payload = job_payload(self.reads, job)
+            known = _LOST if payload is None else msgspec.json.decode(payload, type=Upload)
+            if len(self._uploads) >= CACHE_MAX:
+                self._uploads.clear()
+            self._uploads[job] = known
+        return known
+
+    def _view(self, facts: JobFacts) -> JobView:
+        upload = self._upload(facts.id)
+        is_complete, is_failed = facts.status == "complete", facts.status == "failed"
+        result = self._result(facts.id)
+        finished = None if facts.finished_at is None else facts.finished_at.isoformat()
+        return JobView(
+            id=facts.id,
+            status=facts.status,
+            name=upload.name,
+            mapping=upload.mapping,
+            bytes=upload.bytes,
+            sha256=upload.sha256,
+            attempt_count=facts.dispatch,
+            manual_retry_count=facts.manual_retries,
+            created_at=facts.created_at.isoformat(),
+            started_at=None if facts.started_at is None else facts.started_at.isoformat(),
+            last_attempt_at=None if facts.last_attempt_at is None else facts.last_attempt_at.isoformat(),
+            next_attempt_at=facts.run_at.isoformat() if facts.waiting == "retry" else None,
+            finished_at=finished,
+            failed_at=finished if is_failed else None,
+            result_path=f"results/{result.name}" if is_complete else None,
+            error_code=facts.error_code,
+            error_message=self._line(facts) if is_failed else None,
+            is_expired=is_complete and not result.exists(),
+        )
+
+    def _line(self, facts: JobFacts) -> str:
+        code = facts.error_code or "UNKNOWN"
+        if code != "GW_4XX":
+            return line_of(code)
+        notes = job_attempts(self.reads, facts.id)[-1]["notes"]
+        return line_of(code, str(notes.get("gateway_message", "")) if isinstance(notes, dict) else "")
+
+
+def _check_owner(facts: JobFacts, owner: str) -> None:
+    if facts.owner != owner:
+        raise ProblemError(problem("FORBIDDEN"))
