@@ -25,12 +25,13 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from apps.pdf2xml.codes import LINES, PAUSED, problem
-from apps.pdf2xml.jobs import PAGE, Jobs, JobView
+from apps.pdf2xml.codes import LINES, PAUSED
+from apps.pdf2xml.jobs import PAGE, Jobs, JobView, problem
 from apps.pdf2xml.live import Feed, Watcher, follow
 from apps.pdf2xml.sample import submit_sample
 from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form, NotPdfError, receive
+from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.errors import BodyTooLargeError, StoreUnavailableError
 from redrive.web import (
     JsonResponse,
@@ -93,7 +94,7 @@ class Service:
             # What could not be deleted now is deleted the next time.
             with suppress(OSError, StoreUnavailableError):
                 await self.write(self.jobs.purge)
-            await asyncio.sleep(self.settings.purge_every)
+            await SYSTEM_CLOCK.asleep(self.settings.purge_every)
 
 
 def api(settings: Settings, *, has_sample: bool = False) -> FastAPI:

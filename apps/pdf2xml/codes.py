@@ -12,7 +12,6 @@ import re
 from typing import Final, Literal
 
 from redrive import Category, CodeSet, OwnCode
-from redrive.web import Problem
 
 Mode = Literal["hold", "fail_fast"]
 GATEWAY_TEXT_MAX: Final = 200
@@ -73,8 +72,3 @@ def line_of(code: str, gateway_message: str = "") -> str:
         return line
     text = re.sub(r"\s+", " ", gateway_message).strip()
     return f"{line} {text if len(text) <= GATEWAY_TEXT_MAX else text[: GATEWAY_TEXT_MAX - 1] + '…'}"
-
-
-def problem(code: str, **members: object) -> Problem:
-    """Return the answer to a request that fails with this code; its line is title and detail."""
-    return Problem(STATUSES[code], code, LINES[code], members=members)

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from typing import Final
 import httpx
 
 from apps.pdf2xml.settings import Settings
+from redrive.engine.clock import SYSTEM_CLOCK
 
 ROOT: Final = Path(__file__).parents[2]
 END_SECONDS: Final = 15.0
@@ -98,7 +98,7 @@ def run_demo(folder: Path | None, *, port: int, is_check: bool, say: Callable[[s
         )
         try:
             while all(each.is_running() for each in (converter, page, workers)):
-                time.sleep(0.5)
+                SYSTEM_CLOCK.sleep(0.5)
         except KeyboardInterrupt:
             say("ending")
             return 0
@@ -108,15 +108,15 @@ def run_demo(folder: Path | None, *, port: int, is_check: bool, say: Callable[[s
 
 def _check(url: str, say: Callable[[str], None]) -> int:
     """Visit the page, and download the sample once it is complete."""
-    until = time.monotonic() + CHECK_SECONDS
+    until = SYSTEM_CLOCK.monotonic() + CHECK_SECONDS
     with httpx.Client(base_url=url, trust_env=False) as visitor:
         visitor.get("/").raise_for_status()
-        while time.monotonic() < until:
+        while SYSTEM_CLOCK.monotonic() < until:
             jobs = visitor.get("/api/jobs").json()["jobs"]
             if jobs and all(job["status"] == "complete" for job in jobs):
                 for job in jobs:
                     say(visitor.get(f"/api/jobs/{job['id']}/download").text)
                 return 0
-            time.sleep(0.1)
+            SYSTEM_CLOCK.sleep(0.1)
     say("the sample was not converted in time")
     return 1

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 import redrive
-from apps.pdf2xml.codes import line_of, problem
+from apps.pdf2xml.codes import LINES, STATUSES, line_of
 from apps.pdf2xml.files import DRAFT_SECONDS, Files, key_of
 from apps.pdf2xml.pipeline import BREAKER, NAME, Upload, build
 from apps.pdf2xml.settings import Settings
@@ -29,7 +29,7 @@ from redrive.ops.jobs.bury import bury, free_key
 from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts, job_payload, jobs_of_owner
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.upkeep.prune import Retention, prune
-from redrive.web import ProblemError
+from redrive.web import Problem, ProblemError
 
 logger = logging.getLogger("pdf2xml")
 
@@ -130,9 +130,7 @@ class Jobs:
         """Queue a failed job of this owner again."""
         facts = self._facts(job)
         if facts.status != "failed":
-            raise ProblemError(
-                msgspec.structs.replace(problem("NOT_READY"), detail="Only a failed job can be retried.")
-            )
+            raise ProblemError(problem("NOT_READY", detail="Only a failed job can be retried."))
         key = self._upload(job).key
         if not key or not self.files.touch(self.files.source(key)):
             raise ProblemError(problem("EXPIRED"))
@@ -143,7 +141,7 @@ class Jobs:
         except ReplayRefusedError as error:
             # Somebody was faster, or the same file was uploaded again and has its own job.
             detail = "This file has another job already."
-            raise ProblemError(msgspec.structs.replace(problem("NOT_READY"), detail=detail)) from error
+            raise ProblemError(problem("NOT_READY", detail=detail)) from error
         self.manual_retries += 1
         return self._view(queued)
 
@@ -236,6 +234,11 @@ class Jobs:
             return line_of(code)
         notes = job_attempts(self.reads, facts.id)[-1]["notes"]
         return line_of(code, str(notes.get("gateway_message", "")) if isinstance(notes, dict) else "")
+
+
+def problem(code: str, *, detail: str = "", job: JobView | None = None) -> Problem:
+    """Return the answer to a request that fails with this code; its line is the title."""
+    return Problem(STATUSES[code], code, LINES[code], detail, {} if job is None else {"job": job})
 
 
 def _check_owner(facts: JobFacts, owner: str) -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from apps.pdf2xml.jobs import Jobs, JobView
+from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.web import ServerEvent
 
 LOOK_SECONDS: Final = 0.2
 """Between two looks at the store, and so between two updates of a page."""
-T = TypeVar("T")
-Read = Callable[[Callable[[], T]], Awaitable[T]]
 
 
 class Watcher:
@@ -34,7 +33,7 @@ class Watcher:
         """Watch the store until cancelled."""
         before: object = None
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await SYSTEM_CLOCK.asleep(LOOK_SECONDS)
             if self.pages == 0:
                 continue
             now = await self._read(self._jobs.reads.change_counter)
