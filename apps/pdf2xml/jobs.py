@@ -24,10 +24,7 @@ from apps.pdf2xml.uploads import Form
 from redrive import Fail
 from redrive.errors import JobNotFoundError, NotOwnerError, ReplayRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.breakers import breakers
-from redrive.ops.jobs.bury import bury, free_key
-from redrive.ops.jobs.facts import JobFacts, job_attempts, job_events, job_facts, job_payload, jobs_of_owner
-from redrive.ops.jobs.retry import retry_job
+from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.upkeep.prune import Retention, prune
 from redrive.web import Problem, ProblemError
 
@@ -73,14 +70,14 @@ class Jobs:
         self.files.prepare()
         self.flow = build(settings)
         self._rd = redrive.connect(settings.database)
-        self.reads = redrive.connect(settings.database).store
+        self._reads = redrive.connect(settings.database)
         self._uploads: dict[int, Upload] = {}
         self.manual_retries = 0
 
     def close(self) -> None:
         """Close both connections."""
         self._rd.close()
-        self.reads.close()
+        self._reads.close()
 
     def submit(self, owner: str, form: Form, draft: Path) -> tuple[JobView, bool]:
         """Submit a received file; return its job, and whether it is new. Both are durable then, or neither is."""
@@ -90,7 +87,7 @@ class Jobs:
         self.files.keep(draft, self.files.source(key))
         job = self._rd.submit(self.flow, upload, key=key, owner=owner)
         if job.is_duplicate and job.status == "complete" and not self._result(job.id).exists():
-            free_key(self._rd.store, job.id, Actor("api", "its result is gone"))
+            self._rd.jobs.free_key(job.id, actor="api", reason="its result is gone")
             job = self._rd.submit(self.flow, upload, key=key, owner=owner)
         return self._view(job.facts), not job.is_duplicate
 
@@ -99,12 +96,11 @@ class Jobs:
         failure = redrive.classify(Fail(code, reason), codes=self.flow.codes, stage="convert")
         upload = Upload(form.name, form.mapping, form.sha256, form.size, "", "")
         logger.warning("upload refused: %s: %s", code, redrive.redact(reason))
-        return self._view(bury(self._rd.store, self.flow, upload, failure, owner=owner))
+        return self._view(self._rd.jobs.bury(self.flow, upload, failure, owner=owner))
 
     def list(self, owner: str, before: int | None = None) -> list[JobView]:
         """Return the latest jobs of an owner, newest first."""
-        page = {} if before is None else {"before": before}
-        found = jobs_of_owner(self.reads, owner, NAME, limit=PAGE, **page)
+        found = self._reads.jobs.of_owner(owner, NAME, before=before, limit=PAGE)
         return [self._view(facts) for facts in found]
 
     def show(self, owner: str, job: int) -> dict[str, object]:
@@ -112,7 +108,7 @@ class Jobs:
         facts = self._facts(job)
         _check_owner(facts, owner)
         names = ("at", "event", "attempt", "code", "http_status", "duration_ms")
-        events = [{name: event[name] for name in names} for event in job_events(self.reads, job)]
+        events = [{name: getattr(event, name) for name in names} for event in self._reads.job(job).events()]
         return {**msgspec.to_builtins(self._view(facts)), "events": events}
 
     def result(self, owner: str, job: int) -> tuple[Path, str]:
@@ -135,7 +131,7 @@ class Jobs:
         if not key or not self.files.touch(self.files.source(key)):
             raise ProblemError(problem("EXPIRED"))
         try:
-            queued = retry_job(self._rd.store, job, Actor("owner", "retry on the page"), owner=owner)
+            queued = self._rd.jobs.retry(job, owner=owner, actor="owner", reason="retried on the page")
         except NotOwnerError as error:
             raise ProblemError(problem("FORBIDDEN")) from error
         except ReplayRefusedError as error:
@@ -145,11 +141,15 @@ class Jobs:
         self.manual_retries += 1
         return self._view(queued)
 
+    def change_counter(self) -> object:
+        """Return a value that stays equal until something changes."""
+        return self._reads.store.change_counter()
+
     def is_paused(self) -> bool:
         """Return whether jobs wait because the gateway is down."""
         if self.settings.breaker_mode != "hold":
             return False
-        return any(one.name == BREAKER and one.phase != "closed" for one in breakers(self.reads))
+        return any(one.name == BREAKER and one.phase != "closed" for one in self._reads.breakers.list())
 
     def purge(self, age: float | None = None) -> int:
         """Delete results and sources that are older than the retention, and old records; return how many files that were."""
@@ -158,12 +158,10 @@ class Jobs:
         for path in self.files.old(self.files.results, limit):
             path.unlink(missing_ok=True)
             gone += 1
+            # Without its record, and for a file that somebody else put there, nothing is left to do.
             with suppress(JobNotFoundError, ValueError):
-                free_key(
-                    self._rd.store,
-                    int(path.stem.partition("-")[0]),
-                    Actor("retention", "its result was purged"),
-                )
+                job = int(path.stem.partition("-")[0])
+                self._rd.jobs.free_key(job, actor="retention", reason="its result was purged")
         for path in self.files.old(self.files.sources, limit):
             if not self._is_open(path.stem):
                 path.unlink(missing_ok=True)
@@ -176,12 +174,12 @@ class Jobs:
 
     def _is_open(self, key: str) -> bool:
         """Return whether a queued or processing job still needs the source of this key."""
-        rows = self.reads.query("duplicate", NAME, key)
-        return any(job_facts(self.reads, int(str(row[0]))).status != "complete" for row in rows)
+        rows = self._reads.store.query("duplicate", NAME, key)
+        return any(self._reads.job(int(str(row[0]))).status != "complete" for row in rows)
 
     def _facts(self, job: int) -> JobFacts:
         try:
-            facts = job_facts(self.reads, job)
+            facts = self._reads.job(job).facts
         except JobNotFoundError as error:
             # Pruned, or never there: nobody needs to know which.
             raise ProblemError(problem("EXPIRED")) from error
@@ -195,7 +193,7 @@ class Jobs:
     def _upload(self, job: int) -> Upload:
         known = self._uploads.get(job)
         if known is None:
-            payload = job_payload(self.reads, job)
+            payload = self._reads.jobs.payload(job)
             known = _LOST if payload is None else msgspec.json.decode(payload, type=Upload)
             if len(self._uploads) >= CACHE_MAX:
                 self._uploads.clear()
@@ -232,8 +230,8 @@ class Jobs:
         code = facts.error_code or "UNKNOWN"
         if code != "GW_4XX":
             return line_of(code)
-        notes = job_attempts(self.reads, facts.id)[-1]["notes"]
-        return line_of(code, str(notes.get("gateway_message", "")) if isinstance(notes, dict) else "")
+        notes = self._reads.job(facts.id).attempts()[-1].notes or {}
+        return line_of(code, notes.get("gateway_message", ""))
 
 
 def problem(code: str, *, detail: str = "", job: JobView | None = None) -> Problem:

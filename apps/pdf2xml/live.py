@@ -36,7 +36,7 @@ class Watcher:
             await SYSTEM_CLOCK.asleep(LOOK_SECONDS)
             if self.pages == 0:
                 continue
-            now = await self._read(self._jobs.reads.change_counter)
+            now = await self._read(self._jobs.change_counter)
             if now != before:
                 before = now
                 self._changed.set()

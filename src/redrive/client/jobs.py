@@ -11,13 +11,15 @@ from typing import Unpack
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.options import ActorOptions, actor_of
+from redrive.core.failure import Failure
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import explain, inspect
+from redrive.ops.jobs.bury import bury, free_key
 from redrive.ops.jobs.cancel import cancel_job
 from redrive.ops.jobs.erase import ErasureReport, erase
 from redrive.ops.jobs.explain import Explanation, TimelineEntry
-from redrive.ops.jobs.facts import JobFacts
+from redrive.ops.jobs.facts import JobFacts, job_payload, jobs_of_owner
 from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
 from redrive.ops.jobs.retry import retry_job
 from redrive.store.protocol import Store
@@ -43,6 +45,29 @@ class Jobs:
         """Return jobs, newest first; the id of the last one is the `before` of the next page."""
         which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
         return inspect.list_jobs(self._store, which, before=before, limit=limit)
+
+    def of_owner(
+        self, owner: str, pipeline: str, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[JobFacts]:
+        """Return the jobs of an owner in a pipeline, newest first, in full; `before` as for `list`."""
+        return jobs_of_owner(self._store, owner, pipeline, before=before, limit=limit)
+
+    def payload(self, job: int) -> bytes | None:
+        """Return the payload of a job as JSON; None when it was erased."""
+        return job_payload(self._store, job)
+
+    def bury(
+        self, pipeline: Pipeline, payload: object, failure: Failure, *, owner: str | None = None
+    ) -> JobFacts:
+        """Store a job that failed before it could be queued, with its dead letter; return its facts.
+
+        `failure` is what `redrive.classify` returned, under the codes of the pipeline.
+        """
+        return bury(self._store, pipeline, payload, failure, owner=owner)
+
+    def free_key(self, job: int, **by: Unpack[ActorOptions]) -> bool:
+        """Free the key of a complete job whose effect is gone: its work can be submitted anew. Return whether it had one."""
+        return free_key(self._store, job, actor_of(by))
 
     def show(self, job: int) -> JobDetails:
         """Return everything that is known about a job."""
@@ -95,6 +120,10 @@ class AsyncJobs(AsyncFace[Jobs]):
     """Jobs for async code; see `Jobs`."""
 
     list = awaited(Jobs.list)
+    of_owner = awaited(Jobs.of_owner)
+    payload = awaited(Jobs.payload)
+    bury = awaited(Jobs.bury)
+    free_key = awaited(Jobs.free_key)
     show = awaited(Jobs.show)
     explain = awaited(Jobs.explain)
     timeline = awaited(Jobs.timeline)

@@ -127,10 +127,11 @@ def job_facts(store: Store, job: int) -> JobFacts:
 
 
 def jobs_of_owner(
-    store: Store, owner: str, pipeline: str, *, before: int = ID_END - 1, limit: int = 50
+    store: Store, owner: str, pipeline: str, *, before: int | None = None, limit: int = 50
 ) -> list[JobFacts]:
     """Return the jobs of an owner in a pipeline, newest first; the id of the last one is the `before` of the next page."""
-    return [_facts_of(row) for row in store.query("jobs_of_owner", owner, pipeline, before, limit)]
+    end = ID_END - 1 if before is None else before
+    return [_facts_of(row) for row in store.query("jobs_of_owner", owner, pipeline, end, limit)]
 
 
 def _facts_of(row: Row) -> JobFacts:

@@ -11,8 +11,7 @@ from redrive.core.failure import Failure
 from redrive.errors import ConfigurationError, JobNotFoundError, NotOwnerError, ReplayRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine
-from redrive.ops.jobs.bury import bury, free_key
-from redrive.ops.jobs.facts import job_facts, jobs_of_owner
+from redrive.ops.jobs.facts import job_facts
 from redrive.ops.jobs.retry import retry_job
 from redrive.testing import VirtualClock
 
@@ -35,7 +34,7 @@ def refused(message: str = "it is no PDF") -> Failure:
 
 
 def test_a_buried_job_is_failed_with_its_letter_attempt_and_event_and_no_worker_sees_it(rd: Redrive) -> None:
-    buried = bury(rd.store, FLOW, "photo.jpg", refused(), owner="ann")
+    buried = rd.jobs.bury(FLOW, "photo.jpg", refused(), owner="ann")
 
     assert (buried.status, buried.error_code, buried.owner, buried.dispatch) == (
         "failed",
@@ -48,44 +47,44 @@ def test_a_buried_job_is_failed_with_its_letter_attempt_and_event_and_no_worker_
     job = rd.job(buried.id)
     assert job.facts == buried
     (attempt,) = job.attempts()
-    assert (attempt["outcome"], attempt["code"]) == ("dead", "NOT_PDF")
-    assert job.events()[-1]["event"] == "failed"
-    (letter,) = rd.dead_letters.list().letters
+    assert (attempt.outcome, attempt.code) == ("dead", "NOT_PDF")
+    assert job.events()[-1].event == "failed"
+    (letter,) = rd.letters.list().letters
     assert (letter.job, letter.code, letter.owner) == (buried.id, "NOT_PDF", "ann")
     assert [finding for finding in examine(rd.store, is_deep=True) if finding.level == "problem"] == []
 
 
 def test_buried_jobs_of_one_cause_are_one_group_and_are_counted(rd: Redrive) -> None:
     for name in ("a.jpg", "b.jpg"):
-        bury(rd.store, FLOW, name, refused())
+        rd.jobs.bury(FLOW, name, refused())
 
-    assert [group.letters for group in rd.dead_letters.groups()] == [2]
-    assert rd.counts() == {"failed": 2}
+    assert [group.letters for group in rd.letters.groups()] == [2]
+    assert rd.jobs.counts() == {"failed": 2}
 
 
 def test_what_a_buried_job_says_is_redacted(rd: Redrive) -> None:
-    buried = bury(rd.store, FLOW, "private-name.jpg", refused("private-name.jpg is no PDF"))
+    buried = rd.jobs.bury(FLOW, "private-name.jpg", refused("private-name.jpg is no PDF"))
 
     assert "private-name" not in (buried.error_message or "")
 
 
 def test_a_large_payload_is_not_buried(rd: Redrive) -> None:
     with pytest.raises(ConfigurationError, match="at most"):
-        bury(rd.store, FLOW, "x" * 100_000, refused())
+        rd.jobs.bury(FLOW, "x" * 100_000, refused())
 
 
 def test_a_complete_job_gives_its_key_back_once_and_then_the_work_is_new(rd: Redrive) -> None:
     first = rd.submit(FLOW, "a.pdf", key="a")
-    assert not free_key(rd.store, first.id, ANN)
+    assert not rd.jobs.free_key(first.id)
     rd.work([FLOW], until_idle=True)
 
-    assert free_key(rd.store, first.id, ANN)
-    assert not free_key(rd.store, first.id, ANN)
+    assert rd.jobs.free_key(first.id)
+    assert not rd.jobs.free_key(first.id)
 
     second = rd.submit(FLOW, "a.pdf", key="a")
     assert (second.is_duplicate, first.facts.key, second.facts.key) == (False, None, "a")
     with pytest.raises(JobNotFoundError):
-        free_key(rd.store, 99, ANN)
+        rd.jobs.free_key(99)
 
 
 def test_the_jobs_of_an_owner_come_newest_first_and_page_by_page(rd: Redrive) -> None:
@@ -93,12 +92,15 @@ def test_the_jobs_of_an_owner_come_newest_first_and_page_by_page(rd: Redrive) ->
     rd.submit(FLOW, "other.pdf", owner="bob")
     rd.submit(FLOW, "nobody.pdf")
 
-    page = jobs_of_owner(rd.store, "ann", "uploads", limit=2)
-    rest = jobs_of_owner(rd.store, "ann", "uploads", before=page[-1].id)
+    page = rd.jobs.of_owner("ann", "uploads", limit=2)
+    rest = rd.jobs.of_owner("ann", "uploads", before=page[-1].id)
 
     assert [job.id for job in (*page, *rest)] == mine[::-1]
     assert page[0] == rd.job(page[0].id).facts
-    assert jobs_of_owner(rd.store, "ann", "other") == []
+    assert rd.jobs.of_owner("ann", "other") == []
+    assert rd.jobs.payload(page[0].id) == b'"2.pdf"'
+    with pytest.raises(JobNotFoundError):
+        rd.jobs.payload(99)
 
 
 def test_retries_by_hand_are_counted_and_replays_are_not(rd: Redrive, clock: VirtualClock) -> None:
@@ -122,6 +124,6 @@ def test_a_job_that_has_not_failed_is_refused_for_that_before_its_owner_is_looke
         retry_job(rd.store, job.id, ANN, owner="bob")
     assert not isinstance(why.value, NotOwnerError)
 
-    failed = bury(rd.store, FLOW, "a.jpg", refused(), owner="ann")
+    failed = rd.jobs.bury(FLOW, "a.jpg", refused(), owner="ann")
     with pytest.raises(NotOwnerError):
         retry_job(rd.store, failed.id, ANN, owner="bob")
