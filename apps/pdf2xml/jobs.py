@@ -33,6 +33,8 @@ logger = logging.getLogger("pdf2xml")
 PAGE: Final = 100
 """Jobs in one list."""
 CACHE_MAX: Final = 10_000
+# Made once: it is used on several threads.
+_UPLOAD: Final = msgspec.json.Decoder(Upload)
 _LOST: Final = Upload("?", "?", "", 0, "", "")
 
 
@@ -194,7 +196,7 @@ class Jobs:
         known = self._uploads.get(job)
         if known is None:
             payload = self._reads.jobs.payload(job)
-            known = _LOST if payload is None else msgspec.json.decode(payload, type=Upload)
+            known = _LOST if payload is None else _UPLOAD.decode(payload)
             if len(self._uploads) >= CACHE_MAX:
                 self._uploads.clear()
             self._uploads[job] = known

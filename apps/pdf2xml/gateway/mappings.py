@@ -51,12 +51,13 @@ def convert(source: str, mapping: str, out: TextFile) -> int:
     try:
         document = pypdfium2.PdfDocument(source)
     except pypdfium2.PdfiumError as error:
+        # One without any page counts as damaged.
         is_locked = "password" in str(error).lower() or "security" in str(error).lower()
         raise RefusedError(422, "The PDF is encrypted." if is_locked else "The PDF is damaged.") from error
     with closing(document):
         count = len(document)
-        if not 0 < count <= PAGES_MAX:
-            raise RefusedError(422, "The PDF has no pages." if count == 0 else "The PDF has too many pages.")
+        if count > PAGES_MAX:
+            raise RefusedError(422, "The PDF has too many pages.")
         out.write(
             f'<?xml version="1.0" encoding="utf-8"?>\n<document mapping={quoteattr(mapping)} pages="{count}">\n'
         )

@@ -73,5 +73,6 @@ def bomb_pdf(megabytes: int) -> bytes:
         stream = pikepdf.Stream(document, b"")
         stream.write(zlib.compress(packed, 9), filter=twice)
         page.Contents = stream
-        document.save(made)
+        # Otherwise the stream would be unpacked and packed again.
+        document.save(made, compress_streams=False, stream_decode_level=pikepdf.StreamDecodeLevel.none)
     return made.getvalue()

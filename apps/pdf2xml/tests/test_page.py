@@ -7,11 +7,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Locator, Page, expect
 
 from apps.pdf2xml.codes import LINES, PAUSED
 from apps.pdf2xml.tests.pdfs import pdf
-from apps.pdf2xml.tests.site import PATIENCE, Site
+from apps.pdf2xml.tests.site import PATIENCE, Site, until
 
 MS = PATIENCE * 1000
 
@@ -33,14 +33,16 @@ def page(site: Site, browser: Browser) -> Generator[Page]:
     assert complaints == []
 
 
+def payload(name: str, data: bytes) -> FilePayload:
+    return FilePayload(name=name, mimeType="application/pdf", buffer=data)
+
+
 def choose(page: Page, *files: tuple[str, bytes]) -> None:
-    page.set_input_files(
-        "#file", [{"name": name, "mimeType": "application/pdf", "buffer": data} for name, data in files]
-    )
+    page.set_input_files("#file", [payload(name, data) for name, data in files])
     page.get_by_role("button", name="Upload").click()
 
 
-def row(page: Page, name: str):  # type: ignore[no-untyped-def]
+def row(page: Page, name: str) -> Locator:
     return page.locator("li.job").filter(has_text=name)
 
 
@@ -127,7 +129,7 @@ def test_everything_can_be_done_with_the_keyboard_and_without_the_script(
     page = context.new_page()
     page.goto("/")
     site.fault("status", status=400)
-    page.set_input_files("#file", [{"name": "plain.pdf", "mimeType": "application/pdf", "buffer": pdf()}])
+    page.set_input_files("#file", payload("plain.pdf", pdf()))
     page.locator("#file").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -136,8 +138,6 @@ def test_everything_can_be_done_with_the_keyboard_and_without_the_script(
     def is_shown(text: str) -> bool:
         page.reload()
         return page.locator("li.job .status").filter(has_text=text).count() == 1
-
-    from apps.pdf2xml.tests.site import until
 
     until(lambda: is_shown("failed"))
     site.fault("ok")

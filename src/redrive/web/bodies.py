@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedWriter
 from pathlib import Path
 from typing import Final, TypeVar
@@ -50,9 +51,14 @@ def decode_json(body: bytes, kind: type[_T]) -> _T:
         BodyInvalidError: it is no JSON, or does not fit; the message has the place.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoder(kind).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BodyInvalidError(problem=str(error)) from error
+
+
+@cache
+def _decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
+    return msgspec.json.Decoder(kind)
 
 
 async def stream_limited(
