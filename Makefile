@@ -102,6 +102,14 @@ app-forge-long: setup-dev ## The same with 100,000 samples: minutes, in flat mem
 	@rm -rf build/forge-long && mkdir -p build/forge-long
 	@$(PY) -m apps.forge demo --out build/forge-long/demo --count 100000 --rate 2000
 
+.PHONY: app-pdf2xml
+app-pdf2xml: setup-dev ## PDF to XML on its embedded defaults: API, worker and gateway, with a sample; ^C ends it
+	@$(PY) -m apps.pdf2xml demo
+
+.PHONY: load-pdf2xml
+load-pdf2xml: setup-dev ## 500 uploads at once to PDF to XML: how long its list of jobs takes meanwhile
+	@$(PY) -m apps.pdf2xml.load
+
 .PHONY: bench
 bench: setup-dev ## Measure redrive beside its peers
 	@$(PY) -m bench

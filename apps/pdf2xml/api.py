@@ -6,6 +6,7 @@
     GET  /api/jobs/:id             one of them, with its events
     GET  /api/jobs/:id/download    its XML
     POST /api/jobs/:id/retry       queue a failed one again
+    GET  /metrics, /healthz        for operators
 
 The caller is the owner in the session cookie. A browser that sends a form without the script is sent back to the page.
 """
@@ -33,6 +34,7 @@ from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form, NotPdfError, receive
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.errors import BodyTooLargeError, StoreUnavailableError
+from redrive.telemetry import TelemetryMiddleware
 from redrive.web import (
     JsonResponse,
     ProblemError,
@@ -117,6 +119,8 @@ def api(settings: Settings, *, has_sample: bool = False) -> FastAPI:
         answers={BodyTooLargeError: problem("TOO_LARGE")},
         headers={"Content-Security-Policy": POLICY},
     )
+    # After the others, and so around them: it answers /metrics itself, and a submitted job belongs to its request's trace.
+    app.add_middleware(TelemetryMiddleware, database=settings.database)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     _add_job_routes(app)
     _add_page_routes(app)

@@ -7,6 +7,7 @@ Settings come from the environment. Each process prints its address once it is r
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +17,7 @@ import redrive
 from apps.pdf2xml.pipeline import build
 from apps.pdf2xml.settings import Settings
 from redrive import RedriveError, redact
+from redrive.telemetry import Metrics
 
 app = typer.Typer(
     name="pdf2xml",
@@ -60,17 +62,21 @@ def api(
 @app.command()
 def worker(
     *,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is queued.")] = False,
+    health_port: Annotated[
+        int | None,
+        typer.Option("--health-port", help="Answer supervisors, and /metrics, on this port of loopback."),
+    ] = None,
 ) -> None:
     """Convert what is queued until stopped."""
     _ready("worker")
     settings = Settings.read()
     settings.folder.mkdir(parents=True, exist_ok=True)
-    with redrive.connect(settings.database) as rd:
+    health = None if health_port is None else ("127.0.0.1", health_port)
+    with redrive.connect(settings.database) as rd, ExitStack() as stack:
+        if health is not None:
+            stack.callback(Metrics(settings.database).close)
         typer.echo("worker: ready")
-        rd.work(
-            [build(settings)], concurrency=settings.concurrency, lease=settings.lease, until_idle=until_idle
-        )
+        rd.work([build(settings)], concurrency=settings.concurrency, lease=settings.lease, health=health)
 
 
 @app.command()

@@ -23,9 +23,7 @@ from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form
 from redrive import Fail
 from redrive.errors import JobNotFoundError, NotOwnerError, ReplayRefusedError
-from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import JobFacts
-from redrive.ops.upkeep.prune import Retention, prune
 from redrive.web import Problem, ProblemError
 
 logger = logging.getLogger("pdf2xml")
@@ -171,7 +169,7 @@ class Jobs:
         for path in self.files.old(self.files.drafts, max(limit, DRAFT_SECONDS)):
             path.unlink(missing_ok=True)
         kept = self.settings.record_retention
-        prune(self._rd.store, Retention(complete=kept, failed=kept, cancelled=kept), Actor("retention", None))
+        self._rd.prune(complete=kept, failed=kept, cancelled=kept, actor="retention")
         return gone
 
     def _is_open(self, key: str) -> bool:
