@@ -13,7 +13,7 @@ import pytest
 from apps.pdf2xml.demo import Process
 from apps.pdf2xml.load import measure
 from apps.pdf2xml.tests.pdfs import pdf
-from apps.pdf2xml.tests.site import Site, Visitor
+from apps.pdf2xml.tests.site import Site, Visitor, until
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 NAMES = (
@@ -32,6 +32,14 @@ def value(text: str, name: str, labels: str = "") -> float:
         if line.startswith(name) and labels in line
     ]
     return sum(found)
+
+
+def scraped(port: int) -> str:
+    """Return the metrics on a port; nothing while nobody listens there."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+    except httpx.ConnectError:
+        return ""
 
 
 @pytest.mark.req("PX-10.2")
@@ -63,7 +71,7 @@ def test_the_api_and_the_worker_serve_the_metrics(site: Site, visitor: Visitor) 
     log = site.settings.folder / "second.log"
     second = Process(("worker", "--health-port", str(port)), site.settings.environment(), log)
     try:
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+        text = str(until(lambda: scraped(port), "the worker answers"))
     finally:
         assert second.end() == 0
     assert [name for name in NAMES if name not in text] == []
