@@ -124,15 +124,15 @@ def unknown_modules(text: str, root: Path) -> list[str]:
 
 
 def targets_in(makefile: str) -> set[str]:
-    return set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    return set(re.findall(r"^([a-z][a-z0-9-]*):", makefile, re.MULTILINE))
 
 
 def unknown_commands(text: str, targets: set[str]) -> list[str]:
     """Complain about `make X`, in inline code or in a block of commands, where X is no target."""
-    inline = re.findall(r"`make ([a-z][a-z-]*)[^`]*`", text)
+    inline = re.findall(r"`make ([a-z][a-z0-9-]*)[^`]*`", text)
     shells = [block.text for block in blocks_in(text) if block.info in {"", "sh", "bash", "console", "shell"}]
     typed = [
-        name for shell in shells for name in re.findall(r"^(?:\$ )?make ([a-z][a-z-]*)", shell, re.MULTILINE)
+        name for shell in shells for name in re.findall(r"^(?:\$ )?make ([a-z][a-z0-9-]*)", shell, re.MULTILINE)
     ]
     return [
         f"make {name}: there is no such target"
