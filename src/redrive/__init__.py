@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
     from redrive.client.job import Job
     from redrive.core.backoff import Backoff, Jitter
     from redrive.core.breaker import Breaker
-    from redrive.core.budget import FailureBudget
+    from redrive.core.budget import FailureBudget, FailureRule, RunThresholds
     from redrive.core.codeset import CodeSet, OwnCode
     from redrive.core.failure import Category, Code, Failure, Retryable, Severity
     from redrive.core.fingerprint import fingerprint
@@ -47,6 +47,7 @@ if typing.TYPE_CHECKING:
     from redrive.engine.pipeline.context import Context
     from redrive.engine.pipeline.pipeline import Event, Pipeline
     from redrive.engine.pipeline.stage import stage
+    from redrive.engine.runs.opening import Item
     from redrive.engine.runs.runs import RunReport
     from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
     from redrive.redaction.process import redact, redact_mapping, register_secret
@@ -87,11 +88,14 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "Context",
     "Event",
     "FailureBudget",
+    "FailureRule",
+    "Item",
     "Job",
     "Pipeline",
     "Redrive",
     "ReplayRules",
     "RunReport",
+    "RunThresholds",
     "connect",
     "stage",
     # Redaction
@@ -109,7 +113,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.client.job": "Job",
     "redrive.core.backoff": "Backoff Jitter",
     "redrive.core.breaker": "Breaker",
-    "redrive.core.budget": "FailureBudget",
+    "redrive.core.budget": "FailureBudget FailureRule RunThresholds",
     "redrive.core.codeset": "CodeSet OwnCode",
     "redrive.core.failure": "Category Code Failure Retryable Severity",
     "redrive.core.fingerprint": "fingerprint",
@@ -124,6 +128,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.engine.pipeline.context": "Context",
     "redrive.engine.pipeline.pipeline": "Event Pipeline",
     "redrive.engine.pipeline.stage": "stage",
+    "redrive.engine.runs.opening": "Item",
     "redrive.engine.runs.runs": "RunReport",
     "redrive.errors": "BreakerOpenError ConfigurationError RedriveError",
     "redrive.redaction.process": "redact redact_mapping register_secret",

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import signal
 
 import pytest
 
-from redrive import connect
+from redrive import Pipeline, connect
 from redrive.engine.pipeline import submission
 from tests.e2e.shell import Shell, until
 
@@ -27,6 +29,10 @@ def test_a_run_that_completes_ends_with_0(shell: Shell) -> None:
         "dead": 0,
         "cancelled": 0,
         "skipped": 0,
+        "key": None,
+        "label": None,
+        "owner": None,
+        "children": 0,
         "open": 0,
         "reason": None,
     }
@@ -224,3 +230,74 @@ def test_somebody_who_watches_sees_how_far_a_run_is(shell: Shell, monkeypatch: p
     shell.write("items.jsonl", 1, 2)
 
     assert shell("run", "start", "flows:orders", "--items", "items.jsonl").code == 0
+
+
+def test_a_run_of_a_program_is_paused_labelled_resumed_and_worked_on(shell: Shell) -> None:
+    with connect(shell.folder / "redrive.db") as rd:
+        rd.runs.open(_orders(shell), [1, 0, 2], key="batch-7", label="morning")
+
+    paused = shell.json("run", "pause", "1", "--reason", "maintenance")
+    held = shell("worker", "flows:orders", "--until-idle")
+    labelled = shell.json("run", "label", "1", "noon")
+    resumed = shell.json("run", "resume", "1")
+    shell("worker", "flows:orders", "--until-idle")
+    shown = shell.json("run", "show", "1")
+
+    assert (paused["status"], held.code, labelled["label"], resumed["status"]) == (
+        "paused",
+        3,
+        "noon",
+        "running",
+    )
+    assert (shown["status"], shown["succeeded"], shown["dead"]) == ("partial_success", 2, 1)
+    assert "batch-7" in shell("run", "show", "1").out
+    verbs = [each["verb"] for each in shell.json("events", "--operations")]
+    assert verbs == ["pause", "label", "resume"]
+    lines = [json.loads(line) for line in shell("run", "results", "1").out.splitlines()]
+    assert [(line["item"], line["status"], line["value"]) for line in lines] == [
+        (0, "complete", 10.0),
+        (1, "failed", None),
+        (2, "complete", 5.0),
+    ]
+    assert [line["job"] for line in shell.json("dlq", "list", "--run", "1")["letters"]] == [2]
+    assert [line["id"] for line in shell.json("job", "list", "--run", "1", "--status", "failed")] == [2]
+
+
+def test_a_run_is_cancelled_after_asking(shell: Shell) -> None:
+    with connect(shell.folder / "redrive.db") as rd:
+        rd.runs.open(_orders(shell), [1, 2])
+
+    refused = shell("run", "cancel", "1")
+    done = shell.json("run", "cancel", "1", "--yes", "--reason", "wrong file")
+    again = shell("run", "cancel", "1", "--yes")
+
+    assert (refused.code, "Cancel run 1 with 2 open items?" in refused.err) == (1, True)
+    assert (done["status"], done["cancelled"]) == ("cancelled", 2)
+    assert (again.code, "it is cancelled and cannot be cancelled" in again.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "pause", "9"),
+        ("run", "label", "9", "x"),
+        ("run", "results", "9"),
+        ("dlq", "list", "--run", "9"),
+        ("run", "resume", "9"),
+    ],
+)
+def test_an_unknown_run_is_refused(shell: Shell, arguments: tuple[str, ...]) -> None:
+    connect(shell.folder / "redrive.db").close()
+
+    ended = shell(*arguments)
+
+    assert ended.code == 1
+    assert "there is no such run" in ended.err
+
+
+def _orders(shell: Shell) -> Pipeline:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(shell.folder))
+        pipeline = importlib.import_module("flows").orders
+    assert isinstance(pipeline, Pipeline)
+    return pipeline

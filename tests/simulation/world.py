@@ -15,6 +15,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -231,8 +232,12 @@ class World:
             pipeline = self.pipeline(clock)
             lane = self.store.lanes("flow", [each.name for each in pipeline.stages])[0]
             payload = f'"{SECRET}"'.encode()
-            self.store.submit([NewJob(lane=lane, payload=payload, run_at=0.0)] * self.jobs, clock.wall())
+            self.submit(NewJob(lane=lane, payload=payload, run_at=0.0), clock.wall())
             asyncio.run(self._live(pipeline, clock, workers))
+
+    def submit(self, job: NewJob, now: float) -> None:
+        """Submit the jobs."""
+        self.store.submit([job] * self.jobs, now)
 
     async def _live(self, pipeline: Pipeline, clock: VirtualClock, workers: int) -> None:
         positions = [asyncio.ensure_future(self._position(pipeline, clock)) for _ in range(workers)]
@@ -341,6 +346,9 @@ class World:
             ]
             done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             is_over = not store.process.is_dead and not any(task.exception() for task in done)
+            if is_over:
+                with suppress(StoreUnavailableError, Died):
+                    await self.at_end(store, clock)
             store.process.is_dead = True
             for task in waiting:
                 task.cancel()
@@ -348,6 +356,9 @@ class World:
             if is_over and self.may_end():
                 return
             await clock.asleep(self.chance.random() * 40)
+
+    async def at_end(self, _store: FaultyStore, _clock: VirtualClock) -> None:
+        """Do what a worker does before it ends."""
 
     def may_end(self) -> bool:
         """Say whether a worker that has nothing left to do may go home."""

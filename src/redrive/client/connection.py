@@ -27,6 +27,7 @@ from redrive.client.options import ActorOptions, actor_of
 from redrive.client.pipelines import Pipelines
 from redrive.client.replays import Replays
 from redrive.client.reports import Reports
+from redrive.client.runs import Runs
 from redrive.client.schedules import Schedules
 from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
@@ -35,7 +36,7 @@ from redrive.engine.pipeline.submission import BulkSubmission, new_job
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.retention import Retention
 from redrive.engine.runs.driver import drive_run
-from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs
+from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, serve
@@ -93,7 +94,7 @@ class Redrive:
         self.replays = Replays(store)
         """Replays of many dead letters."""
         self.runs = Runs(store)
-        """Runs: reports and options."""
+        """Runs: open, report, pause, resume, cancel and label them."""
         self.schedules = Schedules(store)
         """Schedules: jobs that are submitted by the clock."""
         self.pipelines = Pipelines(store)

@@ -38,6 +38,7 @@ class FilterOptions(TypedDict, total=False):
     ids: Sequence[int]
     escalated: bool
     assignee: str
+    run: int
 
 
 class ActorOptions(TypedDict, total=False):
@@ -72,6 +73,7 @@ def filter_of(store: Store, which: FilterOptions) -> LetterFilter:
         ids=None if ids is None else tuple(ids),
         escalated=True if which.get("escalated") else None,
         assignee=which.get("assignee"),
+        run=which.get("run"),
     )
 
 

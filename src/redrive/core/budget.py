@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tally of a run, its status, and whether too much of it failed to continue.
+"""The tally of a run, the rules for its status, and whether too much of it failed to continue.
 
     success rate = succeeded / (total - skipped)     a run without any such job has succeeded
     failure rate = dead / rated                     rated = succeeded + dead + cancelled
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, cast
 
+from msgspec import Struct
+
 from redrive.core.arguments import one_of, share, whole
 from redrive.errors import ConfigurationError
 
@@ -28,6 +30,7 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     ABORTED = "aborted"
     PAUSED = "paused"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,39 @@ class RunThresholds:
         if rate >= self.completed:
             return RunStatus.COMPLETED
         return RunStatus.PARTIAL_SUCCESS if rate >= self.partial_success else RunStatus.FAILED
+
+
+class FailureRule(Struct, frozen=True, tag_field="rule", tag="failure"):
+    """Decides by kinds of failures instead of rates, whatever the share of successes.
+
+    A failure that cannot heal, or the failure of all jobs, makes a run `failed`, at once and for good. If only some of them are out
+    of attempts it is a partial success, otherwise completed.
+    """
+
+    def status_of(self, tally: Tally, *, has_permanent: bool) -> RunStatus:
+        """Return the status of a run that has not failed before; `running` while jobs are open, unless one failed for good."""
+        if has_permanent:
+            return RunStatus.FAILED
+        if tally.open:
+            return RunStatus.RUNNING
+        if not tally.dead:
+            return RunStatus.COMPLETED
+        return RunStatus.FAILED if tally.dead == tally.rated else RunStatus.PARTIAL_SUCCESS
+
+
+def decide_status(
+    rule: RunThresholds | FailureRule, before: RunStatus, tally: Tally, *, has_permanent: bool
+) -> RunStatus:
+    """Return the status of a run by its rule; it is the one before while that stays: stopped, failed for good, or jobs are open."""
+    if before in {RunStatus.ABORTED, RunStatus.CANCELLED, RunStatus.PAUSED}:
+        return before
+    if isinstance(rule, FailureRule):
+        if before is RunStatus.FAILED:
+            return before
+        found = rule.status_of(tally, has_permanent=has_permanent)
+    else:
+        found = rule.status_of(tally)
+    return before if found is RunStatus.RUNNING else found
 
 
 def _by_name(given: object) -> Mapping[object, object] | None:

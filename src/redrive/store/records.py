@@ -49,6 +49,8 @@ class Child(Struct, frozen=True):
     pipeline: str
     stages: tuple[str, ...]
     job: NewJob
+    joins_run: bool = False
+    """Whether it belongs to the run of the job whose stage submitted it, if that has one."""
 
 
 class SubmittedJob(Struct, frozen=True):

@@ -2,7 +2,8 @@
 """`redrive run`: run every item of a file through a pipeline, in this process, within a failure budget; resume it later.
 
 A run stores its pipeline and file, so resuming it needs only its id. Exit codes: 0 completed; 1 failed, aborted or a partial
-success; 2 wrong arguments or input; 3 held, paused or interrupted: it can be resumed.
+success; 2 wrong arguments or input; 3 held, paused or interrupted: it can be resumed. A run is paused, cancelled and labelled from
+any process; the one that drives it obeys.
 """
 
 from __future__ import annotations
@@ -25,14 +26,23 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from redrive.cli.input.action import Action, confirmed_action, immediate_action
 from redrive.cli.input.files import STANDARD_INPUT, check_all, values_in
 from redrive.cli.input.options import Database, Format, Limit, Output, Target, open_database
 from redrive.cli.input.targets import import_pipeline
 from redrive.cli.output.errors import DONE, FAILED, HELD, print_error
-from redrive.cli.output.tables import console, is_interactive, print_facts, print_message, print_rows
+from redrive.cli.output.tables import (
+    console,
+    is_interactive,
+    print_facts,
+    print_json_line,
+    print_message,
+    print_rows,
+)
 from redrive.client.connection import Redrive, connect, work_options
 from redrive.core.arguments import seconds
 from redrive.core.budget import FailureBudget
+from redrive.core.units import plural
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size
 from redrive.engine.runs.driver import drive_run
@@ -42,6 +52,8 @@ from redrive.errors import (
     FailureBudgetExceededError,
     RedriveError,
 )
+from redrive.ops import runs
+from redrive.ops.audit import present_user
 
 app = typer.Typer(help="Run many items through a pipeline and account for each.", no_args_is_help=True)
 
@@ -55,6 +67,7 @@ _ENDS: Final = {
     "aborted": FAILED,
     "paused": HELD,
     "running": HELD,
+    "cancelled": FAILED,
 }
 
 
@@ -127,7 +140,10 @@ def resume(
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Resume a run that was interrupted, paused or held. It keeps its budget, unless another is given."""
+    """Resume a run that was interrupted, paused or held. It keeps its budget, unless another is given.
+
+    A run that a program opened with its items is continued by its workers; any other is driven by this command.
+    """
     budget = {
         "max_rate": failure_budget,
         "check_every": check_every,
@@ -136,6 +152,10 @@ def resume(
     }
     with open_database(database_url) as rd:
         options = _with_budget(rd.runs.options(run), budget)
+        if options.target is None and target is None and items is None and rd.runs.is_fed(run):
+            # It was not started here: its workers continue it.
+            print_facts(_facts_of(rd.runs.resume(run, actor=present_user())), output)
+            return
         # A run that has read its file to the end does not need it; one that is given is compared all the same.
         is_fed = rd.runs.is_fed(run)
         where, source = target or options.target, items or (None if is_fed else options.source)
@@ -177,6 +197,7 @@ def list_(*, limit: Limit = 20, database_url: Database = None, output: Output = 
         "cancelled",
         "skipped",
         "open",
+        "label",
         "reason",
     )
     print_rows(found, columns, output, empty="no runs")
@@ -193,6 +214,52 @@ def show(run: RunId, *, database_url: Database = None, output: Output = "table")
     facts |= {"target": options.target, "source": options.source, "hold_max": options.hold_max}
     facts["failure_budget"] = None if options.budget is None else options.budget.max_rate
     print_facts(facts, output)
+
+
+@app.command()
+@immediate_action
+def pause(run: RunId, *, action: Action) -> None:
+    """Pause a run: no more items start, those in a stage finish it; a process that drives it ends."""
+    with action.database() as rd:
+        action.print(_facts_of(runs.pause(rd.store, run, action.by)))
+
+
+@app.command()
+@confirmed_action
+def cancel(run: RunId, *, action: Action) -> None:
+    """Cancel a run: items that have not started are cancelled, finished ones stay."""
+    with action.database() as rd:
+        report = rd.runs.report(run)
+        # One that has ended is refused without a question.
+        if report.status in {"running", "paused"}:
+            action.confirm(f"Cancel run {run} with {plural(report.open, 'open item')}?")
+        action.print(_facts_of(runs.cancel(rd.store, run, action.by)))
+
+
+@app.command()
+@immediate_action
+def label(
+    run: RunId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What people call it.")],
+    *,
+    action: Action,
+) -> None:
+    """Give a run another label."""
+    with action.database() as rd:
+        action.print(_facts_of(runs.label(rd.store, run, text, action.by)))
+
+
+@app.command()
+def results(
+    run: RunId,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for items that have not ended.")] = False,
+    database_url: Database = None,
+) -> None:
+    """Print what became of the items, in their order, one JSON document per line; it stops at the first that has not ended."""
+    with open_database(database_url) as rd:
+        for one in rd.runs.results(run, wait=wait):
+            print_json_line(one)
 
 
 def _with_budget(options: RunOptions, given: Mapping[str, object]) -> RunOptions:
@@ -276,5 +343,5 @@ def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
 
 def _facts_of(report: RunReport) -> dict[str, object]:
     facts = asdict(report)
-    reason = facts.pop("reason")
+    reason, _ = facts.pop("reason"), facts.pop("is_duplicate")
     return {**facts, "open": report.open, "reason": reason}

@@ -72,6 +72,7 @@ OfGroup = Annotated[
 InState = Annotated[LetterState | None, typer.Option("--state", "-s", help="In this state.")]
 OfOwner = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of jobs of this owner.")]
 OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of jobs with this key.")]
+OfRun = Annotated[int | None, typer.Option("--run", metavar="ID", help="Of jobs of this run.")]
 OfAssignee = Annotated[str | None, typer.Option("--assignee", metavar="NAME", help="Assigned to NAME.")]
 IsEscalated = Annotated[
     bool, typer.Option("--escalated", help="Brought back by a replay with the same permanent failure.")
@@ -95,6 +96,7 @@ class LetterChoice:
     state: InState = None
     owner: OfOwner = None
     key: OfKey = None
+    run: OfRun = None
     assignee: OfAssignee = None
     escalated: IsEscalated = False
     since: Since = None
@@ -111,6 +113,7 @@ class LetterChoice:
             state=None if self.state is None else self.state.value,
             owner=self.owner,
             key=self.key,
+            run=self.run,
             assignee=self.assignee,
             escalated=True if self.escalated else None,
             since=past_instant("--since", self.since),

@@ -38,7 +38,7 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One notice: a row of `notices_for`. It is about a change of a breaker, a change of a letter, or a failed attempt."""
+    """One notice: a row of `notices_for`. It is about a breaker, a run, a letter, or a failed attempt."""
 
     id: int
     job: int | None
@@ -61,6 +61,7 @@ class Notice(msgspec.Struct, frozen=True):
     state: str | None
     at: float
     change: int | None
+    run: int | None
     tries: int
 
 

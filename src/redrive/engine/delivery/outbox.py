@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliver notices to hooks (failed attempts), sinks (changes of dead letters) and both (breakers), after the commit of each.
+"""Deliver notices to hooks (failed attempts, ends of runs), sinks (dead letters) and both (breakers), after the commit of each.
 
 A change writes one notice per recipient in its own transaction. A worker that takes a notice hides it from others for a while
 and drops it after delivery. If the recipient raises, the notice is due again after a growing pause; if the worker dies, when it is
@@ -27,6 +27,7 @@ from redrive.engine.error_text import error_text
 from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
+from redrive.engine.runs.runs import RunReport, Runs
 from redrive.engine.worker.dead_letter import as_failure
 from redrive.engine.worker.threads import AskStore, RunBlocking
 from redrive.errors import StoreError
@@ -90,8 +91,12 @@ class Delivery:
         changes = self._breaker_changes()
         if changes != self._changes_seen or any(one.recipients or one.job.round > 1 for one in done):
             self._changes_seen = changes
-            for recipient in self._recipients:
-                recipient.wake.set()
+            self.wake()
+
+    def wake(self) -> None:
+        """Look for notices at once."""
+        for recipient in self._recipients:
+            recipient.wake.set()
 
     async def run(self) -> None:
         """Deliver notices until cancelled, to each recipient at its own pace."""
@@ -204,7 +209,7 @@ class Delivery:
 
     async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> Delivered | None:
         """Deliver one notice; return None if that failed. An exception of the recipient changes nothing else."""
-        about = f"job {notice.job}" if notice.change is None else f"change {notice.change} of a breaker"
+        about = _about(notice)
         try:
             what, call = await self._prepare(recipient, lane, notice)
         except StoreError:
@@ -227,6 +232,13 @@ class Delivery:
     async def _prepare(self, recipient: Recipient, lane: Lane, notice: Notice) -> tuple[str, Call | None]:
         """Return the name of the recipient and the call; None when there is nothing to deliver, or the hook no longer exists."""
         sink, now = recipient.sink, self._clock.wall()
+        if notice.run is not None:
+            read_run = functools.partial(self._store.query, "run", notice.run)
+            hear_run = lane.pipeline.on_run_end if await self._ask(read_run) else None
+            if hear_run is None:
+                return "hook on_run_end", None
+            report = await self._ask_store(functools.partial(Runs(self._store).report, notice.run))
+            return "hook on_run_end", functools.partial(hear_run, cast("RunReport", report))
         if notice.change is not None:
             read_change = functools.partial(breaker_change, self._store, notice, now=now)
             change = cast("BreakerChange | None", await self._ask_store(read_change))
@@ -279,6 +291,12 @@ def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now:
         return []
     receipt = redact(delivered.answer)[:RECEIPT_MAX]
     return [Step("put_receipt", (notice.letter, recipient.name, receipt, now))] if receipt else []
+
+
+def _about(notice: Notice) -> str:
+    if notice.run is not None:
+        return f"run {notice.run}"
+    return f"job {notice.job}" if notice.change is None else f"change {notice.change} of a breaker"
 
 
 def _postponed(notice: Notice, due_at: float, *, tries: int) -> Step:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipients of notices: the hooks of a pipeline and each of its sinks; and how long one that fails is paused.
 
-Changes of letters and of breakers are also made without the code of a pipeline: who receives them is recorded in the store.
+Changes of letters, breakers and runs are also made without the code of a pipeline: who receives them is recorded in the store.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def recipients_of(lanes: Mapping[LaneId, Lane]) -> list[Recipient]:
     for lane in lanes.values():
         pipeline = lane.pipeline
         named: list[tuple[str, Sink | None]] = [(sink.name, sink) for sink in pipeline.sinks]
-        if pipeline.hooks or pipeline.on_breaker is not None:
+        if pipeline.hooks or pipeline.on_breaker is not None or pipeline.on_run_end is not None:
             named.append((HOOK, None))
         for name, sink in named:
             found.setdefault((pipeline.name, name), Recipient(name, sink)).lanes.append(lane)
@@ -68,7 +68,7 @@ def recipients_of(lanes: Mapping[LaneId, Lane]) -> list[Recipient]:
 
 
 def record_listeners(store: Store, lanes: Mapping[LaneId, Lane]) -> None:
-    """Store who receives changes of letters and of breakers, and which lanes have which breaker, where that has changed."""
+    """Store who receives changes of letters, breakers and runs, and which lanes have which breaker, where that has changed."""
     steps: list[Step] = []
     for pipeline in {lane.pipeline.name: lane.pipeline for lane in lanes.values()}.values():
         listeners = _listeners_of(pipeline)
@@ -93,4 +93,5 @@ def _listeners_of(pipeline: Pipeline) -> set[tuple[str, str]]:
         *(("letters", sink.name) for sink in pipeline.sinks),
         *(("breakers", sink.name) for sink in pipeline.sinks if hears_breakers(sink)),
         *([] if pipeline.on_breaker is None else [("breakers", HOOK)]),
+        *([] if pipeline.on_run_end is None else [("runs", HOOK)]),
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from redrive.core.arguments import number
+from redrive.core.arguments import flag, number
 from redrive.core.signals import Cancel
 from redrive.errors import ConfigurationError
 from redrive.store.records import Child
@@ -110,9 +110,16 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
         run_at: datetime | None = None,
         priority: int = 5,
         owner: str | None = None,
+        join_run: bool = False,
     ) -> None:
-        """Submit another job that exists if and only if this stage's outcome is committed."""
+        """Submit another job that exists if and only if this stage's outcome is committed.
+
+        With `join_run` it belongs to the run of this job, if it has one, and counts in it.
+        """
         from redrive.engine.pipeline.submission import new_job
 
         made = new_job(pipeline, payload, key=key, run_at=run_at, priority=priority, owner=owner)
-        self.children.append(Child(pipeline.name, tuple(stage.name for stage in pipeline.stages), made))
+        names = tuple(stage.name for stage in pipeline.stages)
+        self.children.append(
+            Child(pipeline.name, names, made, joins_run=flag("ctx.submit(join_run)", join_run))
+        )

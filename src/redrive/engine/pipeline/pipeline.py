@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from redrive.core.arguments import instance, whole
 from redrive.core.breaker import Breaker
@@ -21,6 +21,9 @@ from redrive.engine.pipeline.stage import Stage, check_name
 from redrive.errors import ConfigurationError
 from redrive.sinks.base import BreakerChange, Sink
 from redrive.store.records import HOOK
+
+if TYPE_CHECKING:
+    from redrive.engine.runs.runs import RunReport
 
 CRASH_MAX: Final = 2
 
@@ -63,6 +66,8 @@ Hook = Callable[[Event], Awaitable[None] | None]
 """A function that is notified; sync ones are called on a thread."""
 BreakerHook = Callable[[BreakerChange], Awaitable[None] | None]
 """A function that is notified of a change of a breaker; sync ones are called on a thread."""
+RunHook = Callable[["RunReport"], Awaitable[None] | None]
+"""A function that is notified of the end of a run; sync ones are called on a thread."""
 Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 
 
@@ -73,7 +78,9 @@ class Pipeline:
     `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get their values
     by type. `on_retry`, `on_hold` and `on_dead` are called for failed attempts, after they were committed, at least once; a hook
     that raises is logged and called again, and never changes an outcome. `on_breaker` is called in the same way when a breaker of a
-    stage opens, is half open, closes or is isolated, whoever changed it. `crash_max` is how often a job that runs alone may kill
+    stage opens, is half open, closes or is isolated, whoever changed it. `on_run_end` is called in the same way with the
+    report of a run of this pipeline whose items have all ended, and again after a replay of some. `crash_max` is how often a job
+    that runs alone may kill
     its process before it is given up. `replay` is what must be on record before failed jobs run again. `sinks` receive every change
     of a dead letter; each is tried until it has accepted it, and never changes an outcome either. `codes` names failures by the
     application's own codes, in attempts, letters and hooks alike.
@@ -84,6 +91,7 @@ class Pipeline:
     resources: tuple[Resource, ...]
     hooks: dict[str, Hook]
     on_breaker: BreakerHook | None
+    on_run_end: RunHook | None
     crash_max: int
     replay: ReplayRules
     sinks: tuple[Sink, ...]
@@ -99,6 +107,7 @@ class Pipeline:
         on_hold: Hook | None = None,
         on_dead: Hook | None = None,
         on_breaker: BreakerHook | None = None,
+        on_run_end: RunHook | None = None,
         crash_max: int = CRASH_MAX,
         replay: ReplayRules | None = None,
         sinks: Sequence[Sink] = (),
@@ -111,6 +120,7 @@ class Pipeline:
         object.__setattr__(self, "resources", _listed(name, "resources", resources))
         object.__setattr__(self, "hooks", {kind: hook for kind, hook in hooks.items() if hook is not None})
         object.__setattr__(self, "on_breaker", on_breaker)
+        object.__setattr__(self, "on_run_end", on_run_end)
         object.__setattr__(self, "crash_max", crash_max)
         object.__setattr__(self, "replay", replay or ReplayRules())
         object.__setattr__(self, "sinks", _listed(name, "sinks", sinks))
@@ -125,6 +135,7 @@ class Pipeline:
         for option, given in (
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
             *([] if on_breaker is None else [("on_breaker", on_breaker)]),
+            *([] if on_run_end is None else [("on_run_end", on_run_end)]),
             *(("resources", each) for each in self.resources),
         ):
             if not callable(given):

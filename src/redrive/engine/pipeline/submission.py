@@ -46,7 +46,7 @@ def new_job(
             field="priority", value=priority, rule="must be a whole number from 0 to 9", fix="0 goes first."
         )
     for field, text in (("key", key), ("owner", owner)):
-        _check_text(field, text)
+        check_text(field, text)
     now = CURRENT.get().clock.wall()
     return NewJob(
         lane=lane,
@@ -83,12 +83,16 @@ class BulkSubmission:
         self._book = Runs(store)
         self._run = None if run is None else RunId(run)
         self._first = 0 if self._run is None else self._book.next_ordinal(self._run, pipeline.name)
+        self._was_fed = self._run is not None and self._book.is_fed(self._run)
         self._ids: list[int] = []
         self._index = 0
 
     def submit(self, payloads: Iterable[object], size: int) -> list[int]:
         """Store the payloads, so many per transaction; return the ids in order."""
         batch: list[NewJob] = []
+        if self._run is not None and self._was_fed:
+            # Otherwise it might end between two batches.
+            self._book.mark_source(self._run, is_fed=False)
         try:
             for payload in payloads:
                 batch.append(self._job(payload))
@@ -103,13 +107,16 @@ class BulkSubmission:
                 ids = f"the ids {self._ids[0]} to {self._ids[-1]}"
                 error.add_note(f"submit_many had stored {len(self._ids)} jobs before it, with {ids}")
             raise
+        finally:
+            if self._run is not None and self._was_fed:
+                self._book.mark_source(self._run, is_fed=True)
         if self._run is not None:
             self._end_items(self._run)
         return self._ids
 
     def _end_items(self, run: RunId) -> None:
         """Record that no source follows; items that were added to a paused run wait with the others."""
-        self._book.end_source(run)
+        self._book.mark_source(run, is_fed=True)
         if self._book.report(run).status == RunStatus.PAUSED:
             self._book.pause_items(run)
 
@@ -117,7 +124,7 @@ class BulkSubmission:
         made = self._make(payload)
         if self._key is not None:
             key = self._key(payload)
-            _check_text(f"key of payload {self._index}", key)
+            check_text(f"key of payload {self._index}", key)
             return msgspec.structs.replace(made, key=key)
         if self._run is not None:
             return msgspec.structs.replace(made, run=self._run, ordinal=self._first + self._index)
@@ -157,7 +164,8 @@ def _check_key(key: object, run: int | None) -> None:
         )
 
 
-def _check_text(field: str, text: str | None) -> None:
+def check_text(field: str, text: str | None) -> None:
+    """Refuse a key or an owner that cannot be stored or searched."""
     if text is not None and (
         not isinstance(text, str) or not 0 < len(text) <= KEY_MAX or text != storable(text)
     ):

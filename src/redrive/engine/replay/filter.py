@@ -38,12 +38,14 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     escalated: Literal[True] | None = None
     """Only letters that a replay brought back with the same permanent code."""
     assignee: str | None = None
+    run: int | None = None
+    """The run of the job."""
 
     @property
     def is_by_group(self) -> bool:
         """Whether the counters of the groups are enough to count the letters."""
-        rest = (self.owner, self.key, self.since, self.until, self.ids, self.escalated, self.assignee)
-        return all(each is None for each in rest)
+        rest = (self.owner, self.key, self.since, self.until, self.ids, self.escalated)
+        return all(each is None for each in (*rest, self.assignee, self.run))
 
     def group_row(self, among: Sequence[str] = STATES) -> Row:
         """Return the parameters that choose groups, and the states; only states of `among`."""
@@ -53,5 +55,5 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def row(self, among: Sequence[str] = STATES) -> Row:
         """Return all parameters of the filter, in the order in which every statement takes them."""
         ids = None if self.ids is None else json_list(self.ids)
-        letter = (self.owner, self.key, ids, self.escalated, self.assignee)
+        letter = (self.owner, self.key, ids, self.escalated, self.assignee, self.run)
         return (*self.group_row(among), self.since, self.until, *letter)

@@ -15,14 +15,14 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
-from redrive.core.budget import RunStatus
+from redrive.core.budget import RunStatus, decide_status
 from redrive.engine.clock import Clock
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import PAYLOAD_MAX
 from redrive.engine.runs.budget import BudgetTracker
 from redrive.engine.runs.items import JobBuilder, first_difference
-from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs
+from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs, has_permanent, keep_run
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.threads import AskStore
@@ -49,6 +49,8 @@ BATCH_SECONDS: Final = 0.2
 LAST_ITEM_SECONDS: Final = 2.0
 """How long a stopped run waits for the item that its source is computing."""
 LOOK_SECONDS: Final = 0.25
+KEEP_SECONDS: Final = 30.0
+"""How long a driver that no longer looks at its run keeps others from deciding its status."""
 RETRY_SECONDS: Final = 1.0
 WINDOW_PER_PLACE: Final = 8
 WINDOW_MIN: Final = 20 * BATCH
@@ -96,6 +98,8 @@ async def drive_run(
         raise
     finally:
         report = book.report(run)
+        with suppress(StoreError):
+            keep_run(store, run, 0.0)
         if report.status == RunStatus.PAUSED:
             # Items that were in a stage when the run was paused are queued again by now.
             book.pause_items(run)
@@ -134,6 +138,9 @@ class Driver:
         self._last: RunReport | None = None
         """The last report that was given to the listener."""
         self._is_closed = False
+        self._is_running = False
+        """Whether it was seen running: one that is resumed is paused until its source was compared."""
+        self._keep()
         before = self._book.report(run)
         self._is_reopened = before.status == RunStatus.PAUSED or options != self._book.options(run)
         """Whether the run has to be changed in the store before it continues."""
@@ -188,6 +195,10 @@ class Driver:
         )
         self._is_closed = True
 
+    def _keep(self) -> None:
+        self._kept_until = self._clock.wall() + KEEP_SECONDS
+        keep_run(self._store, self._run, self._kept_until)
+
     async def _wait(self) -> None:
         """Wait until the next report, or until the budget is due for a check."""
         pause = asyncio.ensure_future(self._clock.asleep(LOOK_SECONDS))
@@ -201,6 +212,9 @@ class Driver:
 
     async def _report(self) -> RunReport:
         report = await self._ask(lambda: self._book.report(self._run))
+        self._is_running = self._is_running or report.status == RunStatus.RUNNING
+        if self._clock.wall() > self._kept_until - KEEP_SECONDS / 2:
+            await self._ask(self._keep)
         if self._on_progress is not None:
             self._on_progress(report)
         self._last = report
@@ -212,8 +226,12 @@ class Driver:
         self, report: RunReport, worker: Worker, *, is_fed: bool
     ) -> Callable[[], Awaitable[None]] | None:
         """Return how to stop a run that is finished, has spent its budget or was held too long; None to continue."""
-        is_over = is_fed and not report.open and report.total >= self._submitted
-        ending = self._ending(report, is_over=is_over)
+        if self._is_running and report.status in {RunStatus.PAUSED, RunStatus.CANCELLED}:
+            # Somebody else stopped it: feed no more, and end politely.
+            return self._drop_items if report.status == RunStatus.CANCELLED else self._leave_paused
+        is_over = is_fed and not report.open and report.items >= self._submitted
+        is_hopeless = is_over and await self._ask(lambda: has_permanent(self._store, self._run))
+        ending = self._ending(report, is_over=is_over, is_hopeless=is_hopeless)
         if ending is not None:
             stops = {RunStatus.ABORTED: self._abort, RunStatus.PAUSED: self._pause}
             return functools.partial(stops.get(ending[0], self._end), *ending)
@@ -222,19 +240,25 @@ class Driver:
         sentence = f"all remaining items have been held for {self._options.hold_max:g} s"
         return functools.partial(self._end, RunStatus.PAUSED, sentence)
 
-    def _ending(self, report: RunReport, *, is_over: bool) -> tuple[RunStatus, str | None] | None:
+    def _ending(
+        self, report: RunReport, *, is_over: bool, is_hopeless: bool
+    ) -> tuple[RunStatus, str | None] | None:
         """Return the status with which the run has to stop, and why; None if it may continue."""
         exceeded, budget = self.budget.check(report.tally, is_last=is_over), self._options.budget
         if exceeded is not None and budget is not None:
             is_pause = budget.on_exceeded == "pause"
             return RunStatus.PAUSED if is_pause else RunStatus.ABORTED, exceeded.sentence
-        return (self._options.thresholds.status_of(report.tally), None) if is_over else None
+        if not is_over:
+            return None
+        rule, before = self._options.rule or self._options.thresholds, RunStatus(report.status)
+        return decide_status(rule, before, report.tally, has_permanent=is_hopeless), None
 
     def end_if_over(self) -> None:
         """End a run whose last items ended while its worker was being stopped, and report it."""
         report = self._book.report(self._run)
         if report.status == RunStatus.RUNNING and not report.open and self._book.is_fed(self._run):
-            ending = self._ending(report, is_over=True)
+            is_hopeless = has_permanent(self._store, self._run)
+            ending = self._ending(report, is_over=True, is_hopeless=is_hopeless)
             if ending is not None:
                 self._book.end(self._run, *ending, self._clock.wall())
                 report = self._book.report(self._run)
@@ -251,6 +275,15 @@ class Driver:
                 await self._wait()
         await self._end(status, sentence)
 
+    async def _drop_items(self) -> None:
+        """Cancel what was submitted after somebody cancelled the run, and record its end."""
+        await self._abort(RunStatus.CANCELLED, self._last.reason if self._last else None)
+
+    async def _leave_paused(self) -> None:
+        """Pause what was submitted after somebody paused the run."""
+        await self._ask(lambda: self._book.pause_items(self._run))
+        self._is_closed = True
+
     async def _pause(self, status: RunStatus, sentence: str | None) -> None:
         await self._ask(lambda: self._book.pause_items(self._run))
         await self._end(status, sentence)
@@ -261,7 +294,7 @@ class Driver:
         await self._report()
 
     async def _submit_items(self, source: Source | None) -> None:
-        known = (await self._ask(lambda: self._book.report(self._run))).total
+        known = (await self._ask(lambda: self._book.report(self._run))).items
         is_fed = await self._ask(lambda: self._book.is_fed(self._run))
         if source is None:
             # Nothing is left to read, so a source that can be read only once is not needed again.
@@ -291,7 +324,7 @@ class Driver:
             f"its source ended after {self._submitted} items, but {known} were submitted before",
         )
         await self._resume()
-        await self._ask(lambda: self._book.end_source(self._run))
+        await self._ask(lambda: self._book.mark_source(self._run, is_fed=True))
 
     async def _resume(self) -> None:
         """Continue a run that is resumed; only after its source was compared, so that a refusal changes nothing."""
@@ -334,7 +367,7 @@ class Driver:
             else:
                 self.budget.add_jobs(each.id for each in cast("list[SubmittedJob]", made))
                 return
-            there = (await self._ask(lambda: self._book.report(self._run))).total
+            there = (await self._ask(lambda: self._book.report(self._run))).items
             jobs = [job for job in jobs if cast("int", job.ordinal) >= there]
             if not jobs:
                 return

@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from redrive.core.budget import FailureBudget, RunStatus, RunThresholds, Tally
+from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresholds, Tally
 from redrive.errors import RunError
 from redrive.store.protocol import Store
 from redrive.store.records import Row, RunId, Step
@@ -27,7 +27,7 @@ class RunReport:
     id: int
     pipeline: str
     status: str
-    """running, completed, partial_success, failed, aborted or paused."""
+    """running, completed, partial_success, failed, aborted, paused or cancelled."""
     total: int
     succeeded: int
     dead: int
@@ -36,11 +36,24 @@ class RunReport:
     """Items that a stage skipped: neither successes nor failures."""
     reason: str | None
     """Why the run was stopped, if it was."""
+    key: str | None = None
+    label: str | None = None
+    """What people call it."""
+    owner: str | None = None
+    children: int = 0
+    """Jobs among the total that stages submitted, and that joined the run."""
+    is_duplicate: bool = False
+    """True when `open` found a run with the same key instead of making one."""
 
     @property
     def open(self) -> int:
         """How many items are queued or processing."""
         return self.tally.open
+
+    @property
+    def items(self) -> int:
+        """How many items of its source were submitted."""
+        return self.total - self.children
 
     @property
     def tally(self) -> Tally:
@@ -59,6 +72,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     budget: FailureBudget | None = None
     thresholds: RunThresholds = RunThresholds()
+    rule: FailureRule | None = None
+    """How its status is decided instead of by thresholds."""
     hold_max: float = 3_600.0
     target: str | None = None
     """`module:pipeline`, if the command line started the run."""
@@ -90,6 +105,10 @@ class Runs:
             cancelled=cast("int", row[11]),
             skipped=cast("int", row[12]),
             reason=cast("str | None", row[4]),
+            key=cast("str | None", row[13]),
+            label=cast("str | None", row[14]),
+            owner=cast("str | None", row[15]),
+            children=cast("int", row[16]),
         )
 
     def options(self, run: int) -> RunOptions:
@@ -119,13 +138,13 @@ class Runs:
         Raises RunError when it has ended, belongs to another pipeline, or when its source has not yet yielded all items.
         """
         report = self.resumable(run, pipeline)
-        if report.total and not self.is_fed(run):
+        if report.items and not self.is_fed(run):
             raise RunError(
                 run=run,
-                problem=f"its source was read only up to item {report.total}, not to its end",
+                problem=f"its source was read only up to item {report.items}, not to its end",
                 fix="Resume it with its source first.",
             )
-        return report.total
+        return report.items
 
     def resumable(self, run: RunId, pipeline: str) -> RunReport:
         """Return the report of a run that may continue; raises RunError when it has ended or belongs to another pipeline."""
@@ -158,9 +177,9 @@ class Runs:
         gone = cast("list[list[Row]]", self._store.apply(*steps))[0]
         return max((cast("int", row[0]) + 1 for row in gone), default=first)
 
-    def end_source(self, run: RunId) -> None:
-        """Record that the source was read to its end."""
-        self._store.apply(Step("end_source", (run,)))
+    def mark_source(self, run: RunId, *, is_fed: bool) -> None:
+        """Record whether the source was read to its end; before that, the run does not end."""
+        self._store.apply(Step("end_source" if is_fed else "open_source", (run,)))
 
     def _row(self, run: int) -> Row:
         rows = self._store.query("run", run)
@@ -171,3 +190,13 @@ class Runs:
 
 
 OnProgress = Callable[[RunReport], None]
+
+
+def keep_run(store: Store, run: RunId, until: float) -> None:
+    """Record that this process decides the status of a run until then."""
+    store.apply(Step("keep_run", (until, run)))
+
+
+def has_permanent(store: Store, run: int) -> bool:
+    """Return whether an item of a run has ever failed in a way that cannot heal."""
+    return bool(store.query("has_permanent", run)[0][0])

@@ -27,6 +27,7 @@ from redrive.engine.pipeline.resources import open_resources
 from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.retention import RetentionDriver
+from redrive.engine.runs.ending import RunStatusDriver
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import Ticker
 from redrive.engine.worker.health import Health, health_port
@@ -108,22 +109,17 @@ async def serve(
         await _keep_alive(stack, store, worker, options, parts.observers)
         delivery = _delivery(store, worker, parts)
         listeners.append(delivery.committed)
-        ticker = Ticker(store, clock, ask_store=parts.ask_store)
-        driver = ReplayDriver(
-            store,
-            pipelines,
-            clock,
-            name=lambda: worker.name,
-            ask_store=parts.ask_store,
-            on_news=worker.wake,
-        )
-        retention = RetentionDriver(store, clock, name=lambda: worker.name, ask_store=parts.ask_store)
-        side = [asyncio.ensure_future(each.run()) for each in (delivery, ticker, driver, retention)]
+        statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake)
+        listeners.append(statuses.committed)
+        drivers = _drivers(store, pipelines, worker, parts.ask_store)
+        side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers)]
         stack.push_async_callback(_end, side)
         if options.takes_signals:
             _stop_on_signals(stack, worker)
         stack.push_async_callback(delivery.close)
         stack.push_async_callback(delivery.flush)
+        # Before the delivery: what ends here may be a notice.
+        stack.push_async_callback(statuses.flush)
         if beside is None:
             running = worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
         else:
@@ -187,6 +183,23 @@ def _delivery(store: Store, worker: Worker, parts: WorkerParts) -> Delivery:
         ask_store=parts.ask_store,
         call=DaemonThreads("redrive-hook").ask,
         breaker_changes=lambda: worker.breakers.changes,
+    )
+
+
+def _drivers(
+    store: Store, pipelines: Sequence[Pipeline], worker: Worker, ask_store: AskStore
+) -> tuple[Ticker, ReplayDriver, RetentionDriver]:
+    """Make what submits the jobs of schedules, drives replays, and prunes."""
+    clock = CURRENT.get().clock
+
+    def name() -> str:
+        return worker.name
+
+    replays = ReplayDriver(store, pipelines, clock, name=name, ask_store=ask_store, on_news=worker.wake)
+    return (
+        Ticker(store, clock, ask_store=ask_store),
+        replays,
+        RetentionDriver(store, clock, name=name, ask_store=ask_store),
     )
 
 

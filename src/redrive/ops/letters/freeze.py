@@ -20,6 +20,7 @@ from redrive.core.arguments import one_of
 from redrive.core.taxonomy import CODES
 from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
+from redrive.engine.runs.runs import Runs
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.groups import known_codes
 from redrive.ops.letters.letter import get_letter
@@ -142,7 +143,7 @@ def check_ids(store: Store, ids: tuple[int, ...]) -> None:
 
 
 def check_filter(store: Store, which: LetterFilter) -> None:
-    """Refuse a pipeline, stage or code that is not known here, with suggestions, and a time span that ends before it begins.
+    """Refuse a pipeline, stage, code or run that is not known here, with suggestions, and a time span that ends before it begins.
 
     For people, who mistype, and for whom "none" would be good news. A program may well ask before the first job exists.
     """
@@ -161,6 +162,8 @@ def check_filter(store: Store, which: LetterFilter) -> None:
             raise unknown(which.stage, stages, kind="stage", otherwise="There are no jobs in this database.")
     if which.code is not None:
         check_code(store, which.code)
+    if which.run is not None:
+        Runs(store).report(which.run)
 
 
 def check_code(store: Store, code: str, *, may_be_new: bool = False) -> None:
@@ -178,6 +181,8 @@ def _index(which: LetterFilter) -> str:
     """Return the index that suits the filter best."""
     if which.ids is not None:
         return "id"
+    if which.run is not None:
+        return "run"
     if which.owner is not None:
         return "owner"
     if which.key is not None:

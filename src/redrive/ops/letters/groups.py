@@ -2,8 +2,8 @@
 """Dead letters by their cause: one group for each fingerprint, however many letters it has.
 
 Counts by group and state alone come from the counters. A time span is counted in an index, and only in groups that reach beyond it.
-What only letters have (owner, key, ids, assignee, escalation) takes a look at each of them. One letter of each group is read, as a
-sample.
+What only letters have (owner, key, run, ids, assignee, escalation) takes a look at each of them. One letter of each group is read,
+as a sample.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _positions(
 def _walk(
     store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
-    """Walk the letters of a key, owner or assignee, or the escalated ones, and leave out what does not match; a bounded number.
+    """Walk the letters of a key, run, owner or assignee, or the escalated ones, and leave out what does not match; so many at most.
 
     If the groups of the filter have few letters, those are looked at instead.
     """
@@ -143,7 +143,8 @@ def _walk(
 
 def _walked(which: LetterFilter) -> tuple[str, object] | None:
     """Return what only letters have and an index leads to, with its value: the most selective one of a filter."""
-    kinds = {"key": which.key, "owner": which.owner, "assignee": which.assignee, "escalated": which.escalated}
+    kinds = {"key": which.key, "run": which.run, "owner": which.owner}
+    kinds |= {"assignee": which.assignee, "escalated": which.escalated}
     return next(((kind, value) for kind, value in kinds.items() if value is not None), None)
 
 

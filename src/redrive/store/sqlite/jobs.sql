@@ -145,11 +145,12 @@ ORDER BY jobs.id DESC LIMIT min(?7, (
     WHERE tallies.status = ?2 AND (?3 IS NULL OR lane.pipeline = ?3) AND (?4 IS NULL OR lane.stage = ?4)));
 
 -- name: list_of_run
--- The items of a run have rising ids, because they are submitted in their order.
+-- The items of a run are listed in their order; jobs that joined it come after them.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at
 FROM jobs INDEXED BY jobs_of_run CROSS JOIN lanes ON lanes.id = lane_id
 WHERE run_id = ?5 AND ordinal < coalesce((SELECT before.ordinal FROM jobs AS before WHERE before.id = ?1 AND before.run_id = ?5), 1 << 62)
-    AND jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+    AND (jobs.id < ?1 OR EXISTS (SELECT 1 FROM jobs AS before WHERE before.id = ?1 AND before.run_id = ?5))
+    AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
     AND (?6 IS NULL OR owner = ?6)
 ORDER BY ordinal DESC LIMIT ?7;
 

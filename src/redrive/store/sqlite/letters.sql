@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Reading dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
--- parameters as ?1 to ?13 (`LetterFilter.row`), or ?1 to ?6 if the counters of the groups are enough (`LetterFilter.group_row`).
+-- parameters as ?1 to ?14 (`LetterFilter.row`), or ?1 to ?6 if the counters of the groups are enough (`LetterFilter.group_row`).
 
 -- part: group_filter
 -- ?1 pipeline, ?2 stage, ?3 code, ?4 category, ?5 fingerprint; NULL matches all.
@@ -8,10 +8,10 @@
     AND (?4 IS NULL OR letter_groups.category = ?4) AND (?5 IS NULL OR letter_groups.fingerprint = ?5);
 
 -- part: letter_filter
--- And ?6 states as JSON, ?9 owner, ?10 key, ?11 ids as JSON, ?12 whether escalated, ?13 assignee.
+-- And ?6 states as JSON, ?9 owner, ?10 key, ?11 ids as JSON, ?12 whether escalated, ?13 assignee, ?14 run.
 letter.state IN (SELECT value FROM json_each(?6)) AND (?9 IS NULL OR letter.owner = ?9) AND (?10 IS NULL OR letter.key = ?10)
     AND (?11 IS NULL OR letter.id IN (SELECT value FROM json_each(?11))) AND (?12 IS NULL OR letter.is_escalated = ?12)
-    AND (?13 IS NULL OR letter.assignee = ?13) AND letter.group_id IN (
+    AND (?13 IS NULL OR letter.assignee = ?13) AND (?14 IS NULL OR letter.run_id = ?14) AND letter.group_id IN (
         SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter});
 
 -- part: time_filter
@@ -19,8 +19,8 @@ letter.state IN (SELECT value FROM json_each(?6)) AND (?9 IS NULL OR letter.owne
 letter.last_failure_at >= coalesce(?7, -1e300) AND letter.last_failure_at < coalesce(?8, 1e300);
 
 -- part: window
--- The letters of a filter with ids above ?14 up to ?15.
-{letter_filter} AND {time_filter} AND letter.id > ?14 AND letter.id <= ?15;
+-- The letters of a filter with ids above ?15 up to ?16.
+{letter_filter} AND {time_filter} AND letter.id > ?15 AND letter.id <= ?16;
 
 -- part: counted
 SELECT lanes.pipeline, counted.state, sum(counted.letters)
@@ -57,6 +57,12 @@ SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_owner WHERE le
 
 -- name: ids_by_key
 SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {window} ORDER BY letter.id;
+
+-- name: count_by_run
+{counted} INDEXED BY dead_letters_run WHERE letter.run_id = ?14 AND {window} {by_pipeline};
+
+-- name: ids_by_run
+SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_run WHERE letter.run_id = ?14 AND {window} ORDER BY letter.id;
 
 -- name: count_by_assignee
 {counted} INDEXED BY dead_letters_assignee WHERE letter.assignee = ?13 AND {window} {by_pipeline};
@@ -141,6 +147,11 @@ SELECT last_failure_at, id FROM dead_letters
 WHERE key = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
 ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
 
+-- name: run_floor
+SELECT last_failure_at, id FROM dead_letters
+WHERE run_id = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+
 -- name: assignee_floor
 SELECT last_failure_at, id FROM dead_letters
 WHERE assignee = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
@@ -153,15 +164,18 @@ WHERE is_escalated = 1 AND ?1 AND (last_failure_at, id) < (?2, ?3) AND last_fail
 ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
 
 -- part: page
--- The letters of a filter before the position (?14, ?15) down to (?16, ?17); positions stand for ?7 and ?8.
-{letter_filter} AND (letter.last_failure_at, letter.id) < (?14, ?15) AND (letter.last_failure_at, letter.id) >= (?16, ?17)
-ORDER BY letter.last_failure_at DESC, letter.id DESC LIMIT ?18;
+-- The letters of a filter before the position (?15, ?16) down to (?17, ?18); positions stand for ?7 and ?8.
+{letter_filter} AND (letter.last_failure_at, letter.id) < (?15, ?16) AND (letter.last_failure_at, letter.id) >= (?17, ?18)
+ORDER BY letter.last_failure_at DESC, letter.id DESC LIMIT ?19;
 
 -- name: letters_by_owner
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {page};
 
 -- name: letters_by_key
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {page};
+
+-- name: letters_by_run
+SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_run WHERE letter.run_id = ?14 AND {page};
 
 -- name: letters_by_assignee
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_assignee

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, the trace of a submitter is stored, there are limits
 -- and keys of jobs, and the jobs of an owner are found by an index.
+-- A run has a key, a label and an owner, and its status is decided by any worker.
 
 -- Only conditions change, and nothing that is stored: SQLite's own way to do that without copying every job and attempt.
 PRAGMA writable_schema = ON;
@@ -9,6 +10,10 @@ UPDATE sqlite_schema SET sql = replace(sql, 'WHEN ''cancelled'' THEN', 'WHEN ''s
         WHEN ''cancelled'' THEN') WHERE type = 'table' AND name = 'jobs';
 UPDATE sqlite_schema SET sql = replace(sql, 'OR outcome = ''cancelled''', 'OR outcome = ''cancelled'' OR outcome = ''skipped''')
 WHERE type = 'table' AND name = 'attempts';
+UPDATE sqlite_schema SET sql = replace(sql, '''aborted'', ''paused'')', '''aborted'', ''paused'', ''cancelled'')')
+WHERE type = 'table' AND name = 'runs';
+UPDATE sqlite_schema SET sql = replace(sql, '(''letters'', ''breakers'')', '(''letters'', ''breakers'', ''runs'')')
+WHERE type = 'table' AND name = 'listeners';
 PRAGMA writable_schema = RESET;
 
 DROP TRIGGER jobs_replayed;
@@ -76,3 +81,32 @@ DROP INDEX jobs_ready;
 CREATE INDEX jobs_ready ON jobs (lane_id, lane_key, priority, run_at, id) WHERE status = 'queued';
 
 CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
+
+ALTER TABLE runs ADD COLUMN key TEXT;
+ALTER TABLE runs ADD COLUMN label TEXT;
+ALTER TABLE runs ADD COLUMN owner TEXT;
+ALTER TABLE runs ADD COLUMN children INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN driven_until REAL NOT NULL DEFAULT 0;
+CREATE UNIQUE INDEX runs_key ON runs (pipeline, key) WHERE key IS NOT NULL;
+CREATE INDEX runs_live ON runs (id) WHERE ended_at IS NULL AND status <> 'paused';
+ALTER TABLE outbox ADD COLUMN run_id INTEGER;
+ALTER TABLE dead_letters ADD COLUMN run_id INTEGER;
+UPDATE dead_letters SET run_id = (SELECT jobs.run_id FROM jobs WHERE jobs.id = job_id);
+CREATE INDEX dead_letters_run ON dead_letters (run_id, last_failure_at, id) WHERE run_id IS NOT NULL;
+
+CREATE TRIGGER runs_ended AFTER UPDATE OF ended_at ON runs
+WHEN NEW.ended_at IS NOT NULL AND OLD.ended_at IS NULL AND NEW.status <> 'paused'
+BEGIN
+    INSERT INTO outbox (lane_id, run_id, recipient, at, due_at)
+    SELECT min(lanes.id), NEW.id, recipient, NEW.ended_at, NEW.ended_at
+    FROM lanes CROSS JOIN listeners ON topic = 'runs' AND listeners.pipeline = lanes.pipeline
+    WHERE lanes.pipeline = NEW.pipeline GROUP BY recipient;
+END;
+
+DROP TRIGGER jobs_reopened;
+CREATE TRIGGER jobs_reopened AFTER UPDATE OF finished_at ON jobs WHEN NEW.finished_at IS NULL AND OLD.finished_at IS NOT NULL
+BEGIN
+    UPDATE tallies SET jobs = jobs - 1
+    WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
+    UPDATE runs SET ended_at = NULL WHERE id = OLD.run_id AND status <> 'paused';
+END;

@@ -5,7 +5,8 @@
 -- The letter, or even the job, may have been pruned since: then the notice has what is left. Changes of one letter are delivered in
 -- order, and those of breakers too: each waits until the one before it has been delivered.
 SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
-    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, exception, letter_id, event, outbox.state, at, change_id, tries
+    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, exception, letter_id, event, outbox.state, at, change_id,
+    outbox.run_id, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
     LEFT JOIN jobs ON jobs.id = outbox.job_id
 WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3
@@ -16,10 +17,10 @@ WHERE outbox.lane_id = ?1 AND recipient = ?2 AND due_at <= ?3
 ORDER BY due_at, outbox.id LIMIT ?4;
 
 -- name: listeners_of
-SELECT topic, recipient FROM listeners WHERE topic IN ('letters', 'breakers') AND pipeline = ?;
+SELECT topic, recipient FROM listeners WHERE topic IN ('letters', 'breakers', 'runs') AND pipeline = ?;
 
 -- name: drop_listeners
-DELETE FROM listeners WHERE topic IN ('letters', 'breakers') AND pipeline = ?;
+DELETE FROM listeners WHERE topic IN ('letters', 'breakers', 'runs') AND pipeline = ?;
 
 -- name: add_listener
 INSERT INTO listeners (pipeline, topic, recipient) VALUES (?, ?, ?);

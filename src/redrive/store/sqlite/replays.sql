@@ -96,9 +96,9 @@ WHERE id = ?3 AND ended_at IS NULL
 -- name: mark_letters
 -- By id, a window at a time: what is not looked at yet cannot be missed, and what came after the cut-off is never looked at. Not by an
 -- index: that would walk all letters of the groups for each window. What came into the set after the start of the replay (after the
--- act ?17, and after ?18 if the filter has a state) was not counted for the person who started it.
-UPDATE dead_letters AS letter NOT INDEXED SET replay_id = ?16, counted = counted + 1
-WHERE replay_id IS NULL AND {window} AND freed <= ?17 AND moved <= ?18;
+-- act ?18, and after ?19 if the filter has a state) was not counted for the person who started it.
+UPDATE dead_letters AS letter NOT INDEXED SET replay_id = ?17, counted = counted + 1
+WHERE replay_id IS NULL AND {window} AND freed <= ?18 AND moved <= ?19;
 
 -- name: count_marked
 -- A window is marked once, so that its marked letters were marked just now.

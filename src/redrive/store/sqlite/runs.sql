@@ -4,14 +4,100 @@
 -- name: add_run
 INSERT INTO runs (pipeline, status, options, created_at) VALUES (?, 'running', ?, ?) RETURNING id;
 
+-- name: open_run
+-- A run that has all its items: they follow in the same transaction.
+INSERT INTO runs (pipeline, status, options, created_at, is_fed, items, key, label, owner) VALUES (?, 'running', ?, ?, 1, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: open_items
+-- Of the run that was opened just before: ?1 lane_id, ?2 now, ?3 the items as JSON, each with payload, key, owner and priority; ?4 how
+-- many bytes of a payload are kept in the job's own row. One whose key is taken is left out, and then the whole is rolled back.
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, payload, created_at)
+SELECT lanes.pipeline, lanes.id, 'queued', item.value ->> 3, ?2, item.value ->> 1, item.value ->> 2, (SELECT max(id) FROM runs), item.key,
+    CASE WHEN length(CAST(item.value ->> 0 AS BLOB)) <= ?4 THEN CAST(item.value ->> 0 AS BLOB) END, ?2
+FROM json_each(?3) AS item CROSS JOIN lanes ON lanes.id = ?1 WHERE true ON CONFLICT DO NOTHING;
+
+-- name: open_values
+-- ?1 the items as JSON; ?2 as above
+INSERT INTO job_values (job_id, dispatch, value)
+SELECT jobs.id, 0, CAST(item.value ->> 0 AS BLOB) FROM json_each(?1) AS item
+    CROSS JOIN jobs ON run_id = (SELECT max(id) FROM runs) AND ordinal = item.key
+WHERE length(CAST(item.value ->> 0 AS BLOB)) > ?2;
+
+-- name: run_with_key
+SELECT id FROM runs WHERE pipeline = ? AND key = ?;
+
+-- name: taken_item
+-- The first item whose key a job has already: its place, the key and the job.
+SELECT item.key, jobs.key, jobs.id FROM json_each(?2) AS item
+    JOIN jobs ON jobs.pipeline = ?1 AND jobs.key = item.value ->> 1 AND status IN ('queued', 'processing', 'complete')
+ORDER BY item.key LIMIT 1;
+
 -- name: end_source
 UPDATE runs SET is_fed = 1 WHERE id = ?;
 
+-- name: open_source
+UPDATE runs SET is_fed = 0 WHERE id = ?;
+
+-- name: keep_run
+-- The process that feeds it decides its status until then.
+UPDATE runs SET driven_until = ? WHERE id = ?;
+
 -- name: end_run
-UPDATE runs SET status = ?, reason = ?, ended_at = ? WHERE id = ?;
+-- Not one that somebody cancelled or paused meanwhile, except to record its end.
+UPDATE runs SET status = ?1, reason = ?2, ended_at = ?3 WHERE id = ?4 AND (status NOT IN ('cancelled', 'paused') OR status = ?1);
+
+-- name: live_runs
+-- Those whose status may have to be decided, at ?1: all items have ended, or one has failed for good.
+SELECT id, status, options, total, complete, failed, cancelled, skipped, has_permanent FROM (
+    SELECT runs.id, runs.status, options, is_fed, driven_until, items + children AS total,
+        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id) AS ended,
+        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete') AS complete,
+        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed') AS failed,
+        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled') AS cancelled,
+        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped') AS skipped,
+        EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_run CROSS JOIN letter_facts ON letter_id = dead_letters.id
+            WHERE run_id = runs.id AND is_retryable = 0) AS has_permanent
+    FROM runs INDEXED BY runs_live
+    WHERE ended_at IS NULL AND status <> 'paused')
+WHERE (ended >= total AND driven_until <= ?1 AND (is_fed OR status = 'cancelled')) OR (ended < total AND has_permanent AND status = 'running')
+ORDER BY id;
+
+-- name: has_permanent
+SELECT EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_run CROSS JOIN letter_facts ON letter_id = dead_letters.id
+    WHERE run_id = ? AND is_retryable = 0);
+
+-- name: has_live_runs
+SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_live WHERE ended_at IS NULL AND status <> 'paused');
+
+-- name: decide_run
+-- Once, and only while it still is as it was when its status was decided.
+UPDATE runs SET status = ?1, reason = coalesce(?2, reason), ended_at = ?3
+WHERE id = ?4 AND status = ?5 AND ended_at IS NULL AND items + children = ?6
+    AND (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = ?4) = ?7
+    AND (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = ?4 AND tallies.status = 'complete') = ?8;
 
 -- name: restart_run
 UPDATE runs SET status = 'running', options = ?, reason = NULL, ended_at = NULL WHERE id = ?;
+
+-- name: stop_run
+-- By an operator: ?1 is paused or cancelled.
+UPDATE runs SET status = ?1, reason = ?2, ended_at = ?3 WHERE id = ?4 AND status IN ('running', 'paused') AND status <> ?1;
+
+-- name: continue_run
+UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = ? AND status = 'paused';
+
+-- name: label_run
+UPDATE runs SET label = ? WHERE id = ?;
+
+-- name: paused_runs_at_work
+-- Paused runs with items in a stage: those are queued again after it, and have to be paused as well.
+SELECT DISTINCT run_id FROM jobs INDEXED BY jobs_leased WHERE status = 'processing' AND run_id IN (
+    SELECT id FROM runs WHERE status = 'paused');
+
+-- name: join_run
+-- A job of a stage joins the run of its parent, after all items of its source.
+UPDATE runs SET children = children + 1 WHERE id = (SELECT run_id FROM jobs WHERE jobs.id = ?1) RETURNING id, children - 1 + (1 << 40);
 
 -- name: cancel_run
 -- From an ordinal on, so that what has ended is not read again at every step.
@@ -29,11 +115,12 @@ UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ? AND 
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = ? AND status = 'queued' AND run_at >= 1e12;
 
 -- name: run
-SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items,
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children,
     (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
     (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
     (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled'),
-    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped')
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped'),
+    key, label, owner, children
 FROM runs WHERE id = ?;
 
 -- name: runs
@@ -45,6 +132,12 @@ SELECT status, sum(jobs) FROM tallies WHERE run_id = ? GROUP BY status;
 -- name: run_payloads
 SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
 FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
+
+-- name: run_results
+-- The jobs of a run from an ordinal on, with their results.
+SELECT ordinal, id, status, CASE WHEN result_from IS NULL THEN result
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+FROM jobs WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?;
 
 -- name: run_codes
 SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;

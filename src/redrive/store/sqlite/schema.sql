@@ -49,9 +49,18 @@ CREATE TABLE runs (
     items INTEGER NOT NULL DEFAULT 0,                             -- how many were submitted
     is_fed INTEGER NOT NULL DEFAULT 0 CHECK (is_fed IN (0, 1)),   -- the source has no more items
     created_at REAL NOT NULL,
-    ended_at REAL,
-    CHECK (status IN ('running', 'completed', 'partial_success', 'failed', 'aborted', 'paused'))
+    ended_at REAL,                   -- when all its items had ended, or it was paused; NULL again while an item is replayed
+    key TEXT,
+    label TEXT,                      -- what people call it
+    owner TEXT,
+    children INTEGER NOT NULL DEFAULT 0,                          -- how many jobs of its stages joined it
+    driven_until REAL NOT NULL DEFAULT 0,                         -- until then the process that feeds it decides its status
+    CHECK (status IN ('running', 'completed', 'partial_success', 'failed', 'aborted', 'paused', 'cancelled'))
 ) STRICT;
+
+CREATE UNIQUE INDEX runs_key ON runs (pipeline, key) WHERE key IS NOT NULL;
+-- Those whose status may change: few, however many there are.
+CREATE INDEX runs_live ON runs (id) WHERE ended_at IS NULL AND status <> 'paused';
 
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -206,6 +215,7 @@ CREATE TABLE dead_letters (
     counted INTEGER NOT NULL DEFAULT 0,   -- raised by statements that update the counters themselves, so that the trigger does not
     moved INTEGER NOT NULL DEFAULT 0,     -- the number of the last act (letter_moves) that changed its state
     freed INTEGER NOT NULL DEFAULT 0,     -- the number of the last act that made it free for a replay again
+    run_id INTEGER,                       -- the job's
     CHECK ((state = 'resolved' OR state = 'returned') = (verdict IS NOT NULL) AND (verdict IS NULL) = (closed_at IS NULL)),
     CHECK (state <> 'ready' OR (evidence IS NOT NULL AND is_safe = 1)),
     CHECK (state <> 'discarded' OR replay_id IS NULL)
@@ -251,6 +261,7 @@ CREATE INDEX dead_letters_escalated ON dead_letters (last_failure_at, id) WHERE 
 CREATE INDEX dead_letters_taken ON dead_letters (replay_id, id)
 WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
 CREATE INDEX dead_letters_replay ON dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;
+CREATE INDEX dead_letters_run ON dead_letters (run_id, last_failure_at, id) WHERE run_id IS NOT NULL;
 CREATE INDEX dead_letters_follows ON dead_letters (follows) WHERE follows IS NOT NULL;
 
 -- How many letters of a group are in which state, and marked by which replay; 0 stands for none. One table for both, because a letter
@@ -422,18 +433,18 @@ CREATE TABLE lane_breakers (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE listeners (
-    topic TEXT NOT NULL CHECK (topic IN ('letters', 'breakers')),
+    topic TEXT NOT NULL CHECK (topic IN ('letters', 'breakers', 'runs')),
     pipeline TEXT NOT NULL,
     recipient TEXT NOT NULL,         -- `hook`, or the name of a sink
     PRIMARY KEY (topic, pipeline, recipient)
 ) STRICT, WITHOUT ROWID;
 
--- Notices not yet delivered to hooks and sinks; written in the transaction of what they are about: an attempt, a change of a letter, or
--- a change of a breaker.
+-- Notices not yet delivered to hooks and sinks; written in the transaction of what they are about: an attempt, a change of a letter, a
+-- change of a breaker, or the end of a run.
 CREATE TABLE outbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     lane_id INTEGER NOT NULL,
-    job_id INTEGER,                  -- NULL for a change of a breaker
+    job_id INTEGER,                  -- NULL for a change of a breaker or the end of a run
     dispatch INTEGER,                -- of the attempt, or of the last one before the letter
     letter_id INTEGER,
     event TEXT,                      -- what happened to the letter
@@ -442,7 +453,8 @@ CREATE TABLE outbox (
     recipient TEXT NOT NULL,         -- `hook`, or the name of a sink
     at REAL NOT NULL,                -- when it happened
     due_at REAL NOT NULL,
-    tries INTEGER NOT NULL DEFAULT 0
+    tries INTEGER NOT NULL DEFAULT 0,
+    run_id INTEGER                   -- the run that ended
 ) STRICT;
 
 CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
@@ -498,6 +510,15 @@ BEGIN
         CROSS JOIN listeners ON topic = 'breakers' AND listeners.pipeline = lanes.pipeline
     WHERE breaker = NEW.breaker GROUP BY lanes.pipeline, recipient;
     DELETE FROM breaker_changes WHERE id <= NEW.id - 10000;
+END;
+
+CREATE TRIGGER runs_ended AFTER UPDATE OF ended_at ON runs
+WHEN NEW.ended_at IS NOT NULL AND OLD.ended_at IS NULL AND NEW.status <> 'paused'
+BEGIN
+    INSERT INTO outbox (lane_id, run_id, recipient, at, due_at)
+    SELECT min(lanes.id), NEW.id, recipient, NEW.ended_at, NEW.ended_at
+    FROM lanes CROSS JOIN listeners ON topic = 'runs' AND listeners.pipeline = lanes.pipeline
+    WHERE lanes.pipeline = NEW.pipeline GROUP BY recipient;
 END;
 
 -- Jobs that are submitted repeatedly, once per tick over all workers.
@@ -576,6 +597,8 @@ CREATE TRIGGER jobs_reopened AFTER UPDATE OF finished_at ON jobs WHEN NEW.finish
 BEGIN
     UPDATE tallies SET jobs = jobs - 1
     WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
+    -- Its status is decided again when all items have ended.
+    UPDATE runs SET ended_at = NULL WHERE id = OLD.run_id AND status <> 'paused';
 END;
 
 CREATE TRIGGER jobs_pruned AFTER DELETE ON jobs WHEN OLD.finished_at IS NOT NULL

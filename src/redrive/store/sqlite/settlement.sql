@@ -106,8 +106,9 @@ ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = max(last_at, excluded
 
 -- name: insert_letter
 -- A letter is escalated when a replay failed again with the same permanent code.
-INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, owner, key, first_failure_at, last_failure_at, follows, is_escalated)
-SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint = ?4 AND letter_groups.lane_id = ?2), 'open', owner, key,
+INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, owner, key, run_id, first_failure_at, last_failure_at, follows,
+    is_escalated)
+SELECT id, ?2, ?3, (SELECT letter_groups.id FROM letter_groups WHERE fingerprint = ?4 AND letter_groups.lane_id = ?2), 'open', owner, key, run_id,
     (SELECT min(ended_at) FROM attempts WHERE job_id = ?1 AND attempts.lane_id = ?2 AND attempts.round = ?3
         AND outcome IN ('retry', 'hold', 'dead')),
     ?5,

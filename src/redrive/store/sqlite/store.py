@@ -361,13 +361,9 @@ class SqliteStore:
             db.execute(_SQL["count_items"], (size, run))
 
     def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> SubmittedJob:
-        existing = (
-            db.execute(_SQL["duplicate"], (self._pipelines[job.lane], job.key)).fetchone()
-            if job.key
-            else None
-        )
+        existing = self._duplicate(db, job)
         if existing is not None:
-            return SubmittedJob(JobId(existing[0]), is_duplicate=True)
+            return SubmittedJob(existing, is_duplicate=True)
         made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)
         if len(job.payload) > INLINE_MAX:
             db.execute(_SQL["insert_value"], (made, 0, job.payload))
@@ -375,9 +371,21 @@ class SqliteStore:
             db.execute(_SQL["insert_trace"], (made, job.trace))
         return SubmittedJob(made, is_duplicate=False)
 
+    def _duplicate(self, db: sqlite3.Connection, job: NewJob) -> JobId | None:
+        """Return the job that has the key of this one already; None without one."""
+        if not job.key:
+            return None
+        found = db.execute(_SQL["duplicate"], (self._pipelines[job.lane], job.key)).fetchone()
+        return None if found is None else JobId(found[0])
+
     def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
         lane = self._lanes_in(db, child.pipeline, child.stages)[0]
-        return self._insert(db, msgspec.structs.replace(child.job, lane=lane, parent=parent), now)
+        job = msgspec.structs.replace(child.job, lane=lane, parent=parent)
+        if child.joins_run and self._duplicate(db, job) is None:
+            joined = db.execute(_SQL["join_run"], (parent,)).fetchone()
+            if joined is not None:
+                job = msgspec.structs.replace(job, run=joined[0], ordinal=joined[1])
+        return self._insert(db, job, now)
 
     def _lanes_in(self, db: sqlite3.Connection, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         found = [

@@ -18,6 +18,7 @@ from redrive.testing.conformance.claims import ClaimTests
 from redrive.testing.conformance.leases import LeaseTests
 from redrive.testing.conformance.named_statements import StatementTests
 from redrive.testing.conformance.replays import ReplayTests
+from redrive.testing.conformance.runs import RunTests
 from redrive.testing.conformance.settlements import SettlementTests
 from redrive.testing.conformance.side_effects import SideEffectTests
 from redrive.testing.conformance.submissions import SubmissionTests
@@ -35,5 +36,6 @@ class StoreConformance(
     LeaseTests,
     StatementTests,
     ReplayTests,
+    RunTests,
 ):
     """Every test of the suite. Inherit it in a class whose name starts with Test, and give it a fixture `store`."""

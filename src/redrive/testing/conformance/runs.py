@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in a store: opened with all their items or not at all, ended once, live again while an item is replayed.
+
+Which status a run gets is decided elsewhere; here is what the store takes of such a decision, and what it returns.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from redrive.store.protocol import Store
+from redrive.store.records import JobId, Step
+from redrive.testing.conformance.build import (
+    NOW,
+    Scene,
+    agree,
+    burial,
+    child,
+    claim,
+    exchange,
+    facts,
+    holds,
+    lanes_of,
+    settlement,
+    statuses,
+    taken,
+)
+from redrive.testing.conformance.replays import released
+
+ITEMS = '[["1", null, null, 5], ["\\"two\\"", "b", "ann", 0]]'
+
+
+def opened(store: Store, items: str = ITEMS, count: int = 2, *, key: str | None = "k") -> object:
+    """Open a run; return what the store answers."""
+    (lane,) = lanes_of(store)
+    return store.apply(
+        Step("open_run", ("shop", b"{}", NOW, count, key, "label", "bob"), rows=1),
+        Step("open_items", (lane, NOW, items, 4), rows=count),
+        Step("open_values", (items, 4)),
+    )
+
+
+def ended(store: Store, counts: tuple[int, int, int], *, at: float | None = NOW) -> bool:
+    """Decide that run 1 is completed: with how many jobs, how many ended, and how many complete."""
+    return store.apply(Step("decide_run", ("completed", None, at, 1, "running", *counts), rows=1)) is not None
+
+
+class RunTests(Scene):
+    """What a store keeps about runs."""
+
+    def test_a_run_is_opened_with_its_items_and_their_values(self, store: Store) -> None:
+        """Small payloads are in the job, large ones beside it."""
+        holds(opened(store))
+        (lane,) = lanes_of(store)
+
+        one, two = sorted(claim(store, lane), key=lambda job: job.id)
+        agree((one.input, two.input), (b"1", b'"two"'))
+        agree((facts(store, two.id).key, facts(store, two.id).owner), ("b", "ann"))
+        agree((facts(store, one.id).run, facts(store, two.id).priority), (1, 0))
+
+    def test_a_key_opens_one_run_and_nothing_of_the_second_is_stored(self, store: Store) -> None:
+        """Runs without a key are as many as are opened."""
+        holds(opened(store))
+
+        agree(opened(store, '[["1", null, null, 5]]', 1), None)
+        agree(statuses(store), {"queued": 2})
+        holds(opened(store, '[["1", null, null, 5]]', 1, key=None))
+        agree([row[0] for row in store.query("run_with_key", "shop", "k")], [1])
+
+    def test_an_item_whose_key_is_taken_keeps_the_whole_run_out(self, store: Store) -> None:
+        """All or nothing."""
+        taken(store, key="b")
+
+        agree(opened(store), None)
+        agree(store.query("runs", 10), [])
+        agree(store.query("taken_item", "shop", ITEMS), [(1, "b", 1)])
+
+    def test_a_run_ends_once_and_only_as_it_was_seen(self, store: Store) -> None:
+        """What has changed meanwhile has to be decided anew."""
+        opened(store)
+        (lane,) = lanes_of(store)
+        one, two = claim(store, lane)
+        exchange(store, "w1", [settlement(one)])
+        holds(not ended(store, (2, 2, 2)))
+        exchange(store, "w1", [settlement(two)])
+        agree([row[0] for row in store.query("live_runs", NOW)], [1])
+
+        holds(ended(store, (2, 2, 2)))
+        holds(not ended(store, (2, 2, 2)))
+        agree(store.query("live_runs", NOW), [])
+
+    def test_a_permanent_failure_is_seen_while_other_items_are_open(self, store: Store) -> None:
+        """And for ever."""
+        opened(store)
+        (lane,) = lanes_of(store)
+        one, _ = claim(store, lane)
+        exchange(store, "w1", [burial(one)])
+
+        ((run, status, *_, has_permanent),) = store.query("live_runs", NOW)
+        agree((run, status, has_permanent), (1, "running", 1))
+        agree(store.query("has_permanent", 1), [(1,)])
+
+    def test_an_item_that_runs_again_makes_its_run_live(self, store: Store) -> None:
+        """Until it has ended again."""
+        opened(store)
+        (lane,) = lanes_of(store)
+        exchange(store, "w1", [burial(each) for each in claim(store, lane)])
+        store.apply(Step("decide_run", ("failed", None, NOW, 1, "running", 2, 2, 0), rows=1))
+        agree(store.query("has_live_runs"), [(0,)])
+
+        holds(released(store, 1))
+        agree(store.query("has_live_runs"), [(1,)])
+        agree(store.query("live_runs", NOW), [])
+
+    def test_a_child_joins_the_run_of_its_parent_by_choice(self, store: Store) -> None:
+        """After all items; a child of a job without a run has none."""
+        opened(store)
+        (lane,) = lanes_of(store)
+        one, _ = claim(store, lane)
+        alone = taken(store)
+        joining = replace(child(pipeline="other"), joins_run=True)
+        exchange(store, "w1", [settlement(one, children=(joining, child(pipeline="other")))])
+        exchange(store, "w1", [settlement(alone, children=(joining,))])
+
+        agree([facts(store, JobId(job)).run for job in (4, 5, 6)], [1, None, None])
+        (row,) = store.query("run", 1)
+        agree((row[8], row[-1]), (3, 1))
