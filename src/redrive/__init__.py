@@ -31,6 +31,7 @@ if typing.TYPE_CHECKING:
     from redrive.client.connection import Redrive, connect
     from redrive.client.job import Job
     from redrive.core.backoff import Backoff, Jitter
+    from redrive.core.batch import Batch
     from redrive.core.breaker import Breaker
     from redrive.core.budget import FailureBudget, FailureRule, RunThresholds
     from redrive.core.codeset import CodeSet, OwnCode
@@ -69,6 +70,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "fingerprint",
     # Policies
     "Backoff",
+    "Batch",
     "Breaker",
     "Jitter",
     "Limit",
@@ -112,6 +114,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.client.connection": "Redrive connect",
     "redrive.client.job": "Job",
     "redrive.core.backoff": "Backoff Jitter",
+    "redrive.core.batch": "Batch",
     "redrive.core.breaker": "Breaker",
     "redrive.core.budget": "FailureBudget FailureRule RunThresholds",
     "redrive.core.codeset": "CodeSet OwnCode",

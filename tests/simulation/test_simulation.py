@@ -10,6 +10,9 @@ import pytest
 
 from redrive.core.decide import Hold
 from redrive.engine.worker import dead_letter, leases, settlements
+from redrive.engine.worker.batches.calls import CallResult, Calls
+from redrive.engine.worker.batches.gathering import Call
+from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
@@ -185,7 +188,22 @@ def payloads_are_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dead_letter, "_literals", lambda _encoded, _value: {})
 
 
+def a_batch_item_is_settled_twice(patch: pytest.MonkeyPatch) -> None:
+    """With the call that failed, and again with the half in which it is called next."""
+    plain = Calls._end
+
+    async def twice(self: Calls, call: Call, part: list[Dispatch], result: CallResult) -> None:
+        await plain(self, call, part, result)
+        if result.error is not None and call.parts:
+            for dispatch in part:
+                first = self._runner.begin(dispatch.job, dispatch.lane)
+                self._steps.settle(first, self._runner.decide_broken(first, result.error))
+
+    patch.setattr(Calls, "_end", twice)
+
+
 BUGS = [
+    (a_batch_item_is_settled_twice, CALM),
     (settled_in_two_steps, Faults()),
     (payloads_are_told, CALM),
     (no_fencing, Faults(freeze=0.02)),

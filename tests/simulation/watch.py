@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -35,6 +36,10 @@ class Process:
     """When its lease was last renewed by a clock that was not behind."""
     told: dict[JobId, float] = field(default_factory=dict)
     """When it heard last that somebody asked to cancel a job."""
+
+
+PROCESS: ContextVar[Process] = ContextVar("process")
+"""The process in which a stage runs."""
 
 
 @dataclass(eq=False)

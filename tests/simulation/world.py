@@ -16,13 +16,25 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from unittest import mock
 
-from redrive import Backoff, Breaker, Context, Finish, Jitter, Pipeline, Redrive, RetryPolicy, Skip, stage
+from redrive import (
+    Backoff,
+    Breaker,
+    Context,
+    Finish,
+    Jitter,
+    Pipeline,
+    Redrive,
+    RetryPolicy,
+    Skip,
+    stage,
+)
 from redrive.engine.runtime import CURRENT
+from redrive.engine.worker import prefetch
+from redrive.engine.worker.idle import IdleWait
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
@@ -33,14 +45,13 @@ from redrive.testing import VirtualClock, virtual_time
 from redrive.testing.clock import MONOTONIC_START, WALL_START
 from tests.inline import inline_parts
 
-from .watch import ATTEMPTS_MAX, LEASE, LIVE_LETTER, Process, Watch
+from .stages import batch_stage
+from .watch import ATTEMPTS_MAX, LEASE, LIVE_LETTER, PROCESS, Process, Watch
 
 JUMP_MAX = 300.0
 """So far from the right time clocks are at most."""
 SETTLE_MAX = 1_800.0
 """Virtual seconds after the last fault within which everything has settled."""
-PROCESS: ContextVar[Process] = ContextVar("process")
-"""The process in which a stage runs."""
 SECRET = "a value that belongs to nobody else"
 """Stands in every payload, and in what stages raise and note; it may stand nowhere else."""
 
@@ -190,7 +201,7 @@ class World:
         self.is_over = False
 
     def pipeline(self, clock: VirtualClock) -> Pipeline:
-        """Build three stages that fail in every way, the second of them behind a breaker."""
+        """Build four stages that fail in every way, the second of them behind a breaker, the third for many jobs at once."""
         policy = RetryPolicy(ATTEMPTS_MAX, Backoff.exponential(1, cap=20, jitter=Jitter.full()))
         outage = (clock.monotonic() + 50, clock.monotonic() + 400)
 
@@ -219,7 +230,13 @@ class World:
 
             return stage(retry=policy, breaker=breaker, name=name)(run)
 
-        return Pipeline("flow", [made("fetch", None), made("llm", self.breaker), made("notify", None)])  # type: ignore[list-item]
+        made_stages = [
+            made("fetch", None),
+            made("llm", self.breaker),
+            batch_stage(self.watch, self.chance, self.ledger, clock, policy),
+            made("notify", None),
+        ]
+        return Pipeline("flow", made_stages)  # type: ignore[arg-type]
 
     def run(self, workers: int = 3) -> None:
         """Submit the jobs, let workers come, die and be replaced, and end when every job has."""
@@ -228,6 +245,9 @@ class World:
         with (
             virtual_time(seed=self.seed, clock=self.clock) as clock,
             mock.patch.object(settle, "UNIFORM_MIN", uniform_min),
+            # These wait on the loop's own clock, and how far a story has come by then would depend on the machine.
+            mock.patch.object(IdleWait, "pause", _pause),
+            mock.patch.object(prefetch, "PREFETCH_SECONDS", self.patience),
         ):
             pipeline = self.pipeline(clock)
             lane = self.store.lanes("flow", [each.name for each in pipeline.stages])[0]
@@ -376,6 +396,11 @@ class World:
             await store.thaw()
             if worker.known_as is not None:
                 leases.beat(worker.known_as)
+
+
+async def _pause(self: IdleWait) -> None:
+    """Wait as `IdleWait.pause` does, but in virtual time."""
+    await self._sleep(await self._until_due())
 
 
 def breaches(world: World) -> list[str]:

@@ -27,11 +27,13 @@ ERRORS: list[RedriveError] = [
     errors.DeadlineExceededError(deadline=9),
     errors.JobNotFoundError(job_id=7),
     errors.JobFailedError(job_id=7, error_code="AUTH_DENIED", message="denied"),
+    errors.JobSkippedError(job_id=7, reason="spam"),
     errors.JobCancelledError(job_id=7),
     errors.WaitTimeoutError(job_id=7, status="queued", timeout=3),
     errors.JobExpiredError(late=12.5),
     errors.WorkerCrashError(stage="fetch", exit_code=9, crashes=2),
     errors.WorkerCrashError(stage="fetch", exit_code=None, crashes=1),
+    errors.BatchResultError(stage="embed", inputs=64, returned=63),
     errors.RunError(run=3, problem="is not known here", fix="Start one."),
     errors.FailureBudgetExceededError(run=3, sentence="2 of 2 failed", rate=1.0, report="the report"),
     errors.SerializationError(

@@ -20,6 +20,7 @@
     |-- WaitTimeoutError (also TimeoutError)            the job did not end within the timeout of the wait
     |-- JobExpiredError                                 the job was not started before its `expires_at`
     |-- WorkerCrashError                                the process that ran the stage alone died
+    |-- BatchResultError                                a batch function did not return one result for each input
     |-- RunError                                        a run cannot be started, found or resumed
     |-- FailureBudgetExceededError                      more of a run failed than its budget allows
     |                                               letters
@@ -55,6 +56,7 @@ from redrive.errors.calls import (
     DeadlineExceededError,
 )
 from redrive.errors.jobs import (
+    BatchResultError,
     FailureBudgetExceededError,
     JobCancelledError,
     JobErasedError,
@@ -101,6 +103,7 @@ __all__ = [
     "SHOWN_MAX",
     "AttemptTimeoutError",
     "AttemptsSpentError",
+    "BatchResultError",
     "BodyEncodingError",
     "BodyError",
     "BodyInvalidError",

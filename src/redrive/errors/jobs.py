@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors about jobs and runs.
 
-JobExpiredError and WorkerCrashError are not raised to callers: they become dead letters.
+JobExpiredError, WorkerCrashError and BatchResultError are not raised to callers: they become dead letters.
 """
 
 from __future__ import annotations
@@ -109,6 +109,22 @@ class WorkerCrashError(RedriveError):
         super().__init__(
             f"the process that ran {stage} alone {how} ({crashes} so far)",
             hint="Look for os._exit, memory limits and crashes of native libraries in this stage.",
+        )
+
+
+class BatchResultError(RedriveError):
+    """A batch function did not return one result for each input, so none of its results can be assigned to a job."""
+
+    code = "batch-result"
+
+    def __init__(self, *, stage: str, inputs: int, returned: int | str) -> None:
+        self.stage = stage
+        self.inputs = inputs
+        self.returned = returned
+        what = f"{returned} results" if isinstance(returned, int) else f"{returned}, not a list,"
+        super().__init__(
+            f"stage {stage} returned {what} for {inputs} inputs",
+            hint="Return a list with one output, exception or signal for each input, in the order of the inputs.",
         )
 
 

@@ -35,6 +35,7 @@ def _serialization(exc: BaseException, _now: float) -> Code:
 RULES: Final[RuleTable] = {
     # It called sys.exit, for example.
     "StageEndingError": taxonomy.BUG_CODE,
+    "BatchResultError": taxonomy.BUG_CODE,
     "InjectedError": _injected,
     "BreakerOpenError": _breaker,
     "AttemptTimeoutError": taxonomy.TIMEOUT,

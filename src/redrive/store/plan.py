@@ -29,6 +29,7 @@ class Continuation:
             # In a lane with keys a job queues first: its key is not known yet.
             if lane not in paused and lane not in want.keys
         }
+        self._slots = want.limit if want.slots is None else want.slots
 
     def take(self, one: Settlement) -> bool:
         """Take this job if there is room, and return whether; if not, it has to queue."""
@@ -37,6 +38,10 @@ class Continuation:
         if room <= 0 or one.value is None or len(self.taken) >= self._want.limit or job.id in self.taken:
             # The last case is a settlement of an earlier dispatch, which the fence will refuse.
             return False
+        if lane not in self._want.batched:
+            if self._slots <= 0:
+                return False
+            self._slots -= 1
         self._room[lane] = room - 1
         payload = job.input if job.payload is None else job.payload
         begun = (job.id, self._token, job.dispatch + 1, lane, 1, job.round)
@@ -55,9 +60,11 @@ class Continuation:
         """Release a job whose settlement was refused after all."""
         if (claimed := self.taken.pop(job, None)) is not None:
             self._room[claimed.lane] += 1
+            self._slots += claimed.lane not in self._want.batched
 
     def rest(self) -> ClaimRequest:
         """Return what is still wanted."""
         want = self._want
         limits = {lane: self._room.get(lane, limit) for lane, limit in want.limits.items()}
-        return ClaimRequest(want.lanes, want.limit - len(self.taken), limits, want.keys)
+        limit = want.limit - len(self.taken)
+        return msgspec.structs.replace(want, limit=limit, limits=limits, slots=self._slots)

@@ -69,6 +69,10 @@ class ClaimRequest(Struct, frozen=True):
     """Lower limits of single lanes."""
     keys: dict[LaneId, dict[str, int]] = {}
     """Lanes whose jobs have keys: how many of which key, the first key first; others of these lanes are not claimed."""
+    slots: int | None = None
+    """At most so many jobs of all lanes that are not in `batched`; None for `limit`."""
+    batched: frozenset[LaneId] = frozenset()
+    """Lanes whose jobs share a slot, and so take none of `slots`."""
 
 
 class ClaimedJob(Struct, frozen=True, gc=False):

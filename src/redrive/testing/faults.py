@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,10 +19,11 @@ from typing import Final, Literal, NoReturn, Self, cast
 from redrive.core.arguments import seconds as in_seconds
 from redrive.core.arguments import whole
 from redrive.core.verdict import Verdict
+from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker.job_logging import CURRENT_JOB
+from redrive.engine.worker.job_logging import CURRENT_CALL, CURRENT_JOB
 from redrive.errors import AttemptTimeoutError, ConfigurationError
 from redrive.testing.marks import Marks, marks_in
 
@@ -161,6 +162,8 @@ class Faults:
         return self
 
     def _wrap(self, stage: Stage[..., object]) -> Stage[..., object]:
+        if stage.batch is not None:
+            return self._wrap_batch(stage)
         function = stage.fn
 
         @functools.wraps(function)
@@ -183,23 +186,65 @@ class Faults:
         made: Callable[..., object] = awrapped if stage.is_async else wrapped
         return replace(stage, fn=made, is_process=False)
 
-    def _delay(self, stage: str) -> float:
+    def _wrap_batch(self, stage: Stage[..., object]) -> Stage[..., object]:
+        """Wrap a batch function: a job that has to fail does so alone, the function is called for the others."""
+        function = stage.fn
+
+        @functools.wraps(function)
+        def wrapped(inputs: list[object], **kwargs: object) -> object:
+            if wait := self._longest_delay(stage.name):
+                CURRENT.get().clock.sleep(wait)
+            failed = self._failed_items(stage.name)
+            rest, extras = _without(failed, inputs, kwargs, stage.context_name)
+            return _merged(failed, function(rest, **extras) if rest else [])
+
+        @functools.wraps(function)
+        async def awrapped(inputs: list[object], **kwargs: object) -> object:
+            if wait := self._longest_delay(stage.name):
+                await CURRENT.get().clock.asleep(wait)
+                if stage.timeout is not None and wait > stage.timeout:
+                    # Only a virtual clock gets here: on a real one the timeout has ended the wait.
+                    raise AttemptTimeoutError(timeout=stage.timeout)
+            failed = self._failed_items(stage.name)
+            rest, extras = _without(failed, inputs, kwargs, stage.context_name)
+            call = cast("Awaitable[object] | None", function(rest, **extras) if rest else None)
+            return _merged(failed, [] if call is None else await call)
+
+        return replace(stage, fn=awrapped if stage.is_async else wrapped, is_process=False)
+
+    def _longest_delay(self, stage: str) -> float:
+        """Return how long the call of a batch is delayed: as long as any of its jobs is."""
+        return max((self._delay(stage, context) for context in CURRENT_CALL.get()), default=0.0)
+
+    def _failed_items(self, stage: str) -> dict[int, InjectedError]:
+        """Return which jobs of a batch have to fail, by their place, and how."""
+        failed: dict[int, InjectedError] = {}
+        for place, context in enumerate(CURRENT_CALL.get()):
+            try:
+                self._fire(stage, context)
+            except InjectedError as error:
+                failed[place] = error
+        return failed
+
+    def _delay(self, stage: str, context: Context | None = None) -> float:
         return sum(
-            fault.seconds for fault in self._faults if fault.kind == "slow" and self._fires(fault, stage)
+            fault.seconds
+            for fault in self._faults
+            if fault.kind == "slow" and self._fires(fault, stage, context)
         )
 
-    def _fire(self, stage: str) -> None:
+    def _fire(self, stage: str, context: Context | None = None) -> None:
         """End the process or raise, for the first fault that is due; crashes come before failures."""
         for fault in sorted(self._faults, key=lambda each: each.kind != "crash"):
-            if fault.kind == "slow" or not self._fires(fault, stage):
+            if fault.kind == "slow" or not self._fires(fault, stage, context):
                 continue
             if fault.verdict is None:
                 _crash()
             raise InjectedError(fault.message, fault.verdict)
 
-    def _fires(self, fault: _Fault, stage: str) -> bool:
-        """Return whether a fault is due in this run, and if so, count it."""
-        context = CURRENT_JOB.get()
+    def _fires(self, fault: _Fault, stage: str, context: Context | None) -> bool:
+        """Return whether a fault is due in this run, by default that of the present job, and if so, count it."""
+        context = CURRENT_JOB.get() if context is None else context
         if context is None or fault.stage != stage:
             return False
         if fault.attempts is not None:
@@ -208,6 +253,28 @@ class Faults:
                 return False
         self._marks.add(fault.place)
         return True
+
+
+def _without(
+    failed: Container[int], inputs: list[object], extras: dict[str, object], contexts: str | None
+) -> tuple[list[object], dict[str, object]]:
+    """Return what a batch function gets for the jobs that do not fail."""
+
+    def kept(of: object) -> list[object]:
+        return [each for place, each in enumerate(cast("list[object]", of)) if place not in failed]
+
+    own = {} if contexts is None else {contexts: kept(extras[contexts])}
+    return kept(inputs), {**extras, **own}
+
+
+def _merged(failed: Mapping[int, InjectedError], results: object) -> object:
+    """Return the results of a batch function with the failures in their places; anything but a list stays what it is."""
+    if not isinstance(results, list | tuple) or not failed:
+        return results  # pyright: ignore[reportUnknownVariableType] - passed on.
+    merged = list(cast("Iterable[object]", results))
+    for place, error in sorted(failed.items()):
+        merged.insert(place, error)
+    return merged
 
 
 def _crash() -> NoReturn:

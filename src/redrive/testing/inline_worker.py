@@ -8,11 +8,11 @@ wants them, a crash of a stage is the loss of its process, and jobs that stages 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Final, NoReturn, cast
 
@@ -29,12 +29,14 @@ from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event, Hook, Pipeline
 from redrive.engine.pipeline.resources import open_resources
 from redrive.engine.runtime import Runtime
+from redrive.engine.worker.batches.calls import CallResult, run_call, run_call_sync
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dead_letter import StageEndingError
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.probes import Probes
+from redrive.engine.worker.processes import LostProcessError
 from redrive.engine.worker.runner import Runner
-from redrive.engine.worker.slots import LostProcessError, WorkerParts
+from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import RunBlocking
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError
@@ -171,10 +173,13 @@ class _StagesHere:
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | Exception:  # noqa: ARG002 - there is one place.
         stage = dispatch.lane.stage
-        if stage.is_async:
+        if stage.batch is not None:
+            call = run_call([dispatch]) if stage.is_async else self._call(partial(run_call_sync, [dispatch]))
+            (ended,) = cast("CallResult", await call).endings
+        elif stage.is_async:
             ended = await self._runner.run_async(dispatch)
         else:
-            called = await self._call(functools.partial(self._runner.run_sync, dispatch))
+            called = await self._call(partial(self._runner.run_sync, dispatch))
             ended = cast("bytes | Exception", called)
         dispatch.ended_at = self._now()
         ending = ended.ending if isinstance(ended, StageEndingError) else None

@@ -11,11 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from redrive import Backoff, Context, Jitter, Pipeline, RetryPolicy, connect, stage
+from redrive import Backoff, Batch, Context, Jitter, Pipeline, RetryPolicy, connect, stage
 from redrive.core.taxonomy import CODES
+from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.worker import Worker
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
@@ -297,3 +299,80 @@ def test_a_fault_sees_the_attempt_the_stage_sees() -> None:
     run_inline(Pipeline("flow", [call]), 1, faults=Faults().fail("call", code="TIMEOUT", attempts=[1, 2]))
 
     assert seen == [3]
+
+
+@stage(retry=STEADY, batch=Batch(size=4), timeout=10, name="embed")
+def embed(numbers: list[int], contexts: list[Context]) -> list[int]:
+    for number, ctx in zip(numbers, contexts, strict=True):
+        ctx.note("number", number)
+    return [number * 10 for number in numbers]
+
+
+@stage(retry=STEADY, batch=Batch(size=4), timeout=10, name="embed")
+async def aembed(numbers: list[int]) -> list[int]:
+    return [number * 10 for number in numbers]
+
+
+batches = pytest.mark.parametrize("made", [embed, aembed], ids=["sync stage", "async stage"])
+
+
+@both
+@batches
+def test_a_batch_stage_runs_inline_as_a_batch_of_one_and_waits_in_virtual_time(
+    run: Run, made: Stage[..., object]
+) -> None:
+    result = run(Pipeline("flow", [made]), 4)
+
+    assert (result.status, result.value, result.elapsed) == ("complete", 40, 0.05)
+
+
+@both
+@batches
+def test_faults_of_a_batch_stage_fire_for_its_job(run: Run, made: Stage[..., object]) -> None:
+    faults = (
+        Faults()
+        .fail("embed", code="RATE_LIMITED", attempts=[1])
+        .crash("embed", attempts=[1])
+        .slow("embed", seconds=20, attempts=[2])
+    )
+    result = run(Pipeline("flow", [made]), 4, faults=faults)
+
+    late = "retry" if made.is_async else "ok"
+    assert [each.outcome for each in result.attempts][:3] == ["crashed", "retry", late]
+    assert result.value == 40
+    assert (faults.fired("embed", "fail"), faults.fired("embed", "crash")) == (1, 1)
+
+
+@batches
+def test_in_a_call_of_many_jobs_a_fault_takes_only_the_jobs_it_is_for(made: Stage[..., object]) -> None:
+    faults = Faults().fail("embed", code="RATE_LIMITED", attempts=[1])
+    pipeline = faults.on(Pipeline("flow", [made]))
+    with virtual_time() as clock, connect(":memory:") as rd:
+        first = [rd.submit(pipeline, number) for number in range(2)]
+        store = cast("SqliteStore", rd.store)
+        store._db.execute("UPDATE jobs SET attempt = 2 WHERE id = 2")
+
+        async def work() -> None:
+            worker = Worker(store, [pipeline], inline_parts(), names=(f"w{n}" for n in itertools.count()))
+            await worker.run(until_idle=True)
+
+        asyncio.run(work())
+        assert [job.result() for job in first] == [0, 10]
+        assert store.read("SELECT job_id, outcome FROM attempts ORDER BY job_id, dispatch") == [
+            (1, "retry"),
+            (1, "ok"),
+            (2, "ok"),
+        ]
+        assert clock.waits
+
+
+def test_a_batch_function_that_returns_no_list_stays_wrong_with_faults() -> None:
+    @stage(batch=Batch(size=4), name="embed")
+    def broken(numbers: list[int]) -> list[int]:
+        return 7  # type: ignore[return-value]
+
+    faults = Faults().fail("embed", code="RATE_LIMITED", attempts=[9])
+    result = run_inline(Pipeline("flow", [broken]), 4, faults=faults)
+
+    assert result.letter is not None
+    assert result.letter.message == "stage embed returned int, not a list, for 1 inputs"

@@ -69,6 +69,11 @@ class SharedLimits:
                 if limit.key is None:
                     self._by_limit.setdefault(limit.name, (limit, []))[1].append(lane.id)
         self.is_needed = bool(self._by_limit or self.keys.lanes)
+        self._items = {
+            lane.id: 1 if lane.stage.batch is None else lane.stage.batch.items_per_count
+            for lane in lanes.values()
+        }
+        """How many jobs count as one: those of a call, where a batch counts calls."""
         self._meters: dict[MeterKey, Meter] = {}
         self._costs: dict[JobId, dict[str, float]] = {}
         self._errors: dict[JobId, Exception] = {}
@@ -97,6 +102,14 @@ class SharedLimits:
                 self._corrections.append((limit, key, usage[limit.name] - (costs or {}).get(limit.name, 1.0)))
             if failure is not None and failure.signal is None:
                 self._note_refusal(limit, key, dispatch, failure)
+
+    def called(self, lane: Lane, items: int, *, is_again: bool) -> None:
+        """Note a call of a batch that counts calls: its jobs have paid their share of a full one, and nothing for a call again."""
+        size = self._items[lane.id]
+        missing = 1.0 - (0.0 if is_again else items / size)
+        for limit in lane.stage.limits if size > 1 and missing else ():
+            if limit.is_metered and limit.cost is None and limit.key is None:
+                self._corrections.append((limit, "", missing))
 
     def error_of(self, job: JobId) -> Exception | None:
         """Return why a job cannot be run: the function for its cost or its key failed. On the loop."""
@@ -128,7 +141,8 @@ class SharedLimits:
             if wanted:
                 meter = self._meter(limit, "")
                 due = _Due(self._store, wanted, done, now)
-                starts = meter.startable(want.limit, sum(used[lane] for lane in lanes), now, due.is_any)
+                calls = sum(-(-used[lane] // self._items[lane]) for lane in lanes)
+                starts = meter.startable(want.limit, calls, now, due.is_any)
                 self._note_opening(wanted, meter)
                 if starts < want.limit:
                     self._turn += 1
@@ -160,7 +174,7 @@ class SharedLimits:
             limits = self._lanes[lane].stage.limits
             if all(limit.key is None and limit.cost is None for limit in limits):
                 for limit in limits:
-                    self._meter(limit, "").spend(count, calls=count)
+                    self._meter(limit, "").spend(count / self._items[lane], calls=count)
             else:
                 costly += self._count_in_turn([job for job in new if job.lane == lane], now)
         self._counted.difference_update([job.id for job in costly])
@@ -222,7 +236,7 @@ class SharedLimits:
     def _cost(self, job: ClaimedJob, lane: Lane, limit: Limit) -> float:
         """Return what a call counts; a function for it that fails is a failure of its job alone."""
         if limit.cost is None:
-            return 1.0
+            return 1.0 / self._items[lane.id]
         try:
             return _checked_cost(limit, limit.cost(lane.stage.input.check(job.input)))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything.

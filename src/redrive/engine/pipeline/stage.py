@@ -3,7 +3,7 @@
 
 A stage stays callable as the function it was, so that it can be tested without redrive. Its types are read from its annotations:
 the first parameter is its input, a parameter annotated `Context` gets the context, further ones get the resource of their type,
-the return annotation is its output.
+the return annotation is its output. The function of a batch stage takes and returns lists; input and output are their elements.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from datetime import timedelta
 from typing import Final, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from redrive.core.arguments import flag, instance, seconds, whole
+from redrive.core.batch import Batch
 from redrive.core.breaker import Breaker
 from redrive.core.limit import Limit
 from redrive.core.policy import RetryPolicy
+from redrive.engine.pipeline.batch import input_element, output_element
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.context import Context
 from redrive.errors import ConfigurationError
@@ -48,6 +50,8 @@ class Stage(Generic[P, R_co]):
     """What its calls count against, besides `concurrency`."""
     concurrency: int | None
     """At most so many run at once in one worker; None for as many as the worker has slots."""
+    batch: Batch | None
+    """How many jobs share a call; None for one call for each job. Input and output are then those of one job."""
     version: str
     is_idempotent: bool
     is_abandoned: bool
@@ -58,7 +62,7 @@ class Stage(Generic[P, R_co]):
     input: Codec
     output: Codec
     context_name: str | None
-    """The parameter that gets the context, if there is one."""
+    """The parameter that gets the context, or the list of contexts of a batch, if there is one."""
     resources: dict[str, type]
     """The parameters that get a resource, and of which type."""
     config: str
@@ -86,6 +90,7 @@ def stage(
     concurrency: int | None = None,
     idempotent: bool = False,
     process: bool = False,
+    batch: Batch | None = None,
     version: str = "1",
     name: str | None = None,
 ) -> Callable[[Callable[P, R]], Stage[P, R]]: ...
@@ -101,6 +106,7 @@ def stage(
     concurrency: int | None = None,
     idempotent: bool = False,
     process: bool = False,
+    batch: Batch | None = None,
     version: str = "1",
     name: str | None = None,
 ) -> Stage[P, R] | Callable[[Callable[P, R]], Stage[P, R]]:
@@ -112,20 +118,25 @@ def stage(
     only). `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, under its name.
     `limits` bound how much it asks of a dependency, over all workers. `concurrency` bounds how many run at once in a worker.
     `idempotent` declares that running the stage twice does no harm, which makes conflicts retryable. `process` runs a CPU-bound
-    function in another process. `version` is yours to raise when the stage changes its meaning; it is stored with every attempt.
+    function in another process. `batch` calls the function for many jobs at once: with a list of inputs, for a list of outputs,
+    exceptions or signals; `timeout` and `concurrency` then count calls. `version` is yours to raise when the stage changes its
+    meaning; it is stored with every attempt.
     """
 
     def declare(function: Callable[P, R]) -> Stage[P, R]:
         made_name = name or str(getattr(function, "__name__", ""))
-        _check(made_name, function, retry, breaker)
+        _check(made_name, function, retry, breaker, batch)
         where = f"stage({made_name})"
         limit = None if timeout is None else seconds(f"{where}.timeout", timeout, above=True)
         if concurrency is not None:
             whole(f"{where}.concurrency", concurrency, minimum=1, fix="Leave it out for no limit.")
         is_async = inspect.iscoroutinefunction(function)
-        shape = _shape(made_name, function)
+        shape = _shape(made_name, function, is_batch=batch is not None)
         policy = retry or RetryPolicy()
-        settings = (version, policy, limit, breaker, concurrency, idempotent, process, on_overrun)
+        settings: tuple[object, ...] = (
+            *(version, policy, limit, breaker, concurrency, idempotent, process, on_overrun),
+            *(() if batch is None else (batch,)),
+        )
         listed = _limits_of(where, limits)
         made = Stage(
             fn=function,
@@ -135,6 +146,7 @@ def stage(
             breaker=breaker,
             limits=listed,
             concurrency=concurrency,
+            batch=batch,
             version=version,
             is_idempotent=flag(f"{where}.idempotent", idempotent),
             is_abandoned=on_overrun == "abandon",
@@ -160,7 +172,7 @@ class _Shape:
     resources: dict[str, type]
 
 
-def _shape(name: str, function: Callable[..., object]) -> _Shape:
+def _shape(name: str, function: Callable[..., object], *, is_batch: bool) -> _Shape:
     """Read the types of a function; a parameter without annotation accepts any JSON."""
     try:
         hints: dict[str, object] = get_type_hints(function)
@@ -179,7 +191,8 @@ def _shape(name: str, function: Callable[..., object]) -> _Shape:
             rule="must be a function: a worker has no object on which to call a method",
             fix="Take the object as a parameter annotated with its class, and open it with Pipeline(resources=...).",
         )
-    context = next((each.name for each in parameters if hints.get(each.name) is Context), None)
+    wanted = list[Context] if is_batch else Context
+    context = next((each.name for each in parameters if hints.get(each.name) == wanted), None)
     inputs = [each for each in parameters if each.name != context]
     required = [
         each for each in inputs[1:] if each.default is inspect.Parameter.empty and each.kind in _NAMED
@@ -194,9 +207,19 @@ def _shape(name: str, function: Callable[..., object]) -> _Shape:
             rule="must take exactly one input, perhaps a Context, and resources annotated with their class",
             fix="Put what belongs together into one dataclass.",
         )
-    taken = hints.get(inputs[0].name)
-    output = codec_for(f"{name} (output)", hints.get("return"))
-    return _Shape(codec_for(f"{name} (input)", taken), output, context, resources)
+    taken, returned = hints.get(inputs[0].name), hints.get("return")
+    if is_batch:
+        if Context in resources.values():
+            raise ConfigurationError(
+                field=f"stage({name})",
+                value="Context",
+                rule="has one context for each job of a batch",
+                fix="Annotate the parameter as list[Context]; its order is that of the inputs.",
+            )
+        taken, returned = input_element(name, taken), output_element(name, returned)
+    return _Shape(
+        codec_for(f"{name} (input)", taken), codec_for(f"{name} (output)", returned), context, resources
+    )
 
 
 def _class_of(hint: object) -> type | None:
@@ -204,7 +227,7 @@ def _class_of(hint: object) -> type | None:
     return hint if isinstance(hint, type) and hint.__module__ != "builtins" else None
 
 
-def _check(name: str, function: object, retry: object, breaker: object) -> None:
+def _check(name: str, function: object, retry: object, breaker: object, batch: object) -> None:
     if (
         not callable(function)
         or inspect.isgeneratorfunction(function)
@@ -221,6 +244,8 @@ def _check(name: str, function: object, retry: object, breaker: object) -> None:
         instance(f"stage({name}).retry", retry, RetryPolicy, fix="RetryPolicy(max_attempts=5).")
     if breaker is not None:
         instance(f"stage({name}).breaker", breaker, Breaker, fix='Breaker("api", consecutive=5).')
+    if batch is not None:
+        instance(f"stage({name}).batch", batch, Batch, fix="Batch(size=64).")
 
 
 def _limits_of(where: str, given: object) -> tuple[Limit, ...]:
@@ -262,6 +287,13 @@ def _check_options(made: Stage[P, R], on_overrun: object) -> None:
             value=True,
             rule="is for sync functions without resources",
             fix="Leave async work on the loop; open what a process needs inside the function.",
+        )
+    if made.batch is not None and (made.is_process or made.is_abandoned):
+        raise ConfigurationError(
+            field=f"{where}.batch",
+            value=made.batch,
+            rule='cannot be combined with process=True or on_overrun="abandon"',
+            fix="Leave it out: a batch pays where a call has a fixed cost, and such calls wait, or release the interpreter.",
         )
 
 

@@ -86,22 +86,21 @@ def as_failure(exc: BaseException) -> Exception:
         return StageEndingError("the stage raised something that cannot be read", exc)
 
 
-class JobRedactor:
-    """Redacts what is written about one run of a job; its values are decoded, and its message is redacted, only once."""
+class CallValues:
+    """The values of the jobs that share a call: its failure may mention any of them. Decoded only once, if at all."""
 
-    __slots__ = ("_decoded", "_literals", "_message", "job")
+    __slots__ = ("_decoded", "_jobs", "_literals")
 
-    def __init__(self, job: ClaimedJob) -> None:
-        self.job = job
+    def __init__(self, *jobs: ClaimedJob) -> None:
+        self._jobs = jobs
         self._decoded: list[tuple[bytes, object]] | None = None
         self._literals: LiteralIndex | None = None
-        self._message: str | None = None
 
     @property
     def values(self) -> list[tuple[bytes, object]]:
-        """Payload and stage input, each as it is stored and decoded."""
+        """Payloads and stage inputs, each as it is stored and decoded."""
         if self._decoded is None:
-            stored = (self.job.payload, self.job.input)
+            stored = (each for job in self._jobs for each in (job.payload, job.input))
             self._decoded = [(each, _decoded(each)) for each in stored if each is not None]
         return self._decoded
 
@@ -114,6 +113,27 @@ class JobRedactor:
                 found |= _literals(encoded, value)
             self._literals = LiteralIndex(found)
         return self._literals
+
+
+class JobRedactor:
+    """Redacts what is written about one run of a job; its message is redacted only once."""
+
+    __slots__ = ("_message", "_values", "job")
+
+    def __init__(self, job: ClaimedJob, call: CallValues | None = None) -> None:
+        self.job = job
+        self._values = CallValues(job) if call is None else call
+        self._message: str | None = None
+
+    @property
+    def values(self) -> list[tuple[bytes, object]]:
+        """Payload and stage input, each as it is stored and decoded; in a batch, those of all its jobs."""
+        return self._values.values
+
+    @property
+    def literals(self) -> LiteralIndex:
+        """Every longer string of the values, with a placeholder that has its path."""
+        return self._values.literals
 
     def message(self, failure: Failure) -> str:
         """Return the message of the run's failure, redacted but not cut."""

@@ -5,6 +5,7 @@
         |            `-> ABANDONED --^                     overran: settled while its thread still runs
         `------> IN_PROCESS ---------^                     runs in another process
 
+The jobs of a batch go through them together, each with a dispatch of its own.
 A job that is refused or cancelled goes from STARTING to ENDING; a run whose decision needs no store skips ENDING. Every state
 before SETTLED may become DROPPED (its lease was given up) or LEFT_BEHIND (so was its lease, but its task ignores the cancellation
 and keeps its slot). Only the event loop changes a state; threads just read it.
@@ -14,13 +15,18 @@ from __future__ import annotations
 
 from asyncio import TimerHandle
 from enum import IntEnum
+from typing import Final
 
 from msgspec import Struct
 
 from redrive.engine.observers import AttemptFacts, AttemptObserver
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.dead_letter import CallValues
 from redrive.store.records import ClaimedJob
+
+SUSPECT_MIN: Final = 2
+"""So many workers must have died while they ran a job before it runs alone."""
 
 
 class State(IntEnum):
@@ -63,6 +69,8 @@ class Dispatch(Struct, eq=False, gc=False):
     """Who observes it, once its function has been called."""
     overrun: TimerHandle | None = None
     """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the run has ended."""
+    call: CallValues | None = None
+    """The values of all jobs of its call, if there are several."""
 
     def facts(self) -> AttemptFacts:
         """Return what observers may know of it."""

@@ -2,7 +2,8 @@
 """Which job a log line belongs to: every record made while a stage runs carries its job, pipeline, stage and attempt.
 
 The standard library's own way: a context variable holds the present job, and the record factory puts it into each record, so that
-any format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty.
+any format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty;
+in a batch of several jobs there is no one job and attempt, and `%(job)s` has how many they are.
 A process that runs stages for a worker gets the worker's settings, and writes to standard error or output itself.
 """
 
@@ -23,6 +24,9 @@ from redrive.engine.pipeline.context import Context
 FIELDS: Final = ("job_id", "pipeline", "stage", "attempt", "job")
 
 CURRENT_JOB: ContextVar[Context | None] = ContextVar("redrive_job", default=None)
+"""The job whose stage runs; None outside a stage, and in a batch of several jobs."""
+CURRENT_CALL: ContextVar[tuple[Context, ...]] = ContextVar("redrive_call", default=())
+"""The jobs of the batch whose stage runs; empty for every other stage."""
 
 
 class _JobRecord(logging.LogRecord):
@@ -31,15 +35,17 @@ class _JobRecord(logging.LogRecord):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - whatever logging passes.
         context = CURRENT_JOB.get()
+        call = () if context is not None else CURRENT_CALL.get()
+        any_of = call[0] if call else context
         self.job_id = "" if context is None else context.job_id
-        self.pipeline = "" if context is None else context.pipeline
-        self.stage = "" if context is None else context.stage
+        self.pipeline = "" if any_of is None else any_of.pipeline
+        self.stage = "" if any_of is None else any_of.stage
         self.attempt = "" if context is None else context.attempt
-        self.job = (
-            ""
-            if context is None
-            else f"[job {context.job_id} {context.pipeline}.{context.stage} attempt {context.attempt}] "
-        )
+        self.job = ""
+        if context is not None:
+            self.job = f"[job {context.job_id} {context.pipeline}.{context.stage} attempt {context.attempt}] "
+        elif any_of is not None:
+            self.job = f"[{len(call)} jobs {any_of.pipeline}.{any_of.stage}] "
 
 
 _lock = Lock()

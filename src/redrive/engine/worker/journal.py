@@ -198,4 +198,6 @@ def _reduced_by(jobs: list[ClaimedJob], want: ClaimRequest) -> ClaimRequest:
     for job in jobs:
         if job.lane in limits:
             limits[job.lane] = max(0, limits[job.lane] - 1)
-    return msgspec.structs.replace(want, limit=max(0, want.limit - len(jobs)), limits=limits)
+    slots = max(0, (want.limit if want.slots is None else want.slots) - len(jobs))
+    limit = max(0, want.limit - len(jobs))
+    return msgspec.structs.replace(want, limit=limit, limits=limits, slots=slots)

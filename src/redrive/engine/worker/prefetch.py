@@ -23,7 +23,7 @@ class Prefetch:
         self._slots = slots
         self._most = concurrency
         self._ended = 0
-        self._first: ClaimedJob | None = None
+        self._first: object = None
         self._since = 0.0
         self.count = 0
         """How many jobs may wait for a slot."""

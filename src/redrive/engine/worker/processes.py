@@ -21,7 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
 from enum import Enum
 from importlib import import_module
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +31,7 @@ from redrive.core.fingerprint import Frame
 from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.observers import Observers, installed, set_up_process
+from redrive.engine.pipeline.batch import arguments_for, results_of
 from redrive.engine.pipeline.codec import codec_for, storable
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
@@ -40,13 +41,35 @@ from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, log_as, present_setup
-from redrive.engine.worker.slots import LostProcessError
 from redrive.store.records import Child
 
 S = TypeVar("S", bound=Struct)
 
 ALONE_MAX: Final = 4
 """At most so many suspects run at once, each alone in its process."""
+
+
+class ProcessPool(Protocol):
+    """Runs stages in other processes."""
+
+    size: int
+    """How many stages run at once in processes."""
+
+    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | Exception | FailedAttempt]:
+        """Run a stage in a process; raises LostProcessError when that died."""
+        ...
+
+    def can_run(self, lane: Lane) -> bool:
+        """Return whether a process can import this stage."""
+        ...
+
+
+class LostProcessError(Exception):
+    """The process that ran a stage died."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+        super().__init__(exit_code)
 
 
 class StageCall(Struct, frozen=True):
@@ -271,6 +294,9 @@ def _storable_value(value: object) -> object:
 
 async def _run(stage: Stage[..., object], value: object, call: StageCall) -> object:
     extras: dict[str, object] = {} if stage.context_name is None else {stage.context_name: call.context}
+    if stage.batch is not None:
+        # A job that runs alone is a batch of one.
+        value, extras = [value], arguments_for(stage, {}, [call.context])
     async with AsyncExitStack() as stack:
         if stage.resources:
             name = call.context.pipeline
@@ -281,10 +307,13 @@ async def _run(stage: Stage[..., object], value: object, call: StageCall) -> obj
             result = stage.fn(value, **extras)
             if inspect.isawaitable(result):
                 result = await asyncio.wait_for(cast("Awaitable[object]", result), stage.timeout)
+            if stage.batch is not None:
+                (result,) = results_of(stage, result, 1)
         except Finish as finish:
             return finish
-        if isinstance(result, Signal) and not isinstance(result, Finish):
-            raise result
+        is_raised = isinstance(result, Signal if stage.batch is None else BaseException)
+        if is_raised and not isinstance(result, Finish):
+            raise cast("BaseException", result)
         return result
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from redrive.core.breaker import Evidence
+from redrive.core.batch import evidence_of_call
+from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import opens_at
+from redrive.core.decide import BreakerStatus
 from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import Classifier
 from redrive.engine.limits.limits import SharedLimits
@@ -68,10 +70,10 @@ class Runner:
         observers: Observers | None = None,
         limits: SharedLimits | None = None,
     ) -> None:
-        self._limits = limits if limits is not None and limits.is_needed else None
+        self.limits = limits if limits is not None and limits.is_needed else None
         self._breakers = breakers
         self._probes = probes
-        self._runtime = runtime
+        self.runtime = runtime
         self._now = runtime.clock.wall
         self._classifier = classifier
         self._ask_store = ask_store
@@ -100,7 +102,7 @@ class Runner:
         job, breaker = dispatch.job, dispatch.lane.stage.breaker
         if job.expires_at is not None and dispatch.started_at > job.expires_at:
             return JobExpiredError(late=dispatch.started_at - job.expires_at)
-        if self._limits is not None and (error := self._limits.error_of(job.id)) is not None:
+        if self.limits is not None and (error := self.limits.error_of(job.id)) is not None:
             return error
         if breaker is None or self._breakers.is_closed(breaker) or self._probes.is_probe(job.id):
             return None
@@ -123,10 +125,10 @@ class Runner:
             value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
             result = stage.fn(value, **extras) if extras else stage.fn(value)
             if isinstance(result, Signal):
-                return _signalled(dispatch, result)
+                return signalled(dispatch, result)
             return stage.output.seal(result)
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return _signalled(dispatch, exc)
+            return signalled(dispatch, exc)
         finally:
             if dispatch.observing:
                 self._observers.end_call(dispatch.observing)
@@ -144,9 +146,9 @@ class Runner:
         try:
             value, extras = stage.input.check(dispatch.job.input), _extras(dispatch)
             call = cast("Awaitable[object]", stage.fn(value, **extras) if extras else stage.fn(value))
-            result = await (call if stage.timeout is None else _limited(stage.name, stage.timeout, call))
+            result = await (call if stage.timeout is None else limited(stage.name, stage.timeout, call))
             if isinstance(result, Signal):
-                return _signalled(dispatch, result)
+                return signalled(dispatch, result)
             return stage.output.seal(result)
         except asyncio.CancelledError as exc:
             # Perhaps a task that the stage waited for was cancelled; only a cancellation of this one is meant for us.
@@ -157,7 +159,7 @@ class Runner:
         except GeneratorExit:
             raise
         except BaseException as exc:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-            return _signalled(dispatch, exc)
+            return signalled(dispatch, exc)
         finally:
             if dispatch.observing:
                 self._observers.end_call(dispatch.observing)
@@ -170,9 +172,9 @@ class Runner:
         if isinstance(ended, bytes):
             self._report_to_limits(dispatch)
             return settlement_of_success(dispatch, ended)
-        failed = self._classify(dispatch, ended)
+        failed = self.classify(dispatch, ended)
         self._report_to_limits(dispatch, failed)
-        return settlement_of_failure(dispatch, failed, self._runtime.chance.random())
+        return settlement_of_failure(dispatch, failed, self.runtime.chance.random())
 
     async def decide(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> Settlement:
         """Report the outcome to the stage's breaker, then decide what becomes of the job."""
@@ -184,17 +186,34 @@ class Runner:
         failed = (
             self._as_timeout(dispatch, ended)
             if isinstance(ended, FailedAttempt)
-            else self._classify(dispatch, ended)
+            else self.classify(dispatch, ended)
         )
         self._report_to_limits(dispatch, failed)
         breaker, standing = dispatch.lane.stage.breaker, None
         if breaker is not None:
-            # A signal of the stage, or a failure without a call, proves nothing about the dependency.
-            is_silent = failed.failure.signal is not None or isinstance(failed.exc, NOT_CALLED)
-            evidence = Evidence.NOTHING if is_silent else breaker.evidence_of(failed.failure)
-            await self._report_to_breaker(dispatch, evidence, failed.failure.code)
+            await self._report_to_breaker(dispatch, _evidence_of(breaker, failed), failed.failure.code)
             standing = self._breakers.standing(breaker)
-        return settlement_of_failure(dispatch, failed, self._runtime.chance.random(), standing)
+        return settlement_of_failure(dispatch, failed, self.runtime.chance.random(), standing)
+
+    async def report_call(
+        self, part: Sequence[Dispatch], failures: Iterable[FailedAttempt | None]
+    ) -> BreakerStatus | None:
+        """Report the call of a batch to the limits, and to the stage's breaker, once; return how that stands.
+
+        None is an item that came through.
+        """
+        breaker, found = part[0].lane.stage.breaker, tuple(failures)
+        for dispatch, failed in zip(part, found, strict=True):
+            self._report_to_limits(dispatch, failed)
+        if breaker is None:
+            return None
+        evidence = evidence_of_call(
+            Evidence.ALIVE if failed is None else _evidence_of(breaker, failed) for failed in found
+        )
+        code = next((failed.failure.code for failed in found if failed is not None), None)
+        probe = next((each for each in part if self._probes.is_probe(each.job.id)), part[0])
+        await self._report_to_breaker(probe, evidence, code)
+        return self._breakers.standing(breaker)
 
     def decide_cancelled(self, dispatch: Dispatch) -> Settlement:
         """Decide what becomes of a job that somebody cancelled; its run proves nothing about the dependency."""
@@ -215,7 +234,7 @@ class Runner:
             exc = as_failure(error)
             # The user's own rules may be what broke.
             failure = Classifier().classify(exc, stage=dispatch.lane.stage.name)
-            draw = self._runtime.chance.random()
+            draw = self.runtime.chance.random()
             return settlement_of_failure(dispatch, FailedAttempt(failure, exc), draw)
         except BaseException as worse:  # noqa: BLE001 - a failure may raise anything when it is examined.
             return _decide_unreadable(dispatch, worse)
@@ -227,8 +246,8 @@ class Runner:
         dispatch = self.begin(settlement.job, lane)
         dispatch.started_at, dispatch.ended_at = settlement.started_at, settlement.ended_at
         try:
-            failed = self._classify(dispatch, error)
-            return settlement_of_failure(dispatch, failed, self._runtime.chance.random())
+            failed = self.classify(dispatch, error)
+            return settlement_of_failure(dispatch, failed, self.runtime.chance.random())
         except Exception as worse:  # noqa: BLE001 - without a settlement the job would stay here for good.
             return _decide_unreadable(dispatch, worse)
 
@@ -239,11 +258,11 @@ class Runner:
 
     def _report_to_limits(self, dispatch: Dispatch, failed: FailedAttempt | None = None) -> None:
         """Report to the stage's limits what a run used, and what the dependency asked for, if it was called."""
-        if self._limits is not None:
+        if self.limits is not None:
             is_silent = failed is None or isinstance(failed.exc, NOT_CALLED)
-            self._limits.ended(dispatch, None if is_silent or failed is None else failed.failure)
+            self.limits.ended(dispatch, None if is_silent or failed is None else failed.failure)
 
-    def _classify(self, dispatch: Dispatch, exc: Exception) -> FailedAttempt:
+    def classify(self, dispatch: Dispatch, exc: Exception) -> FailedAttempt:
         """Classify what a stage raised; an error that came too late is a timeout."""
         stage = dispatch.lane.stage
         if (
@@ -288,6 +307,12 @@ class Runner:
             logger.warning("breaker %s: the store did not answer: %s", breaker.name, error)
 
 
+def _evidence_of(breaker: Breaker, failed: FailedAttempt) -> Evidence:
+    """Return what a failure proves: a signal of the stage, or a failure without a call, proves nothing about the dependency."""
+    is_silent = failed.failure.signal is not None or isinstance(failed.exc, NOT_CALLED)
+    return Evidence.NOTHING if is_silent else breaker.evidence_of(failed.failure)
+
+
 def _decide_unreadable(dispatch: Dispatch, worse: BaseException) -> Settlement:
     """Give up a job whose failure cannot be read; the error that came up instead is not logged, because nothing redacts it."""
     logger.error(
@@ -296,7 +321,7 @@ def _decide_unreadable(dispatch: Dispatch, worse: BaseException) -> Settlement:
     return settlement_of_unreadable_failure(dispatch)
 
 
-def _signalled(dispatch: Dispatch, raised: BaseException) -> bytes | Exception:
+def signalled(dispatch: Dispatch, raised: BaseException) -> bytes | Exception:
     """Return what a stage raised, or a signal it returned; a finish as the job's result, if it is one of the last stage's type."""
     if not isinstance(raised, Finish):
         return as_failure(raised)
@@ -315,7 +340,7 @@ def _extras(dispatch: Dispatch) -> dict[str, object]:
     return {**dispatch.lane.resources, name: dispatch.context}
 
 
-async def _limited(name: str, limit: float, call: Awaitable[object]) -> object:
+async def limited(name: str, limit: float, call: Awaitable[object]) -> object:
     """Await a call for at most `limit` seconds; then cancel it and wait until it has ended, so that no two runs overlap."""
     scope = asyncio.timeout(limit)
     stubborn = asyncio.get_running_loop().call_later(

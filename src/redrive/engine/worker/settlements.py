@@ -35,7 +35,7 @@ from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, FailedAttempt, JobRedactor, letter_of, safe_notes
 from redrive.engine.worker.dispatch import Dispatch
-from redrive.store.records import HOOK, Letter, Settlement
+from redrive.store.records import HOOK, ClaimedJob, Letter, Settlement
 
 # Looked up once: access to a member by its name goes through a hook of the enumeration.
 _COMPLETE: Final = JobState.COMPLETE
@@ -69,7 +69,7 @@ def settlement_of_success(dispatch: Dispatch, output: bytes) -> Settlement:
         ended_at=dispatch.ended_at,
         decision=_decision_of_success(dispatch) if dispatch.overran or dispatch.is_finish else None,
         config=lane.stage.config,
-        notes=safe_notes(context.notes, JobRedactor(job)) if context.notes else None,
+        notes=safe_notes(context.notes, JobRedactor(job, dispatch.call)) if context.notes else None,
         children=tuple(context.children),
     )
 
@@ -86,16 +86,26 @@ def settlement_of_failure(
     dispatch: Dispatch, failed: FailedAttempt, draw: float, standing: BreakerStatus | None = None
 ) -> Settlement:
     """Return the settlement of an attempt that failed, or of a signal the stage raised or returned."""
-    stage, job = dispatch.lane.stage, dispatch.job
-    codes: dict[str, int] = {} if job.codes is None else msgspec.json.decode(job.codes, type=dict[str, int])
-    history = History(attempt=job.attempt, failures_by_code=codes, snoozes=job.snoozes)
-    decision = decide(stage.retry, failed.failure, history, dispatch.ended_at, draw, standing)
-    settlement = _settlement_of_decision(dispatch, failed, decision, codes)
+    history = _history_of(dispatch.job)
+    retry, ended_at = dispatch.lane.stage.retry, dispatch.ended_at
+    decision = decide(retry, failed.failure, history, ended_at, draw, standing)
+    settlement = _settlement_of_decision(dispatch, failed, decision, history.failures_by_code)
     if dispatch.context.is_cancelled and settlement.status is JobState.QUEUED:
         return msgspec.structs.replace(
             settlement, status=JobState.CANCELLED, outcome="cancelled", decision=_REQUESTED, recipients=()
         )
     return settlement
+
+
+def gives_up(dispatch: Dispatch, failed: FailedAttempt, standing: BreakerStatus | None) -> bool:
+    """Return whether a job would be given up because of this failure."""
+    retry, history = dispatch.lane.stage.retry, _history_of(dispatch.job)
+    return isinstance(decide(retry, failed.failure, history, dispatch.ended_at, 0.0, standing), DeadLetter)
+
+
+def _history_of(job: ClaimedJob) -> History:
+    codes: dict[str, int] = {} if job.codes is None else msgspec.json.decode(job.codes, type=dict[str, int])
+    return History(attempt=job.attempt, failures_by_code=codes, snoozes=job.snoozes)
 
 
 def settlement_of_cancel(dispatch: Dispatch) -> Settlement:
@@ -198,13 +208,13 @@ def _plain_class(name: str) -> str:
 
 
 def _settlement_of_decision(
-    dispatch: Dispatch, failed: FailedAttempt, decision: Decision, codes: dict[str, int]
+    dispatch: Dispatch, failed: FailedAttempt, decision: Decision, codes: Mapping[str, int]
 ) -> Settlement:
     job, lane, failure = dispatch.job, dispatch.lane, failed.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
     # A copy: an abandoned thread may still add to them.
-    redactor = JobRedactor(job)
+    redactor = JobRedactor(job, dispatch.call)
     notes = safe_notes(dispatch.context.notes.copy(), redactor)
     status, outcome = _OUTCOMES[type(decision)]
     is_skip = isinstance(decision, Skip)

@@ -3,7 +3,8 @@
 
 A slot is free as soon as its function returns, not when the settlement is committed; prefetched jobs wait here for the next free
 slot. Async stages are tasks of the loop, sync ones go to threads, and a job that is suspected of killing workers runs alone in a
-process of its own. Whatever happens, every job that was started is settled once, or its lease is given up.
+process of its own. The jobs of a batch share a slot. Whatever happens, every job that was started is settled once, or its lease is
+given up.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import contextvars
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from itertools import chain
 
 import msgspec
 
 from redrive.engine.error_text import error_text
 from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.batches.calls import Calls, SlotSteps
+from redrive.engine.worker.batches.gathering import Call
+from redrive.engine.worker.batches.lanes import BatchLanes
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure, literals_of
 from redrive.engine.worker.dispatch import (
     ABANDONED,
@@ -31,9 +35,11 @@ from redrive.engine.worker.dispatch import (
     LEFT_BEHIND,
     RUNNING,
     SETTLED,
+    SUSPECT_MIN,
     Dispatch,
 )
 from redrive.engine.worker.probes import Probes
+from redrive.engine.worker.processes import LostProcessError, ProcessPool
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
 from redrive.errors import AttemptTimeoutError, WorkerCrashError
@@ -41,24 +47,6 @@ from redrive.store.protocol import ChangeSignal
 from redrive.store.records import ClaimedJob, JobId, LaneId, Settlement
 
 logger = logging.getLogger("redrive.worker")
-
-SUSPECT_MIN: Final = 2
-"""So many workers must have died while they ran a job before it runs alone."""
-
-
-class ProcessPool(Protocol):
-    """Runs stages in other processes."""
-
-    size: int
-    """How many stages run at once in processes."""
-
-    def run(self, dispatch: Dispatch, *, is_alone: bool) -> Awaitable[bytes | Exception | FailedAttempt]:
-        """Run a stage in a process; raises LostProcessError when that died."""
-        ...
-
-    def can_run(self, lane: Lane) -> bool:
-        """Return whether a process can import this stage."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +61,6 @@ class WorkerParts:
     signal: ChangeSignal | None = None
     """What wakes an idle worker when somebody has changed the store; then there need be no looks in between."""
     observers: Observers = field(default_factory=installed)
-
-
-class LostProcessError(Exception):
-    """The process that ran a stage died."""
-
-    def __init__(self, exit_code: int | None) -> None:
-        self.exit_code = exit_code
-        super().__init__(exit_code)
 
 
 class Slots:
@@ -109,11 +89,13 @@ class Slots:
         self._on_room = on_room
         # Runs begin in copies of this: one begins where another ends, and must not see what that one has set.
         self._context = contextvars.copy_context()
-        self._ready: deque[ClaimedJob] = deque()
+        self._ready: deque[ClaimedJob | Call] = deque()
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self.in_use = self._in_use = dict.fromkeys(lanes, 0)
         """How many runs of each lane have a slot or wait for one."""
+        self.batches = BatchLanes(lanes, runner.runtime.clock, on_call=self._ready.append, on_due=on_room)
+        self._calls = Calls(runner, parts.threads, self._steps(), parts.observers)
         self._is_releasing = False
         self._orphans = 0
         """Slots kept by abandoned threads, and by what still runs although its lease was given up."""
@@ -123,7 +105,7 @@ class Slots:
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs, waits or is being settled here."""
-        return not (self._running or self._ready or self._tasks)
+        return not (self._running or self._ready or self._tasks or self.batches.waiting)
 
     @property
     def running(self) -> int:
@@ -132,7 +114,9 @@ class Slots:
 
     def jobs(self) -> list[ClaimedJob]:
         """Return the jobs that run or wait here; may be called from any thread."""
-        return [*(each.job for each in self.dispatches()), *self._ready]
+        ready = (each.jobs if isinstance(each, Call) else (each,) for each in tuple(self._ready))
+        running = (each.job for each in self.dispatches())
+        return [*running, *chain.from_iterable(ready), *self.batches.jobs()]
 
     def dispatches(self) -> list[Dispatch]:
         """Return what runs now; may be called from any thread."""
@@ -140,12 +124,18 @@ class Slots:
 
     def room(self, prefetch: int) -> int:
         """Return how many more jobs can be claimed, `prefetch` of which would have to wait for a slot."""
-        return self._concurrency + prefetch - len(self._running) - len(self._ready) - self._orphans
+        taken = len(self._running) - self.batches.shared + len(self._ready) + self._orphans
+        return self._concurrency + prefetch - taken
 
-    def lane_limits(self) -> dict[LaneId, int]:
-        """Return how many more jobs can be claimed of each lane that has a limit of its own; waiting jobs count."""
-        limits: dict[LaneId, int] = {}
+    def lane_limits(self, room: int) -> dict[LaneId, int]:
+        """Return how many more jobs can be claimed of each lane that has a limit of its own; waiting jobs count.
+
+        A batch lane can fill all of the `room`, but only one call more than there are free slots.
+        """
+        limits = self.batches.limits(min(room, max(0, self.room(0)) + 1))
         for lane in self._lanes.values():
+            if lane.id in limits:
+                continue
             most = [lane.stage.concurrency] if lane.stage.concurrency is not None else []
             if lane.stage.is_process:
                 most.append(self._processes.size)
@@ -154,56 +144,80 @@ class Slots:
         return limits
 
     @property
-    def first_waiting(self) -> ClaimedJob | None:
-        """The job that takes the next free slot; None when none waits."""
+    def first_waiting(self) -> ClaimedJob | Call | None:
+        """The job or call that takes the next free slot; None when none waits."""
         return self._ready[0] if self._ready else None
 
     def put(self, jobs: Iterable[ClaimedJob]) -> None:
         """Take claimed jobs; `fill` starts them."""
+        batched = self.batches.ids
         for job in jobs:
-            self._ready.append(job)
+            if job.lane in batched:
+                self.batches.add(job)
+            else:
+                self._ready.append(job)
             self._in_use[job.lane] += 1
+        self.batches.form()
 
     def fill(self) -> None:
         """Start as many of the waiting jobs as there are free slots. One that cannot be started waits on; its error is raised."""
-        while self._ready and len(self._running) + self._orphans < self._concurrency:
-            job = self._ready.popleft()
+        while self._ready and len(self._running) - self.batches.shared + self._orphans < self._concurrency:
+            waiting = self._ready.popleft()
             try:
-                self._start(job)
+                if isinstance(waiting, Call):
+                    self.batches.begin(waiting, self._runner, self._running)
+                    self._calls.start(waiting)
+                else:
+                    self._start(waiting)
             except BaseException:
-                self._running.pop(job.id, None)
-                self._ready.appendleft(job)
+                if isinstance(waiting, Call):
+                    self.batches.undo(waiting, self._running)
+                else:
+                    self._running.pop(waiting.id, None)
+                self._ready.appendleft(waiting)
                 raise
 
     def drop_waiting(self) -> list[ClaimedJob]:
         """Forget the jobs that were not started, and return them."""
-        dropped = list(self._ready)
+        waiting = list(self._ready)
+        self._ready.clear()
+        dropped = self.batches.drop()
+        for each in waiting:
+            if isinstance(each, Call):
+                self.batches.ended(each)
+                dropped += each.jobs
+            else:
+                dropped.append(each)
         for job in dropped:
             self._in_use[job.lane] -= 1
             self._probes.drop(job.id, self._lanes[job.lane].stage.breaker)
-        self._ready.clear()
         return dropped
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
         """Cancel jobs that somebody asked to cancel. A function on a thread or in a process ends when it looks."""
         asked = set(jobs)
-        self._ready = deque(
-            msgspec.structs.replace(job, cancel_asked=1) if job.id in asked else job for job in self._ready
-        )
+        for place, waiting in enumerate(self._ready):
+            if isinstance(waiting, Call):
+                waiting.jobs = tuple(_marked(job, asked) for job in waiting.jobs)
+            else:
+                self._ready[place] = _marked(waiting, asked)
+        self.batches.cancel(asked)
         for job in asked:
             dispatch, task = self._running.get(job), self._tasks.get(job)
             if dispatch is None or dispatch.context.is_cancelled:
                 continue
             dispatch.context.is_cancelled = True
-            # A task in STARTING looks for itself: cancelled now, it would end without having run a line.
-            if task is not None and dispatch.state is RUNNING:
+            # A task in STARTING looks for itself: cancelled now, it would end without having run a line. A call continues for the
+            # other jobs of its batch.
+            if task is not None and dispatch.state is RUNNING and job not in self.batches.call_of:
                 task.cancel()
 
     async def release(self) -> list[Dispatch]:
         """Give up everything, and return what was cut off while it ran. A thread runs on and keeps its slot, but is ignored."""
         self.drop_waiting()
         dispatches = list(self._running.values())
-        tasks = list(self._tasks.values())
+        # Each once: the jobs of a call have one task.
+        tasks = list(dict.fromkeys(self._tasks.values()))
         self._is_releasing = True
         for task in tasks:
             task.cancel()
@@ -223,7 +237,7 @@ class Slots:
         for dispatch in self._running.values():
             dispatch.state = LEFT_BEHIND if dispatch.job.id in self._tasks else DROPPED
             self._observers.end_attempt(dispatch.observing, "crashed", None)
-            self._orphans += 1
+            self._orphans += self.batches.keeps_slot(dispatch)
             self._drop_probe(dispatch)
         self._running.clear()
         self._tasks.clear()
@@ -239,7 +253,7 @@ class Slots:
         elif (refusal := self._runner.refusal(dispatch)) is not None:
             dispatch.state = ENDING
             self._start_deciding(dispatch, refusal)
-        elif (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._processes.can_run(lane):
+        elif self._needs_process(job, lane):
             dispatch.state = IN_PROCESS
             self._start_task(dispatch, self._guarded(dispatch, self._run_in_process))
         elif lane.stage.is_async:
@@ -252,6 +266,34 @@ class Slots:
                 dispatch.overrun = loop.call_later(
                     lane.stage.timeout, self._abandon, dispatch, context=self._context.copy()
                 )
+
+    def _steps(self) -> SlotSteps:
+        return SlotSteps(
+            start_task=self._start_shared_task,
+            settle=self._settle,
+            settle_broken=self._settle_broken,
+            decide=self._decide,
+            run_in_process=self._run_in_process,
+            can_run_in_process=lambda call: self._needs_process(call.jobs[0], call.lane),
+            forget_task=self._forget_task,
+            leave=self._leave_call,
+        )
+
+    def _needs_process(self, job: ClaimedJob, lane: Lane) -> bool:
+        return (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._processes.can_run(lane)
+
+    def _forget_task(self, call: Call) -> None:
+        for dispatch in call.dispatches:
+            self._tasks.pop(dispatch.job.id, None)
+
+    def _start_shared_task(
+        self, dispatches: Sequence[Dispatch], body: Coroutine[object, object, None]
+    ) -> None:
+        """Start the task of a call; it is the task of each of its jobs."""
+        first, *others = dispatches
+        self._start_task(first, body)
+        if (task := self._tasks.get(first.job.id)) is not None:
+            self._tasks.update({dispatch.job.id: task for dispatch in others})
 
     def _start_task(self, dispatch: Dispatch, body: Coroutine[object, object, None]) -> None:
         # The task itself frees its slot: a callback for its end would be one more step of the loop for each job.
@@ -402,7 +444,16 @@ class Slots:
             del self._running[dispatch.job.id]
             self._in_use[dispatch.job.lane] -= 1
             self.ended += 1
+            if self.batches.call_of:
+                self.batches.settled(dispatch)
             self.fill()
+
+    def _leave_call(self, call: Call) -> None:
+        """Free the slot of a call that ran on after its leases were given up."""
+        self._in_use[call.lane.id] -= call.left
+        self._orphans -= 1
+        self.batches.ended(call)
+        self._on_room()
 
     def _leave(self, dispatch: Dispatch) -> None:
         """Free the slot of what ran on after its dispatch was over."""
@@ -412,6 +463,11 @@ class Slots:
 
     def _drop_probe(self, dispatch: Dispatch) -> None:
         self._probes.drop(dispatch.job.id, dispatch.lane.stage.breaker)
+
+
+def _marked(job: ClaimedJob, asked: set[JobId]) -> ClaimedJob:
+    """Return a job as one that somebody asked to cancel, if it is one of these."""
+    return msgspec.structs.replace(job, cancel_asked=1) if job.id in asked else job
 
 
 def _is_in_task() -> bool:

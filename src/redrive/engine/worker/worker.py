@@ -283,12 +283,13 @@ class Worker:
         """Commit what has been settled, claim and start what comes next; return whether there was anything."""
         if self._unstarted:
             await self._release_unstarted()
-        room = 0 if self._stops else min(max(0, self._room(self._prefetch.count)), COMMIT_MAX)
+        room = 0 if self._stops else max(0, self._room(self._prefetch.count))
+        most = self._leasable()
         if self._journal.is_empty and not room:
             self.slots.fill()
             return False
         batch, token = self._journal.take()
-        commit = functools.partial(self._commit, batch, room, token)
+        commit = functools.partial(self._commit, batch, room, token, most)
         # The store is at work already while the jobs of the last claim are started.
         asked = self._ask_store(commit)
         try:
@@ -334,12 +335,17 @@ class Worker:
         jobs, self._unstarted = self._unstarted, []
         await self._ask_until_answered(lambda: self._journal.release(jobs, self._now()))
 
-    def _commit(self, batch: list[Settlement], room: int, token: int) -> Exchange:
-        """Settle and claim; what to claim is decided anew for each try, because breakers may have changed."""
+    def _commit(self, batch: list[Settlement], room: int, token: int, most: int) -> Exchange:
+        """Settle and claim, at most so many; what to claim is decided anew for each try, because breakers may have changed."""
         now = self._now()
         self._idle_wait.before_claim(is_sated=self._is_sated)
         self._journal.flush_breakers(now)
-        want = self._journal.want(room, self.slots.lane_limits(), now)
+        limits, batched = self.slots.lane_limits(room), self.slots.batches.ids
+        # Jobs that share slots come on top of those that each need one.
+        limit = min(most, room + sum(limits[lane] for lane in batched)) if batched and room else room
+        want = self._journal.want(limit, limits, now)
+        if batched:
+            want = msgspec.structs.replace(want, slots=room, batched=batched)
         if self.limits.is_needed:
             self.limits.flush(now)
             want = self.limits.limited(want, batch, self.slots, now)
@@ -374,7 +380,11 @@ class Worker:
 
     def _observed(self, answer: Exchange, want: ClaimRequest) -> Exchange:
         """Report which lanes a claim had to leave out; return the answer with what traces need."""
-        full = [self.lanes[lane] for lane, left in want.limits.items() if left <= 0 < want.limit]
+        full = [
+            self.lanes[lane]
+            for lane, left in want.limits.items()
+            if left <= 0 < want.limit and lane not in want.batched
+        ]
         if full:
             self._observers.report(lambda each: each.limited(full))
         if self._observers.of_attempts and answer.claimed:
@@ -428,9 +438,14 @@ class Worker:
 
     def _room(self, prefetch: int) -> int:
         """Return how many more jobs may be claimed; with a limit, what is leased or not committed yet counts."""
-        room = self.slots.room(prefetch)
+        return min(self.slots.room(prefetch), self._leasable())
+
+    def _leasable(self) -> int:
+        """Return how many more jobs may be leased; not more than one commit claims."""
         most = None if self._leased_max is None else self._leased_max()
-        return room if most is None else min(room, most - len(self.slots.jobs()) - self._journal.size)
+        if most is None:
+            return COMMIT_MAX
+        return min(COMMIT_MAX, most - len(self.slots.jobs()) - self._journal.size)
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return cast("T", await self._ask_store(question))

@@ -65,17 +65,21 @@ def claim(
 ) -> tuple[ClaimedJob, ...]:
     """Claim what is wanted inside the caller's transaction; from the first lanes first, and nothing from paused ones."""
     left = want.limit
+    slots = left if want.slots is None else want.slots
     for lane in want.lanes:
         if lane in paused:
             continue
-        room = min(left, want.limits.get(lane, left))
+        is_batched = lane in want.batched
+        room = min(left, want.limits.get(lane, left), left if is_batched else slots)
+        count = 0
         if room > 0 and lane not in want.keys:
-            left -= db.execute(_SQL["claim"], (token, worker, now, lane, room)).rowcount
-        for key, count in want.keys.get(lane, {}).items():
-            most = min(room, count)
-            if most > 0:
-                taken = db.execute(_SQL["claim_of_key"], (token, worker, now, lane, most, key)).rowcount
-                room, left = room - taken, left - taken
+            count = db.execute(_SQL["claim"], (token, worker, now, lane, room)).rowcount
+        for key, most in want.keys.get(lane, {}).items():
+            if min(room - count, most) > 0:
+                named = (token, worker, now, lane, min(room - count, most), key)
+                count += db.execute(_SQL["claim_of_key"], named).rowcount
+        left -= count
+        slots -= 0 if is_batched else count
     return () if left == want.limit else claimed(db, worker, token)
 
 

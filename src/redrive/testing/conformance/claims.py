@@ -75,6 +75,25 @@ class OrderTests(Scene):
         ]
         agree(len(exchange(store, "w1", done, ClaimRequest((review, parse), 2)).claimed), 2)
 
+    def test_jobs_that_share_slots_take_none_and_count_against_everything_else(self, store: Store) -> None:
+        """Whether jobs are queued or continue in place; the limit of all lanes together holds for them, too."""
+        fetch, embed, notify = lanes_of(store, "fetch", "embed", "notify")
+        store.submit([new(lane) for lane in (fetch, embed, notify) for _ in range(4)], NOW)
+        batched = frozenset([embed])
+
+        want = ClaimRequest((notify, embed, fetch), 6, {embed: 3}, slots=2, batched=batched)
+        held = exchange(store, "w1", [], want).claimed
+        agree([one.lane for one in held], [notify, notify, embed, embed, embed])
+
+        done = [settlement(one, status=JobState.QUEUED, lane=notify) for one in held if one.lane == embed]
+        again = ClaimRequest((notify, embed, fetch), 9, {embed: 9}, slots=1, batched=batched)
+        agree([one.lane for one in exchange(store, "w1", done, again).claimed], [notify, embed])
+
+        (first, *_) = held
+        done = [settlement(first, status=JobState.QUEUED, lane=embed)]
+        few = ClaimRequest((embed, fetch), 2, {embed: 1}, slots=1, batched=batched)
+        agree([one.lane for one in exchange(store, "w1", done, few).claimed], [embed, fetch])
+
     def test_workers_that_use_the_same_token_get_their_own_jobs(self, store: Store) -> None:
         """Each worker counts its tokens by itself."""
         (lane,) = lanes_of(store)

@@ -9,7 +9,20 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from redrive import Backoff, Cancel, Context, Fail, Finish, Pipeline, Retry, RetryPolicy, Skip, Snooze, stage
+from redrive import (
+    Backoff,
+    Batch,
+    Cancel,
+    Context,
+    Fail,
+    Finish,
+    Pipeline,
+    Retry,
+    RetryPolicy,
+    Skip,
+    Snooze,
+    stage,
+)
 
 
 class Api:
@@ -125,3 +138,17 @@ NAMING = Pipeline("naming", [name_file])
 DEADLY = Pipeline("deadly", [die])
 SHARED = Pipeline("shared", [die_shared])
 ASKING = Pipeline("asking", [ask], resources=[open_api, open_disk])
+
+
+@stage(batch=Batch(size=8), retry=RetryPolicy(1))
+async def embed(wishes: list[str], contexts: list[Context]) -> list[int | Exception]:
+    """Do as each input says, many at once."""
+    for wish, ctx in zip(wishes, contexts, strict=True):
+        ctx.note("wish", f"{wish} of {len(wishes)} in {os.getpid()}")
+        if wish == "die":
+            os._exit(9)
+    return [EMBEDDED.get(wish, len(wish)) for wish in wishes]
+
+
+EMBEDDED: dict[str, int | Exception] = {"fail": ValueError("bad wish"), "finish": Finish(5)}
+EMBEDDING = Pipeline("embedding", [embed])

@@ -24,8 +24,8 @@ from redrive.engine.worker import processes as module
 from redrive.engine.worker.dead_letter import FailedAttempt
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, jobs_in_log_records, present_setup
-from redrive.engine.worker.processes import Processes, StageCall, StageReport, run_stage
-from redrive.engine.worker.slots import LostProcessError, WorkerParts
+from redrive.engine.worker.processes import LostProcessError, Processes, StageCall, StageReport, run_stage
+from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -33,7 +33,7 @@ from tests.inline import InlineThreads, at_once
 from tests.unit.build import attempts, bounded, jobs, letters, one_stage, turns, work, worker_on
 
 from . import process_stages
-from .process_stages import ASKING, CRUNCHING, DEADLY, SHARED
+from .process_stages import ASKING, CRUNCHING, DEADLY, EMBEDDING, SHARED
 
 HERE = process_stages.__name__
 
@@ -353,3 +353,26 @@ def test_processes_are_for_sync_functions_without_resources() -> None:
     for function in (wait, ask):
         with pytest.raises(ConfigurationError, match="process"):
             stage(process=True)(function)
+
+
+def test_a_suspect_of_a_batch_stage_runs_alone_in_a_process_as_a_batch_of_one(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    rd.submit_many(EMBEDDING, ["work", "fail", "finish"])
+    suspect(store)
+    work_apart(store, EMBEDDING)
+
+    assert jobs(store) == [("complete",), ("failed",), ("complete",)]
+    notes = [str(row[0]) for row in attempts(store, "notes")]
+    assert all(" of 1 in " in note and str(os.getpid()) not in note for note in notes)
+
+
+def test_only_the_job_of_a_batch_that_kills_its_process_is_given_up(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    rd.submit_many(EMBEDDING, ["work", "die", "work"])
+    suspect(store, crashes=1)
+    work_apart(store, EMBEDDING)
+
+    assert jobs(store) == [("complete",), ("failed",), ("complete",)]
+    assert letters(store) == [("WORKER_CRASH",)]
