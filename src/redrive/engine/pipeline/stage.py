@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +31,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 NAME_MAX: Final = 100
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _NAMED: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -156,12 +158,17 @@ def stage(
             output=shape.output,
             context_name=shape.context_name,
             resources=shape.resources,
-            config=hashlib.sha256(repr((*settings, *listed)).encode()).hexdigest()[:12],
+            config=_digest((*settings, *listed)),
         )
         _check_options(made, on_overrun)
         return made
 
     return declare if fn is None else declare(fn)
+
+
+def _digest(settings: tuple[object, ...]) -> str:
+    """Return a hash of settings that is the same in every process: a function among them counts by its name, not its address."""
+    return hashlib.sha256(_ADDRESS.sub("", repr(settings)).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ import msgspec
 import pydantic
 import pytest
 
-from redrive import ConfigurationError, RetryPolicy
+from redrive import Breaker, ConfigurationError, Limit, RetryPolicy
 from redrive.engine.pipeline.codec import codec_for
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.stage import stage
+from redrive.engine.pipeline.stage import Stage, stage
 from redrive.engine.worker.dead_letter import literals_in
 from redrive.errors import SerializationError
 
@@ -148,3 +148,22 @@ def test_the_longer_strings_of_an_input_are_known_by_their_place() -> None:
     assert found == {"long enough": "<payload:$.0>", "also long enough": "<payload:$.1[1]>"}
     assert literals_in(b"not json") == {"not json": "<payload:*>"}
     assert len(literals_in(msgspec.json.encode([f"string {n:06}" for n in range(4_000)]))) == 4_000
+
+
+def test_the_hash_of_the_settings_is_the_same_in_every_process() -> None:
+    """A function among them is another object there, at another address."""
+
+    def declared() -> Stage[[int], int]:
+        limit = Limit("api", rate=5, cost=lambda number: 2.0 * number)
+
+        @stage(limits=limit, breaker=Breaker("api", consecutive=3, probe=lambda: None))
+        def call(number: int) -> int:
+            return number
+
+        return call
+
+    # Both are alive, so their functions have different addresses.
+    first, again = declared(), declared()
+
+    assert repr(first.limits) != repr(again.limits)
+    assert first.config == again.config
