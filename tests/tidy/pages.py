@@ -132,7 +132,9 @@ def unknown_commands(text: str, targets: set[str]) -> list[str]:
     inline = re.findall(r"`make ([a-z][a-z0-9-]*)[^`]*`", text)
     shells = [block.text for block in blocks_in(text) if block.info in {"", "sh", "bash", "console", "shell"}]
     typed = [
-        name for shell in shells for name in re.findall(r"^(?:\$ )?make ([a-z][a-z0-9-]*)", shell, re.MULTILINE)
+        name
+        for shell in shells
+        for name in re.findall(r"^(?:\$ )?make ([a-z][a-z0-9-]*)", shell, re.MULTILINE)
     ]
     return [
         f"make {name}: there is no such target"

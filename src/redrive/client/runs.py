@@ -12,6 +12,7 @@ from typing import Unpack
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.options import ActorOptions, actor_of
+from redrive.core.arguments import whole
 from redrive.core.budget import FailureRule, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
 from redrive.engine.replay.rules import record_rules
@@ -85,15 +86,16 @@ class Runs:
         return self._book.latest(limit)
 
     def results(
-        self, run: int, *, pipeline: Pipeline | None = None, wait: bool = False
+        self, run: int, *, first: int = 0, pipeline: Pipeline | None = None, wait: bool = False
     ) -> Iterator[ItemResult]:
-        """Yield what became of the items of a run, in their order, while the rest still runs; memory is bounded.
+        """Yield what became of the items of a run, from `first` on in their order, while the rest still runs; memory is bounded.
 
         It stops at the first item that has not ended; with `wait` it waits for it, until the run has ended or is paused. With its
         `pipeline`, values have the type that the last stage returns; without, they are plain JSON.
         """
         output = None if pipeline is None else check_pipeline("results(pipeline)", pipeline).stages[-1].output
-        return runs.results(self._store, run, output=output, is_waiting=wait)
+        whole("results(first)", first, minimum=0, fix="0 is the first item.")
+        return runs.results(self._store, run, first=first, output=output, is_waiting=wait)
 
     def pause(self, run: int, **by: Unpack[ActorOptions]) -> RunReport:
         """Start no more items until it is resumed; items in a stage finish it. Raises RunError when it is not running."""
@@ -127,9 +129,9 @@ class AsyncRuns(AsyncFace[Runs]):
     label = awaited(Runs.label)
 
     async def results(
-        self, run: int, *, pipeline: Pipeline | None = None, wait: bool = False
+        self, run: int, *, first: int = 0, pipeline: Pipeline | None = None, wait: bool = False
     ) -> AsyncIterator[ItemResult]:
         """Yield what became of the items of a run, in their order; see `Runs.results`."""
-        found = await asyncio.to_thread(self.face.results, run, pipeline=pipeline, wait=wait)
+        found = await asyncio.to_thread(self.face.results, run, first=first, pipeline=pipeline, wait=wait)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one

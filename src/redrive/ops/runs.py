@@ -85,13 +85,13 @@ def label(store: Store, run: int, text: str, by: Actor) -> RunReport:
 
 
 def results(
-    store: Store, run: int, *, output: Codec | None = None, is_waiting: bool = False
+    store: Store, run: int, *, first: int = 0, output: Codec | None = None, is_waiting: bool = False
 ) -> Iterator[ItemResult]:
     """Yield the items of a run in order, as far as they have ended; with `is_waiting`, wait for the first that has not.
 
     Memory is bounded: a page of results is read at a time.
     """
-    book, clock, place = Runs(store), CURRENT.get().clock, 0
+    book, clock, place = Runs(store), CURRENT.get().clock, first
     book.report(run)
     decoder = output or codec_for("result", None)
     while True:

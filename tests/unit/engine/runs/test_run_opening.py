@@ -159,6 +159,8 @@ def test_results_come_in_item_order_up_to_the_first_that_is_open(
 
     assert first == [(0, "complete", 2), (1, "skipped", None), (2, "failed", None)]
     assert rest[3:] == [(3, 4, 8), (4, 5, 10)]
+    assert [one.item for one in rd.runs.results(run, first=3)] == [3, 4]
+    assert list(rd.runs.results(run, first=5)) == []
 
 
 def test_results_of_more_than_a_page_and_of_jobs_that_joined_are_complete(
@@ -203,6 +205,8 @@ def test_results_of_no_run_are_refused(rd: Redrive) -> None:
         list(rd.runs.results(99))
     with pytest.raises(ConfigurationError, match="results"):
         rd.runs.results(99, pipeline="shop")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="first"):
+        rd.runs.results(99, first=-1)
 
 
 def test_async_code_has_the_same_methods(tmp_path: object) -> None:
