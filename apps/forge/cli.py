@@ -54,7 +54,6 @@ DONE: Final = 0
 FAILED: Final = 1
 REFUSED: Final = 2
 RESUMABLE: Final = 3
-_ENDS: Final = {"completed": DONE, "running": RESUMABLE, "paused": RESUMABLE}
 
 
 @app.command()
@@ -101,6 +100,14 @@ def resume(folder: Run, *, concurrency: Concurrency = 64, lease: Lease = 30.0) -
 
 
 @app.command()
+def pause(folder: Run) -> None:
+    """Pause a run, whichever process works on it: samples finish the stage they are in."""
+    report = work.pause(folder, actor=_actor())
+    _print_facts({"run": str(folder), **_account(report)}, "table")
+    typer.echo(f"forge resume {folder} continues it", err=True)
+
+
+@app.command()
 def reprocess(
     folder: Run,
     *,
@@ -109,7 +116,7 @@ def reprocess(
 ) -> None:
     """Run the failed samples again, from the stage that failed, with the stages as they are now."""
     order = work.Order(out=folder, concurrency=concurrency)
-    outcome = work.reprocess(order, stage=stage, actor=os.environ.get("USER", "unknown"))
+    outcome = work.reprocess(order, stage=stage, actor=_actor())
     _end(folder, outcome)
 
 
@@ -221,13 +228,19 @@ def _end(folder: Path, outcome: work.Outcome) -> None:
     _print_facts({"run": str(folder), **_account(report)}, "table")
     if outcome.why is not None:
         typer.echo(f"stopped: {outcome.why}", err=True)
-    if report.status in work.OPEN:
+    is_open = report.status in work.OPEN or report.open > 0
+    if is_open:
         typer.echo(f"the run has not ended: forge resume {folder}", err=True)
     else:
         _print_measured(outcome.measured)
         _print_picture(statistics.draw(folder, statistics.statistics(folder)))
         _print_picture(statistics.draw_measurements(folder))
-    raise typer.Exit(_ENDS.get(report.status, FAILED))
+    ended = DONE if report.status == "completed" else FAILED
+    raise typer.Exit(RESUMABLE if is_open else ended)
+
+
+def _actor() -> str:
+    return os.environ.get("USER", "unknown")
 
 
 def _account(report: RunReport) -> dict[str, object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of a run: every path in it, in one place, and writing a file there all at once."""
+"""The folder of a run: every path in it, in one place, the run itself, and writing a file there all at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apps.forge.artifacts import Artifacts
-from redrive import ConfigurationError
+from redrive import ConfigurationError, Redrive, RunReport
+from redrive.errors import RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,19 @@ class RunFolder:
                 fix="Give the folder that forge run --out made.",
             )
         return self
+
+
+def latest_run(rd: Redrive) -> RunReport | None:
+    """Return the run of a folder; None before it has started."""
+    return next(iter(rd.runs.latest(1)), None)
+
+
+def run_of(rd: Redrive, folder: RunFolder) -> RunReport:
+    """Return the run of a folder; raises RunError before it has started."""
+    found = latest_run(rd)
+    if found is None:
+        raise RunError(run=1, problem="it has not started", fix=f"forge resume {folder.path} starts it.")
+    return found
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from apps.forge.folder import RunFolder, write_file
 from apps.forge.measurements import in_order, source_digest
 from apps.forge.spec import Forge, LoadedSpec
-from redrive import ConfigurationError, RunReport, redact_mapping
+from redrive import ConfigurationError, Limit, RunReport, redact_mapping
 from redrive.engine.pipeline.stage import Stage
 
 FORMAT: Final = 1
@@ -103,7 +103,13 @@ def stage_facts(stage: Stage[..., object]) -> dict[str, object]:
         "timeout": stage.timeout,
         "concurrency": stage.concurrency,
         "breaker": None if stage.breaker is None else stage.breaker.name,
+        "limits": {each.name: _limit_facts(each) for each in stage.limits},
     }
+
+
+def _limit_facts(limit: Limit) -> dict[str, object]:
+    plain = {name: getattr(limit, name) for name in ("rate", "burst", "concurrency", "adaptive")}
+    return plain | {name: getattr(limit, name) is not None for name in ("cost", "key")}
 
 
 def code_facts(file: Path | None) -> dict[str, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,9 +21,10 @@ from apps.forge.folder import RunFolder
 from apps.forge.spec import Forge
 from apps.forge.tables import columns_of, write_parquet
 from redrive import Redrive, connect
+from redrive.client.runs import ItemResult
 
-PAGE: Final = 500
-ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
+LOOK_SECONDS: Final = 0.5
+"""How long it takes at most until a sample that has ended can be read."""
 COLUMNS: Final = {
     "sample": pa.int64(),
     "job": pa.int64(),
@@ -63,13 +64,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(bytes(self.output))
 
 
-_RESULTS: Final = """
-SELECT ordinal, jobs.id, status, round, lanes.stage, CASE status WHEN 'failed' THEN error_code END,
-    coalesce(error_message, (SELECT message FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch)),
-    CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
-FROM jobs JOIN lanes ON lanes.id = lane_id WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?
-"""
 _LINES: Final = msgspec.json.Decoder(Line)
 
 
@@ -108,7 +102,7 @@ class OutputWriter:
             with connect(self._folder.database) as rd, self._folder.samples.open("ab") as file:
                 is_over = False
                 while not is_over:
-                    self._is_due.wait()
+                    self._is_due.wait(LOOK_SECONDS)
                     self._is_due.clear()
                     is_over = self._is_over
                     for line in () if self._run is None else ended_in_order(rd, self._run, written):
@@ -119,14 +113,36 @@ class OutputWriter:
             self._problem = error
 
 
-def ended_in_order(rd: Redrive, run: int, first: int = 0) -> Iterator[Line]:
-    """Yield the samples of a run from one on, in order, until the first that has not ended."""
-    while page := _page(rd, run, first):
-        for line in page:
-            if line.status not in ENDED:
-                return
-            yield line
-        first += len(page)
+def ended_in_order(rd: Redrive, run: int, first: int = 0, again: Collection[int] = ()) -> Iterator[Line]:
+    """Yield the samples of a run from one on, in order, until the first that has not ended.
+
+    `again` are those that were reprocessed: only they can be in a later round.
+    """
+    for found in rd.runs.results(run, first=first):
+        if found.status == "complete":
+            number = rd.job(found.job).facts.round if found.item in again else 1
+            output = msgspec.Raw(msgspec.json.encode(found.value))
+            yield Line(sample=found.item, job=found.job, status=found.status, round=number, output=output)
+        else:
+            yield _unfinished(rd, found)
+
+
+def _unfinished(rd: Redrive, found: ItemResult) -> Line:
+    """Return the line of a sample without an output, with where and why it ended."""
+    job = rd.job(found.job)
+    facts = job.facts
+    reason = facts.error_message
+    if reason is None and (attempts := job.attempts()):
+        reason = attempts[-1].message
+    return Line(
+        sample=found.item,
+        job=found.job,
+        status=found.status,
+        round=facts.round,
+        stage=facts.stage,
+        code=facts.error_code if found.status == "failed" else None,
+        reason=reason,
+    )
 
 
 def write_lines(rd: Redrive, run: int, folder: RunFolder, *, is_rewritten: bool = False) -> None:
@@ -134,32 +150,13 @@ def write_lines(rd: Redrive, run: int, folder: RunFolder, *, is_rewritten: bool 
     if is_rewritten:
         new = folder.samples.with_name(f".{folder.samples.name}.new")
         with new.open("wb") as file:
-            file.writelines(msgspec.json.encode(line) + b"\n" for line in ended_in_order(rd, run))
+            lines = ended_in_order(rd, run, again=reprocessed_samples(folder))
+            file.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
         new.replace(folder.samples)
         return
     written = whole_lines(folder.samples)
     with folder.samples.open("ab") as file:
         file.writelines(msgspec.json.encode(line) + b"\n" for line in ended_in_order(rd, run, written))
-
-
-def _page(rd: Redrive, run: int, first: int) -> list[Line]:
-    rows = rd.store.read(_RESULTS, (run, first, PAGE))  # type: ignore[attr-defined]
-    lines = []
-    for sample, job, status, number, stage, code, message, result in rows:
-        is_done = status == "complete"
-        lines.append(
-            Line(
-                sample=sample,
-                job=job,
-                status=status,
-                round=number,
-                stage=None if is_done else stage,
-                code=None if is_done else code,
-                reason=None if is_done else message,
-                output=NOTHING if result is None else msgspec.Raw(result),
-            )
-        )
-    return lines
 
 
 def whole_lines(path: Path) -> int:
@@ -225,3 +222,10 @@ def trace_lineage(folder: RunFolder, number: int, stage: str | None) -> int:
                 file.write(msgspec.json.encode(traced) + b"\n")
                 count += 1
     return count
+
+
+def reprocessed_samples(folder: RunFolder) -> set[int]:
+    """Return the samples that were ever reprocessed."""
+    with suppress(FileNotFoundError), folder.lineage.open("rb") as file:
+        return {msgspec.json.decode(line)["before"]["sample"] for line in file}
+    return set()

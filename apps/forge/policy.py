@@ -10,11 +10,11 @@ A policy is data: redrive decides and waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
 import redrive
-from redrive import Backoff, Breaker, ConfigurationError, Jitter, RetryPolicy
+from redrive import Backoff, Breaker, ConfigurationError, Jitter, Limit, RetryPolicy
 from redrive.engine.pipeline.stage import Stage
 
 P = ParamSpec("P")
@@ -67,6 +67,7 @@ class StageOptions(TypedDict, total=False):
 
     timeout: float
     breaker: Breaker
+    limits: Limit | Iterable[Limit]
     concurrency: int
     idempotent: bool
     process: bool

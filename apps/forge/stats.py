@@ -16,7 +16,7 @@ import pyarrow as pa
 from msgspec import Struct
 from pyarrow import parquet
 
-from apps.forge.folder import RunFolder, write_file
+from apps.forge.folder import RunFolder, run_of, write_file
 from redrive import connect
 from redrive.ops.reports import charts
 from redrive.ops.reports.reports import Bucket, ErrorReport, StageReport
@@ -40,7 +40,7 @@ def statistics(out: Path) -> Statistics:
     """Return the statistics of the run of a folder."""
     folder = RunFolder(out).check_exists()
     with connect(folder.database) as rd:
-        report = rd.runs.latest(1)[0]
+        report = run_of(rd, folder)
         return Statistics(
             report.pipeline,
             rd.reports.retries(run=report.id),

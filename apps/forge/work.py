@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from apps.forge import manifest as manifests
-from apps.forge.folder import RunFolder
+from apps.forge.folder import RunFolder, latest_run, run_of
 from apps.forge.manifest import Manifest
 from apps.forge.measurements import Made, MeasurementStore, Measuring, in_order, source_digest
 from apps.forge.outputs import (
@@ -31,7 +31,7 @@ from apps.forge.outputs import (
 from apps.forge.sources import SampleFile
 from apps.forge.spec import LoadedSpec, load_spec
 from apps.forge.tables import column_type, write_parquet
-from redrive import ConfigurationError, Event, Redrive, RedriveError, RunReport, connect
+from redrive import ConfigurationError, Event, Redrive, RunReport, connect
 from redrive.client.options import FilterOptions
 from redrive.errors import FailureBudgetExceededError, RunError
 
@@ -96,6 +96,9 @@ def resume(order: Order) -> Outcome:
     """
     folder = RunFolder(order.out).check_exists()
     before = manifests.read_manifest(order.out)
+    if before["ended_at"] is not None:
+        fix = f"forge reprocess {order.out} runs its failed samples again."
+        raise RunError(run=1, problem=f"it has ended as {before['status']}", fix=fix)
     loaded = load_spec(before["spec"])
     manifest = manifests.renewed(before, loaded)
     manifests.write_manifest(folder, manifest)
@@ -122,10 +125,10 @@ def reprocess(order: Order, *, stage: str | None, actor: str) -> Outcome:
     if stage is not None:
         which["stage"] = loaded.spec.check_stage(stage)
     with connect(folder.database) as rd:
-        report = _latest(rd)
-        if report is None or report.status in OPEN:
+        report = run_of(rd, folder)
+        if report.status in OPEN or before["ended_at"] is None:
             fix = f"forge resume {order.out} continues it."
-            raise RunError(run=1 if report is None else report.id, problem="it has not ended", fix=fix)
+            raise RunError(run=report.id, problem="it has not ended", fix=fix)
         chosen = rd.letters.choose(**which)
         if not chosen.count:
             return Outcome(report=report)
@@ -134,8 +137,18 @@ def reprocess(order: Order, *, stage: str | None, actor: str) -> Outcome:
         traced = trace_lineage(folder, number, stage)
         manifests.write_manifest(folder, manifests.reprocessed(before, loaded, stage=stage, samples=traced))
         rd.replays.start(actor=actor, reason="forge reprocess", **which)
-        _replay(rd, loaded, folder, order)
-        return _finish(rd, loaded, folder, is_rewritten=True)
+        return _replay(rd, loaded, folder, order)
+
+
+def pause(out: Path, *, actor: str) -> RunReport:
+    """Start no more samples of a run, whichever process works on it; those in a stage finish it.
+
+    Raises:
+        RunError: it is not running.
+    """
+    folder = RunFolder(out).check_exists()
+    with connect(folder.database) as rd:
+        return rd.runs.pause(run_of(rd, folder).id, actor=actor, reason="forge pause")
 
 
 def measure(out: Path) -> tuple[Made, ...]:
@@ -152,7 +165,7 @@ def report(out: Path) -> tuple[Manifest, RunReport | None]:
     """Return the manifest and the account of a run; the account is None before the run has started. Any process may ask."""
     folder = RunFolder(out).check_exists()
     with connect(folder.database) as rd:
-        return manifests.read_manifest(out), _latest(rd)
+        return manifests.read_manifest(out), latest_run(rd)
 
 
 def results(out: Path) -> int:
@@ -164,14 +177,10 @@ def _drive(loaded: LoadedSpec, folder: RunFolder, order: Order) -> Outcome:
     """Start the run of a folder, or continue it."""
     spec, why = loaded.spec, None
     with connect(folder.database) as rd:
-        before = _latest(rd)
+        before = latest_run(rd)
         if before is not None and before.status not in OPEN:
-            if manifests.read_manifest(folder.path)["ended_at"] is not None:
-                fix = f"forge reprocess {folder.path} runs its failed samples again."
-                raise RunError(run=before.id, problem=f"it has ended as {before.status}", fix=fix)
             # It was killed after its last sample, before all was written; or while it was reprocessing.
-            _replay(rd, loaded, folder, order)
-            return _finish(rd, loaded, folder, is_rewritten=True)
+            return _replay(rd, loaded, folder, order)
         is_fed = before is not None and rd.runs.is_fed(before.id)
         with telemetry(folder) as on_event, OutputWriter(folder) as writer:
 
@@ -197,25 +206,23 @@ def _drive(loaded: LoadedSpec, folder: RunFolder, order: Order) -> Outcome:
 
 def _finish(rd: Redrive, loaded: LoadedSpec, folder: RunFolder, *, is_rewritten: bool = False) -> Outcome:
     """Write what is left to write; a run that has not ended only gets its counts."""
-    found = _latest(rd)
-    if found is None:
-        hint = f"forge resume {folder.path} starts it."
-        problem = f"the run was stopped before its first sample was read: {hint}"
-        raise RedriveError(problem, hint=hint)
+    found = run_of(rd, folder)
     write_lines(rd, found.id, folder, is_rewritten=is_rewritten)
-    measured: tuple[Made, ...] = ()
-    if found.status not in OPEN:
+    is_over = found.status not in OPEN
+    if is_over:
         write_samples(folder, loaded.spec)
-        measured = _measure(loaded, folder)
     manifests.write_manifest(folder, manifests.ended(manifests.read_manifest(folder.path), found))
-    return Outcome(report=found, measured=measured)
+    # Last: a measurement that fails can be made later, and the rest is there.
+    return Outcome(report=found, measured=_measure(loaded, folder) if is_over else ())
 
 
-def _replay(rd: Redrive, loaded: LoadedSpec, folder: RunFolder, order: Order) -> None:
-    """Work until no replay and no sample is left."""
+def _replay(rd: Redrive, loaded: LoadedSpec, folder: RunFolder, order: Order) -> Outcome:
+    """Work until no replay and no sample is left, and write all outputs anew; one that is interrupted writes nothing."""
     with telemetry(folder) as on_event:
         pipeline = loaded.spec.pipeline(folder.artifacts, on_event)
         rd.work([pipeline], concurrency=order.concurrency, lease=order.lease, until_idle=True)
+    found = run_of(rd, folder)
+    return Outcome(report=found) if found.open else _finish(rd, loaded, folder, is_rewritten=True)
 
 
 def _measure(loaded: LoadedSpec, folder: RunFolder) -> tuple[Made, ...]:
@@ -304,11 +311,6 @@ def _samples(loaded: LoadedSpec, order: Order) -> Iterable[object]:
 
 def _file(loaded: LoadedSpec, path: Path, *, skips_broken: bool) -> SampleFile:
     return SampleFile(path, kind=loaded.spec.stages[0].input.kind, skips_broken=skips_broken)
-
-
-def _latest(rd: Redrive) -> RunReport | None:
-    """Return the run of a folder; None before it has begun."""
-    return next(iter(rd.runs.latest(1)), None)
 
 
 def _why(rd: Redrive, error: FailureBudgetExceededError) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import unicodedata
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -29,11 +29,15 @@ from apps.forge.example.settings import Settings
 from apps.forge.measurements import Measured, measurement
 from apps.forge.policy import policy, stage
 from apps.forge.spec import Forge
-from redrive import Fail, Skip
+from redrive import Fail, Limit, Skip
 
 CHARACTERS_MAX: Final = 20_000
 LETTERS_MIN: Final = 3
 _SPACE: Final = re.compile(r"\s+")
+
+
+MODEL: Final = Limit("forge-model", concurrency=32, adaptive=True)
+"""Every endpoint has another limit: the rate is learnt from its answers, and a Retry-After pauses all samples."""
 
 
 class Text(Struct, frozen=True):
@@ -77,11 +81,15 @@ class Clients:
 
     settings: Settings
     model: Model
+    _embedder: Embedder | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @cached_property
-    def embedder(self) -> Embedder:
-        """The embedder; a real model is loaded when the first sample needs it."""
-        return embedder(self.settings.embedder)
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a vector for each text; a real model is loaded when the first sample needs it."""
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = embedder(self.settings.embedder)
+        return self._embedder.embed(texts)
 
 
 @contextmanager
@@ -107,6 +115,7 @@ def normalise(sample: Text) -> Clean:
     retry=policy(
         5, base_delay=1, max_delay=30, retriable_errors=[429, 500, 502, 503, 504, openai.APIConnectionError]
     ),
+    limits=MODEL,
     idempotent=True,
 )
 def label(sample: Clean, clients: Clients) -> Labelled:
@@ -118,7 +127,7 @@ def label(sample: Clean, clients: Clients) -> Labelled:
 @stage(idempotent=True)
 def embed(sample: Labelled, clients: Clients, artifacts: Artifacts) -> Embedded:
     """Make vectors, and keep them in one file."""
-    vectors = clients.embedder.embed([sample.text])
+    vectors = clients.embed([sample.text])
     digest = artifacts.keep(vectors.tobytes())
     return Embedded(sample.id, sample.text, sample.label, sample.confidence, digest, 0)
 

@@ -150,8 +150,9 @@ def test_reprocessing_a_run_keeps_the_lineage_and_the_old_output(failed: Path, f
     old = msgspec.json.decode((failed / "manifest.json").read_bytes())
     flows.STATE.statuses, flows.STATE.broken = {}, frozenset()
 
-    forge("reprocess", failed)
+    code, said = forge("reprocess", failed)
 
+    assert code == 0, said
     assert all(each["status"] == "complete" for each in read_lines(failed / "samples.jsonl"))
     assert read_lines(failed / "history/1/samples.jsonl") == before
     assert (failed / "history/1/samples.parquet").exists()
@@ -162,7 +163,8 @@ def test_reprocessing_a_run_keeps_the_lineage_and_the_old_output(failed: Path, f
     assert [(each["samples"], each["stage"], each["hash_before"]) for each in now["reprocessed"]] == [
         (5, None, old["hash"])
     ]
-    assert (now["counts"]["succeeded"], now["counts"]["dead"]) == (12, 0)
+    assert (now["status"], now["counts"]["succeeded"], now["counts"]["dead"]) == ("completed", 12, 0)
+    assert forge("reprocess", failed)[0] == 0
     assert not (failed / "history/2").exists()
 
 

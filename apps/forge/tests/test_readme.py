@@ -66,5 +66,5 @@ def test_the_readme_names_every_setting_and_command() -> None:
     text = README.read_text(encoding="utf-8")
 
     assert {name for name in Settings.__dataclass_fields__ if f"`FORGE_{name.upper()}`" not in text} == set()
-    for name in ("run", "status", "stats", "resume", "reprocess", "measure", "diff"):
+    for name in ("run", "status", "stats", "pause", "resume", "reprocess", "measure", "diff"):
         assert f"`python -m apps.forge {name} " in text

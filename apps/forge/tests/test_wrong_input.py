@@ -159,9 +159,26 @@ def test_a_folder_without_a_run_is_refused(command: str, forge: Forge, tmp_path:
 
 def test_a_run_that_has_ended_is_not_resumed(forge: Forge, clock: VirtualClock) -> None:
     forge("run", SPEC, "--out", "out")
+    before = Path("out/manifest.json").read_bytes()
 
     code, said = forge("resume", "out")
 
     assert code == 2
     assert "it has ended as completed" in said
     assert "forge reprocess out" in said
+    assert Path("out/manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["stats", "reprocess", "pause"])
+def test_a_run_that_was_killed_before_its_start_has_nothing_to_show(
+    command: str, forge: Forge, clock: VirtualClock
+) -> None:
+    forge("run", SPEC, "--out", "out")
+    for path in Path("out").glob("jobs.db*"):
+        path.unlink()
+    assert msgspec.json.decode(forge("status", "out", "-o", "json")[1])["status"] == "not started"
+
+    code, said = forge(command, "out")
+
+    assert code == 2
+    assert "it has not started" in said
