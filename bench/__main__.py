@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.goals import verdicts
 from bench.measure import Figure, show
 
-CASES = ("call", "classify", "redact", "drain", "pickup", "slow", "size", "letters", "batches")
+CASES = ("call", "classify", "redact", "drain", "pickup", "slow", "size", "letters", "batches", "telemetry")
 RESULTS = Path(__file__).parent / "results"
 
 

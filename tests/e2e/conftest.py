@@ -21,6 +21,7 @@ def shell(
     """A shell in an empty folder with `flows.py`."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
+    levels = {logging.getLogger(name): 0 for name in ("redrive", "flows", "talking", "renamed")}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -35,6 +36,8 @@ def shell(
     for name in [name for name, module in sys.modules.items() if _is_from(module, tmp_path)]:
         del sys.modules[name]
     root.handlers[:], root.level = before
+    for logger, level in levels.items():
+        logger.setLevel(level)
 
 
 def _is_from(module: object, folder: Path) -> bool:

@@ -29,6 +29,11 @@ orders = Pipeline("orders", [halved])
 """
 
 
+def started_in(log: str) -> str:
+    """Return the first worker that a log names."""
+    return log[log.index("worker worker-") :].partition(" started")[0]
+
+
 def live(rd: Redrive) -> list[tuple[str, int]]:
     return [(str(row[0]), int(str(row[2]))) for row in rd.store.query("workers")]
 
@@ -39,7 +44,12 @@ def test_one_worker_serves_several_pipelines(shell: Shell) -> None:
 
     ended = shell("worker", "flows:orders", "flows:asking", "--until-idle", "--lease", "5")
 
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    assert (ended.code, ended.out) == (0, "")
+    assert [line.partition(": ")[2] for line in ended.err.splitlines() if "started" in line] == [
+        f"{started_in(ended.err)} started: serves orders, asking from {shell.folder / 'redrive.db'}, 64 at once, lease 5 s"
+    ]
+    assert "ended (idle) after" in ended.err.splitlines()[-1]
+    assert ended.err.splitlines()[-1].endswith(": 3 ok")
     assert shell.json("stats") == {"complete": 2, "total": 2}
 
 
@@ -66,20 +76,47 @@ def test_a_worker_says_which_jobs_wait_in_a_stage_that_was_renamed(shell: Shell)
     assert "@stage(name='fetch')" in ended.err
 
 
-def test_log_lines_name_their_job(shell: Shell) -> None:
+def test_log_lines_name_their_job_and_other_libraries_are_quiet_unless_asked_for(shell: Shell) -> None:
+    logs = "    logging.getLogger(__name__).info('hello')\n    logging.getLogger('httpx').info('GET')\n    return"
     (shell.folder / "talking.py").write_text(
-        "import logging\n"
-        + RENAMED.replace("    return", "    logging.getLogger('shop').info('hello')\n    return"),
-        encoding="utf-8",
+        "import logging\n" + RENAMED.replace("    return", logs), encoding="utf-8"
     )
-    shell("submit", "talking:orders", "5")
 
-    told = shell("worker", "talking:orders", "--until-idle").err
-    shell("submit", "talking:orders", "5")
-    quiet = shell("worker", "talking:orders", "--until-idle", "--log-level", "warning").err
+    def logged(*options: str) -> str:
+        shell("submit", "talking:orders", "5")
+        return shell("worker", "talking:orders", "--until-idle", *options).err
 
-    assert "shop: [job 1 orders.halved attempt 1] hello" in told
+    quiet = logged("--log-level", "warning")
+    everything = logged("--log-level", "info")
+    usual = logged()
+
     assert quiet == ""
+    assert "talking: [job 2 orders.halved attempt 1] hello" in everything
+    assert "httpx: [job 2 orders.halved attempt 1] GET" in everything
+    assert "talking: [job 3 orders.halved attempt 1] hello" in usual
+    assert "httpx" not in usual
+
+
+def test_a_log_of_json_has_one_object_per_line(shell: Shell) -> None:
+    shell("submit", "flows:orders", "13")
+
+    lines = shell("worker", "flows:orders", "--until-idle", "--log-format", "json").err.splitlines()
+
+    started, retried, dead, ended = (json.loads(line) for line in lines)
+    assert (started["event"], started["pipelines"], started["lease"]) == ("started", ["orders"], 30)
+    about = {"logger": "redrive.worker", "level": "info", "job_id": 1, "pipeline": "orders", "stage": "fetch"}
+    assert about.items() <= retried.items()
+    assert (retried["event"], retried["attempt"], retried["code"]) == ("retry", 1, "NETWORK_RESET")
+    assert retried["delay"] == 0.01
+    assert (dead["event"], dead["attempt"], dead["code"]) == ("dead", 2, "NETWORK_RESET")
+    assert (ended["event"], ended["ending"], ended["outcomes"]) == ("ended", "idle", {"retry": 1, "dead": 1})
+
+
+def test_an_unknown_log_format_is_refused(shell: Shell) -> None:
+    ended = shell("worker", "flows:orders", "--until-idle", "--log-format", "xml")
+
+    assert ended.code == 2
+    assert "'xml' is not one of 'text'" in ended.err
 
 
 def test_log_lines_of_a_process_name_their_job_and_follow_the_level(shell: Shell) -> None:
@@ -135,7 +172,8 @@ def test_a_worker_that_is_told_to_stop_ends_with_0(shell: Shell) -> None:
         worker.send_signal(signal.SIGTERM)
         _, err = worker.communicate(timeout=60)
 
-        assert (worker.returncode, err) == (0, "")
+        assert worker.returncode == 0, err
+        assert "ended (stopped)" in err.splitlines()[-1]
         assert live(rd) == []
 
 
@@ -146,7 +184,8 @@ def test_several_processes_share_the_work_and_end_when_nothing_is_left(shell: Sh
     ran = shell.start("worker", "flows:orders", "--processes", "2", "--until-idle")
     _, err = ran.communicate(timeout=60)
 
-    assert (ran.returncode, err) == (0, "")
+    assert ran.returncode == 0, err
+    assert err.count(" ended (idle) after") == 2
     assert shell.json("stats") == {"complete": 98, "failed": 1, "total": 99}
 
 

@@ -26,7 +26,7 @@ PLAIN = {
     "submission and delivery": "submission delivery delivered recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
     "files and networks": "files webhook nats upstream outage console problem body session middleware",
-    "measurements": "labels readings durations place",
+    "measurements": "labels readings durations place log",
     "operations": """
         preview validation finding obstacle candidate explanation trend bucket account retention draft move tally
     """,

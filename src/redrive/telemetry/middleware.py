@@ -88,8 +88,14 @@ class TelemetryMiddleware:
             return
         asked = {"http.request.method": str(scope["method"]), "url.path": str(scope["path"])}
         parent = span_context(_header(scope, b"traceparent"))
+        # What an exception says may be secret: that there was one is enough.
         with tracer().start_as_current_span(
-            asked["http.request.method"], parent, SpanKind.SERVER, asked, record_exception=False
+            asked["http.request.method"],
+            parent,
+            SpanKind.SERVER,
+            asked,
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
 
             async def sent(message: Message) -> None:
@@ -99,7 +105,11 @@ class TelemetryMiddleware:
                         span.set_status(Status(StatusCode.ERROR))
                 await send(message)
 
-            await self._app(scope, receive, sent)
+            try:
+                await self._app(scope, receive, sent)
+            except BaseException:
+                span.set_status(Status(StatusCode.ERROR))
+                raise
 
 
 def _header(scope: Message, name: bytes) -> str | None:

@@ -23,6 +23,8 @@ from redrive.engine.observers import AttemptFacts, Observer, install
 
 _FORMAT: Final = TraceContextTextMapPropagator()
 _HEADER: Final = "traceparent"
+# Looked up once: it is read from a file.
+_VERSION: Final = version("redrive")
 _FAILED: Final = frozenset({"retry", "dead", "crashed"})
 
 
@@ -96,4 +98,4 @@ _TRACES: Final = _Traces()
 
 def tracer() -> spans.Tracer:
     """Return the tracer of redrive; asked for each time, because the application may configure the SDK later."""
-    return spans.get_tracer("redrive", version("redrive"))
+    return spans.get_tracer("redrive", _VERSION)

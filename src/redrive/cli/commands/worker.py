@@ -22,8 +22,8 @@ from redrive.cli.input.options import Database
 from redrive.cli.input.targets import import_pipelines
 from redrive.cli.metrics import measured, measured_processes
 from redrive.cli.output.errors import DONE, HELD
+from redrive.cli.output.logs import log_own_packages, log_to_standard_error
 from redrive.cli.output.tables import is_interactive, print_message
-from redrive.cli.output.terminal import LineFormatter
 from redrive.cli.supervisor import Supervisor
 from redrive.client.connection import Redrive, connect
 from redrive.core.arguments import whole
@@ -35,7 +35,26 @@ from redrive.ops.pipelines import stale_lanes
 logger = logging.getLogger("redrive.cli")
 
 LOOPBACK: Final = "127.0.0.1"
-LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(job)s%(message)s"
+
+
+Metrics = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics",
+        metavar="PORT",
+        help="Port on which Prometheus scrapes the metrics of all processes; see also /metrics of the health port.",
+    ),
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"] | None,
+    typer.Option(
+        "--log-level",
+        help="The lowest level to log, of all libraries. Default: info of redrive and your own package, warnings of others.",
+    ),
+]
+LogFormat = Annotated[
+    Literal["text", "json"], typer.Option("--log-format", help="Lines for people, or one JSON object each.")
+]
 
 
 def worker(
@@ -60,25 +79,18 @@ def worker(
     health_host: Annotated[
         str, typer.Option("--health-host", help="Address of the health check and of the metrics.")
     ] = LOOPBACK,
-    metrics: Annotated[
-        int | None,
-        typer.Option(
-            "--metrics",
-            metavar="PORT",
-            help="Port on which Prometheus scrapes the metrics of all processes; see also /metrics of the health port.",
-        ),
-    ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option("--log-level", help="The lowest level to log."),
-    ] = "info",
+    metrics: Metrics = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = "text",
     lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
     count_in: Annotated[str | None, typer.Option("--count-in", hidden=True)] = None,
     database_url: Database = None,
 ) -> None:
     """Run the jobs of some pipelines until stopped by a signal."""
-    log_to_standard_error(log_level)
+    log_to_standard_error(log_level, log_format)
     pipelines = import_pipelines(targets)
+    if log_level is None:
+        log_own_packages(pipelines)
     whole("--processes", processes, minimum=1, fix="1 is the default.")
     if health_port is not None:
         check_port("--health-port", health_port, further=processes - 1)
@@ -95,6 +107,7 @@ def worker(
         health_port=health_port,
         metrics=metrics,
         log_level=log_level,
+        log_format=log_format,
         count_in=count_in,
         database_url=database_url,
     )
@@ -112,7 +125,8 @@ class _Settings:
     host: str
     health_port: int | None
     metrics: int | None
-    log_level: str
+    log_level: str | None
+    log_format: str
     count_in: str | None
     database_url: str | None
 
@@ -144,6 +158,7 @@ def _supervise(targets: Sequence[str], processes: int, how: _Settings) -> int:
             "--hold-max": how.hold_max,
             "--health-host": how.host,
             "--log-level": how.log_level,
+            "--log-format": how.log_format,
             "--count-in": folder,
             "--database-url": how.database_url,
         }
@@ -164,14 +179,6 @@ def _report_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:
         )
     if is_interactive():
         print_message(f"serving {', '.join(each.name for each in pipelines)}; stop with Ctrl-C")
-
-
-def log_to_standard_error(level: str) -> None:
-    """Log to stderr, each line with its job."""
-    writer = logging.StreamHandler()
-    # Records from before the worker starts have no job.
-    writer.setFormatter(LineFormatter(LOG_FORMAT, defaults={"job": ""}))
-    logging.basicConfig(level=level.upper(), handlers=[writer], force=True)
 
 
 def stop_with(lifeline: int) -> None:

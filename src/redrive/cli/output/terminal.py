@@ -8,7 +8,6 @@ Redrive's own control sequences (colours, a progress bar) are not text and are n
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -44,14 +43,6 @@ class SafeConsole(Console):
         """Render anything. All output passes here, also texts that rich built itself."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(escaped(segment.text), segment.style)
-
-
-class LineFormatter(logging.Formatter):
-    """Formats log records as lines for people."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record with its stack, escaped."""
-        return escaped(super().format(record))
 
 
 def _code(found: re.Match[str]) -> str:

@@ -171,6 +171,9 @@ class SharedBreakers:
             before.phase,
             after.phase,
             step.change_text(before.phase, after.phase, code=change.code),
+            extra={
+                "facts": {"event": "breaker", "breaker": breaker.name, "state": after.phase, "code": code}
+            },
         )
         return True
 

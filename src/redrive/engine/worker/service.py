@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import platform
 import signal
@@ -39,8 +40,11 @@ from redrive.engine.worker.progress import STOP_SECONDS, ProgressThread
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import AskStore, StageThreads, StoreThread
 from redrive.engine.worker.worker import Ending, Worker
+from redrive.engine.worker_log import WorkerLog
 from redrive.store.protocol import Store
 from redrive.store.records import Settlement, WorkerFacts
+
+logger = logging.getLogger("redrive.worker")
 
 SWITCH_SECONDS: Final = 0.0001
 COLLECT_AFTER: Final = 10_000
@@ -93,7 +97,8 @@ async def serve(
         _track_loop(stack)
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
-        parts, about = _parts(stack, store, options), _about(pipelines, options)
+        log = _log(store, options)
+        parts, about = _parts(stack, store, options, log), _about(pipelines, options)
         worker = Worker(
             store,
             pipelines,
@@ -112,10 +117,10 @@ async def serve(
         statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake)
         listeners.append(statuses.committed)
         drivers = _drivers(store, pipelines, worker, parts.ask_store)
-        side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers)]
+        logs = () if log is None else (log,)
+        side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]
         stack.push_async_callback(_end, side)
-        if options.takes_signals:
-            _stop_on_signals(stack, worker)
+        _stop_on_signals(stack, worker, options)
         stack.push_async_callback(delivery.close)
         stack.push_async_callback(delivery.flush)
         # Before the delivery: what ends here may be a notice.
@@ -150,9 +155,17 @@ def _rare_garbage_collection() -> Generator[None]:
         gc.set_threshold(first, *others)
 
 
-def _parts(stack: AsyncExitStack, store: Store, options: Options) -> WorkerParts:
+def _log(store: Store, options: Options) -> WorkerLog | None:
+    """Return what logs about jobs, if anybody reads it."""
+    if not logger.isEnabledFor(logging.INFO):
+        return None
+    where = str(store.query("database_file")[0][0] or "memory")
+    return WorkerLog(CURRENT.get().clock, store=where, lease=options.lease)
+
+
+def _parts(stack: AsyncExitStack, store: Store, options: Options, log: WorkerLog | None) -> WorkerParts:
     """Make the threads and processes of a worker; they are closed with the stack."""
-    observers = installed()
+    observers = installed().with_one_more(log)
     threads, asking, processes = (
         StageThreads(options.concurrency),
         StoreThread(),
@@ -292,10 +305,10 @@ def _about(pipelines: Sequence[Pipeline], options: Options) -> WorkerFacts:
     )
 
 
-def _stop_on_signals(stack: AsyncExitStack, worker: Worker) -> None:
-    """Stop on SIGTERM and SIGINT: what runs is settled, nothing more is claimed."""
+def _stop_on_signals(stack: AsyncExitStack, worker: Worker, options: Options) -> None:
+    """Stop on SIGTERM and SIGINT, unless the caller handles them: what runs is settled, nothing more is claimed."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT) if options.takes_signals else ():
         before = signal.getsignal(number)
         # Only the main thread may do this, and not every platform can; elsewhere the caller stops the worker.
         with suppress(NotImplementedError, RuntimeError, ValueError):

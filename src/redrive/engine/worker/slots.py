@@ -409,6 +409,7 @@ class Slots:
         self._tasks.pop(dispatch.job.id, None)
         if self._is_releasing and not dispatch.context.is_cancelled:
             self._drop_probe(dispatch)
+            self._observers.end_attempt(dispatch.observing, "crashed", None)
         else:
             try:
                 self._settle(dispatch, self._runner.decide_broken(dispatch, error))

@@ -33,6 +33,7 @@ from redrive.testing.conformance.build import (
 
 QUERIES: dict[str, tuple[object, ...]] = {
     "all_rules": (),
+    "attempt_tally": (0, 10, 0.0, *range(1, 14)),
     "attempts": (1,),
     "breaker_changes": (0, None, 10),
     "breakers": (),
@@ -40,6 +41,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "counts": (),
     "due_schedules": (NOW,),
     "events": (0, None, None, 10),
+    "is_attempt": (1, 1, 1),
     "job": (1,),
     "jobs_of_owner": ("ann", "shop", 10, 10),
     "lane_names": (),
@@ -68,6 +70,8 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "letter_pairs": (None,) * 6,
     "listeners_of": ("shop",),
     "live_replays": (),
+    "newest_attempt": (),
+    "traces": ("[1]",),
     "rules": ("shop",),
 }
 """What the engine and the command line ask by name, with parameters for an empty store."""

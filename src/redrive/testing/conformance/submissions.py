@@ -10,7 +10,7 @@ import pytest
 
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX
+from redrive.store.records import INLINE_MAX, json_list
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -40,6 +40,16 @@ def text_of(size: int) -> bytes:
 
 class SubmissionTests(Scene):
     """Storing jobs."""
+
+    def test_the_trace_of_a_submitter_is_stored_with_its_jobs(self, store: Store) -> None:
+        """However they are submitted, and only for those that have one."""
+        (lane,) = lanes_of(store)
+        many = store.submit([new(lane), new(lane, trace="00-1"), new(lane, trace="00-2")], NOW)
+        keyed = store.submit([new(lane, key="k", trace="00-3"), new(lane, key="k", trace="00-4")], NOW)
+
+        ids = [*dict.fromkeys(one.id for one in (*many, *keyed))]
+        found = store.query("traces", json_list(ids))
+        agree(sorted(found, key=repr), [(ids[1], "00-1"), (ids[2], "00-2"), (ids[3], "00-3")])
 
     def test_lanes_keep_their_ids_and_new_stages_get_new_ones(self, store: Store) -> None:
         """A lane is (pipeline, stage), whatever stands between its neighbours."""

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from redrive.cli.output.terminal import LineFormatter
+from redrive.cli.output.logs import LineFormatter
 from redrive.engine.pipeline.context import Context
 from redrive.engine.worker import job_logging
 from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, Writer, log_as, present_setup
