@@ -80,28 +80,33 @@ def started(*arguments: str, settings: Settings) -> Generator[Process]:
 
 def run_demo(folder: Path | None, *, port: int, is_check: bool, say: Callable[[str], None]) -> int:
     """Start everything, and wait for ^C; or see the sample through, and end."""
-    with ExitStack() as stack:
-        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pdf2xml-")))
-        place.mkdir(parents=True, exist_ok=True)
-        settings = Settings(folder=place.absolute())
-        converter = stack.enter_context(started("gateway", "--port", "0", settings=settings))
-        settings = replace(settings, gateway_url=converter.url)
-        options = ("api", "--sample", "--port", "0" if is_check else str(port))
-        page = stack.enter_context(started(*options, settings=settings))
-        workers = stack.enter_context(started("worker", settings=settings))
-        say(f"PDF to XML is at {page.url} (files in {place})")
-        if is_check:
-            return _check(page.url, say)
-        say("^C ends it")
-        stack.callback(
-            signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler)
-        )
-        try:
-            while all(each.is_running() for each in (converter, page, workers)):
-                SYSTEM_CLOCK.sleep(0.5)
-        except KeyboardInterrupt:
-            say("ending")
-            return 0
+    try:
+        with ExitStack() as stack:
+            return _run(stack, folder, port=port, is_check=is_check, say=say)
+    except KeyboardInterrupt:
+        say("ended")
+        return 0
+
+
+def _run(
+    stack: ExitStack, folder: Path | None, *, port: int, is_check: bool, say: Callable[[str], None]
+) -> int:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stack.callback(signal.signal, signal.SIGTERM, before)
+    place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pdf2xml-")))
+    place.mkdir(parents=True, exist_ok=True)
+    settings = Settings(folder=place.absolute())
+    converter = stack.enter_context(started("gateway", "--port", "0", settings=settings))
+    settings = replace(settings, gateway_url=converter.url)
+    options = ("api", "--sample", "--port", "0" if is_check else str(port))
+    page = stack.enter_context(started(*options, settings=settings))
+    workers = stack.enter_context(started("worker", settings=settings))
+    say(f"PDF to XML is at {page.url} (files in {place})")
+    if is_check:
+        return _check(page.url, say)
+    say("^C ends it")
+    while all(each.is_running() for each in (converter, page, workers)):
+        SYSTEM_CLOCK.sleep(0.5)
     say("one of the processes ended by itself")
     return 1
 

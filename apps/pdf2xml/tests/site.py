@@ -87,6 +87,13 @@ class Site:
         """Return how often the gateway was asked to convert for a job."""
         return int(self._admin.get("/admin/asked").json().get(f"pdf2xml:{job}:convert", 0))
 
+    def phase(self) -> str:
+        """Return the state of the gateway's breaker."""
+        store = self.store
+        found = [one.phase for one in breakers(store) if one.name == BREAKER]
+        store.close()
+        return found[0] if found else "closed"
+
     def reset(self) -> None:
         """A good gateway and a closed breaker."""
         if not self.gateway.is_running():

@@ -48,7 +48,7 @@ def test_a_mapping_that_the_gateway_refuses_fails_at_once_without_retries(
 def test_while_the_gateway_is_down_jobs_stay_queued_and_afterwards_they_complete(
     site: Site, visitor: Visitor
 ) -> None:
-    site.worker(breaker_min_calls=3, breaker_open_for=0.2, breaker_ramp=0.0)
+    site.worker(breaker_min_calls=3, breaker_open_for=3600.0, breaker_ramp=0.0, probe_every=0.1)
     site.fault("status", status=503)
     jobs = [visitor.submit(pdf()) for _ in range(5)]
 
@@ -65,12 +65,17 @@ def test_while_the_gateway_is_down_jobs_stay_queued_and_afterwards_they_complete
     assert not visitor.http.get("/api/jobs").json()["is_paused"]
 
 
-@pytest.mark.req("PX-11.4", "PX-5.2")
-def test_a_breaker_that_fails_fast_fails_new_jobs_at_once_and_a_retry_works_later(
+@pytest.mark.req("PX-11.4", "PX-5.2", "PX-5.3")
+def test_a_breaker_that_fails_fast_fails_new_jobs_at_once_and_after_a_probe_a_retry_works(
     site: Site, visitor: Visitor
 ) -> None:
-    fast = {"breaker_mode": "fail_fast", "breaker_min_calls": 3, "breaker_open_for": 0.2, "breaker_ramp": 0.0}
-    site.worker(**fast)
+    site.worker(
+        breaker_mode="fail_fast",
+        breaker_min_calls=3,
+        breaker_open_for=3600.0,
+        breaker_ramp=0.0,
+        probe_every=0.1,
+    )
     site.fault("status", status=500)
     first = [visitor.submit(pdf()) for _ in range(3)]
     assert {visitor.wait(job, "failed")["error_code"] for job in first} == {"GW_5XX"}
@@ -81,26 +86,23 @@ def test_a_breaker_that_fails_fast_fails_new_jobs_at_once_and_a_retry_works_late
     assert site.asked(late) == 0
 
     site.fault("ok")
-
-    def is_through() -> bool:
-        # Until a probe has found the gateway well again, the breaker refuses retries, too.
-        visitor.retry(late)
-        return bool(visitor.wait(late, "complete", "failed")["status"] == "complete")
-
-    until(is_through)
+    until(lambda: site.phase() == "closed", "the probe closes the breaker, without any job")
+    assert visitor.retry(late).status_code == 202
+    assert visitor.wait(late, "complete", "failed")["status"] == "complete"
 
 
 @pytest.mark.req("PX-11.5")
 def test_a_gateway_that_hangs_is_asked_as_often_as_configured_and_then_it_is_a_timeout(
     site: Site, visitor: Visitor
 ) -> None:
-    site.worker(gateway_timeout=0.3)
+    site.worker(gateway_timeout=1.0)
     site.fault("hang")
     job = visitor.submit(pdf())
 
     failed = visitor.wait(job, "failed")
     assert (failed["error_code"], failed["error_message"]) == ("GW_TIMEOUT", LINES["GW_TIMEOUT"])
-    assert failed["attempt_count"] == site.asked(job) == 3
+    # On a busy machine an attempt may be over before the gateway has seen it.
+    assert (failed["attempt_count"], site.asked(job) <= 3) == (3, True)
     assert [event["event"] for event in failed["events"]].count("retry") == 2
 
 
