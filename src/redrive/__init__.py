@@ -38,7 +38,7 @@ if typing.TYPE_CHECKING:
     from redrive.core.failure import Category, Code, Failure, Retryable, Severity
     from redrive.core.fingerprint import fingerprint
     from redrive.core.limit import Limit
-    from redrive.core.policy import RetryPolicy
+    from redrive.core.policy import RetryPolicy, also
     from redrive.core.replay import ReplayRules
     from redrive.core.signals import Cancel, Fail, Finish, Retry, Skip, Snooze
     from redrive.core.verdict import Verdict
@@ -75,6 +75,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for.
     "Jitter",
     "Limit",
     "RetryPolicy",
+    "also",
     # Signals of a function
     "Cancel",
     "Fail",
@@ -121,7 +122,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.core.failure": "Category Code Failure Retryable Severity",
     "redrive.core.fingerprint": "fingerprint",
     "redrive.core.limit": "Limit",
-    "redrive.core.policy": "RetryPolicy",
+    "redrive.core.policy": "RetryPolicy also",
     "redrive.core.replay": "ReplayRules",
     "redrive.core.signals": "Cancel Fail Finish Retry Skip Snooze",
     "redrive.core.verdict": "Verdict",

@@ -344,3 +344,25 @@ def test_a_shell_completes_groups_codes_and_stages(failed: Shell) -> None:
     assert complete_codes(Typed()) == ["BUG_CODE", "NETWORK_RESET"]  # type: ignore[arg-type]
     assert complete_stages(Typed()) == ["fetch", "halve", "later"]  # type: ignore[arg-type]
     assert complete_codes(Typed("sqlite:///nowhere/at/all.db")) == []  # type: ignore[arg-type]
+
+
+def test_a_mistyped_state_is_refused_with_the_nearest(failed: Shell) -> None:
+    refused = failed("dlq", "list", "--state", "opened")
+
+    assert refused.code == 2
+    assert "Did you mean open?" in refused.err
+    assert len(failed.json("dlq", "list", "--state", "open")["letters"]) > 0
+
+
+def test_jobs_are_listed_by_key(failed: Shell) -> None:
+    failed("submit", "flows:orders", "4", "--key", "order-4")
+
+    assert [each["key"] for each in failed.json("job", "list", "--key", "order-4")] == ["order-4"]
+    assert failed.json("job", "list", "--key", "order-5") == []
+
+
+def test_a_payload_without_quotes_is_refused_with_the_way_to_type_it(shell: Shell) -> None:
+    refused = shell("submit", "flows:orders", "https://example.org/a")
+
+    assert """'"https://example.org/a"'""" in refused.err
+    assert "quotes of its own" not in shell("submit", "flows:orders", "{broken").err

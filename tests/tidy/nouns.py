@@ -11,7 +11,7 @@ PLAIN = {
     "kinds of values in any program": """
         error result report status state kind reason options setup parts set counts line page summary history details facts
         filter scope view change side limits plan step progress response operation origin actor reader writer formatter pair hint
-        index tracker builder choice face entry cache meaning action
+        index tracker builder choice face entry cache meaning action ref shape
     """,
     "time, chance and concurrency": """
         clock chance loop thread lock pool processes slots shell supervisor health heartbeat wait prefetch journal driver runner
@@ -19,7 +19,7 @@ PLAIN = {
     """,
     "retries and breakers, as other libraries call them": """
         retry snooze fail cancel signal backoff jitter growth guard call severity retryable classifier phase sample crash
-        context thresholds cell meter
+        context thresholds cell meter triggers
     """,
     "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
     "databases": "store migration exchange request renewal batch child rule continuation work",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from redrive import (
     Backoff,
@@ -16,6 +16,7 @@ from redrive import (
     Failure,
     Guard,
     Jitter,
+    Job,
     OwnCode,
     Pipeline,
     RetryPolicy,
@@ -29,6 +30,7 @@ from redrive import (
     redact_mapping,
     stage,
 )
+from redrive.client.job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.jobs.explain import Explanation, TimelineEntry
 from redrive.ops.jobs.facts import JobFacts
@@ -109,6 +111,11 @@ async def parse(page: bytes) -> int:
 
 
 flow = Pipeline("typed", [download, parse])
+assert_type(flow, Pipeline[Any, object])
+said = Pipeline[str, int]("typed", [download, parse])
+elsewhere = Pipeline.ref("typed", payload=str)
+# From a tuple pyright finds out the types by itself; mypy takes it for a list.
+found = Pipeline("typed", (download, parse))
 assert_type(download("x"), bytes)
 
 rules = [Rule(OSError, "CONFLICT"), Rule("package.Error", RATE_LIMITED), Rule(ValueError, read)]
@@ -123,6 +130,15 @@ with virtual_time(seed=1) as clock:
 
 def nouns() -> None:
     with connect("jobs.db") as rd:
+        assert_type(rd.submit(said, "x"), Job[int])
+        assert_type(rd.submit(said, "x").result(), int)
+        assert_type(rd.submit(flow, 3).result(), object)
+        assert_type(rd.submit(elsewhere, "x"), Job[object])
+        assert_type(rd.job(3), Job[object])
+        assert_type(rd.job(3, said).result(), int)
+        rd.submit(said, 3)  # type: ignore[misc]  # pyright: ignore[reportArgumentType] - must be refused
+        rd.submit(elsewhere, 3)  # type: ignore[misc]  # pyright: ignore[reportArgumentType] - must be refused
+        rd.submit_many(said, [3])  # type: ignore[misc]  # pyright: ignore[reportArgumentType] - must be refused
         assert_type(rd.letters.list(pipeline="typed", limit=5), Page)
         assert_type(rd.replays.status(1), ReplayReport)
         assert_type(rd.jobs.explain(1), Explanation)
@@ -131,6 +147,10 @@ def nouns() -> None:
 
 async def async_nouns() -> None:
     async with connect("jobs.db") as rd:
+        assert_type(await (await rd.submit(said, "x")).result(), int)
+        assert_type(await (await rd.submit(said, "x")).status, str)
+        assert_type(await rd.job(3), AsyncJob[object])
+        assert_type(await (await rd.job(3, said)).result(), int)
         assert_type(await rd.letters.list(pipeline="typed", limit=5), Page)
         chosen = await rd.letters.choose(code="IO_ERROR")
         assert_type(await rd.letters.triage(chosen, diagnosis="data", actor="ann"), ActResult)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, TypeVar, overload
 
 from msgspec import UNSET, UnsetType
 
@@ -17,7 +18,7 @@ from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.breakers import AsyncBreakers
 from redrive.client.connection import Redrive, check_run, run_options, work_options
 from redrive.client.events import AsyncEvents
-from redrive.client.job import awaited_job
+from redrive.client.job import AsyncJob, awaited_job
 from redrive.client.jobs import AsyncJobs
 from redrive.client.letters import AsyncLetters
 from redrive.client.pipelines import AsyncPipelines
@@ -27,10 +28,13 @@ from redrive.client.runs import AsyncRuns
 from redrive.client.schedules import AsyncSchedules
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipelines
+from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunReport
 from redrive.engine.worker.service import serve
 from redrive.engine.worker.worker import Ending
+
+Out = TypeVar("Out")
 
 
 class AsyncRedrive(AsyncFace[Redrive]):
@@ -59,9 +63,17 @@ class AsyncRedrive(AsyncFace[Redrive]):
 
     submit = awaited_job(Redrive.submit)
     submit_many = awaited(Redrive.submit_many)
-    job = awaited_job(Redrive.job)
     doctor = awaited(Redrive.doctor)
     prune = awaited(Redrive.prune)
+
+    @overload
+    async def job(self, job_id: int) -> AsyncJob[object]: ...
+    @overload
+    async def job(self, job_id: int, pipeline: PipelineRef[Any, Out]) -> AsyncJob[Out]: ...
+
+    async def job(self, job_id: int, pipeline: PipelineRef[Any, Out] | None = None) -> AsyncJob[Out]:
+        """Return a handle on a job; with its pipeline, its result has the type of that. Raises JobNotFoundError."""
+        return AsyncJob(await asyncio.to_thread(self.face.job, job_id, pipeline))
 
     async def work(
         self,

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -32,6 +32,7 @@ from redrive.client.schedules import Schedules
 from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
+from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.pipeline.submission import BulkSubmission, new_job
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.retention import Retention
@@ -45,6 +46,7 @@ from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine
 from redrive.ops.checkup.file import Limits
 from redrive.ops.checkup.findings import Finding
+from redrive.ops.pipelines import recorded_stages
 from redrive.ops.upkeep.location import path_of
 from redrive.ops.upkeep.prune import prune
 from redrive.store.protocol import Store
@@ -52,7 +54,15 @@ from redrive.store.records import LaneId
 from redrive.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
     from redrive.client.async_connection import AsyncRedrive
+
+    Out = DefaultTypeVar("Out", default=object)
+else:
+    Out = TypeVar("Out")
+
+In = TypeVar("In")
 
 BATCH: Final = 1_000
 """Jobs per transaction when many are submitted."""
@@ -135,19 +145,21 @@ class Redrive:
 
     def submit(
         self,
-        pipeline: Pipeline,
-        payload: object,
+        pipeline: PipelineRef[In, Out],
+        payload: In,
         *,
         key: str | None = None,
         run_at: datetime | None = None,
+        delay: timedelta | float | None = None,
         priority: int = 5,
         owner: str | None = None,
         expires_at: datetime | None = None,
-    ) -> Job:
+    ) -> Job[Out]:
         """Store one job; durable when it returns.
 
         With a `key`, a job of this pipeline that has it and is queued, processing or complete is returned instead. `run_at` is the
-        earliest time to start, `priority` 0 goes first and 9 last; a job whose turn comes after `expires_at` is given up.
+        earliest time to start, or `delay` the time until then; `priority` 0 goes first and 9 last; a job whose turn comes after
+        `expires_at` is given up.
         """
         new = new_job(
             pipeline,
@@ -155,21 +167,24 @@ class Redrive:
             lane=self._first_lane(pipeline),
             key=key,
             run_at=run_at,
+            delay=delay,
             priority=priority,
             owner=owner,
             expires_at=expires_at,
         )
         (made,) = self.store.submit([new], self._now())
-        return Job(self.store, made.id, is_duplicate=made.is_duplicate, output=pipeline.stages[-1].output)
+        output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
+        return Job(self.store, made.id, is_duplicate=made.is_duplicate, output=output)
 
     def submit_many(
         self,
-        pipeline: Pipeline,
-        payloads: Iterable[object],
+        pipeline: PipelineRef[In],
+        payloads: Iterable[In],
         *,
         run: int | None = None,
         key: Callable[[object], str | None] | None = None,
         run_at: datetime | None = None,
+        delay: timedelta | float | None = None,
         priority: int = 5,
         owner: str | None = None,
         expires_at: datetime | None = None,
@@ -189,16 +204,25 @@ class Redrive:
             pipeline,
             lane=self._first_lane(pipeline),
             run_at=run_at,
+            delay=delay,
             priority=priority,
             owner=owner,
             expires_at=expires_at,
         )
         return BulkSubmission(self.store, pipeline, make, key=key, run=run).submit(payloads, BATCH)
 
-    def job(self, job_id: int) -> Job:
-        """Return a handle on a job; raises JobNotFoundError."""
-        job = Job(self.store, job_id)
-        _ = job.facts
+    def job(self, job_id: int, pipeline: PipelineRef[Any, Out] | None = None) -> Job[Out]:
+        """Return a handle on a job; with its pipeline, its result has the type of that. Raises JobNotFoundError."""
+        output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
+        job = Job[Out](self.store, job_id, output=output)
+        facts = job.facts
+        if pipeline is not None and facts.pipeline != _ref("pipeline", pipeline).name:
+            raise ConfigurationError(
+                field="pipeline",
+                value=pipeline.name,
+                rule=f"is not the one of job {job_id}, {facts.pipeline}",
+                fix="Name that one, or none.",
+            )
         return job
 
     def work(
@@ -290,15 +314,24 @@ class Redrive:
         """
         return examine(self.store, known=pipelines, is_deep=deep, limits=limits)
 
-    def _first_lane(self, pipeline: Pipeline) -> LaneId:
-        names = tuple(stage.name for stage in check_pipeline("pipeline", pipeline).stages)
+    def _first_lane(self, pipeline: PipelineRef) -> LaneId:
+        if isinstance(pipeline, Pipeline):
+            names = tuple(stage.name for stage in pipeline.stages)
+        else:
+            names = recorded_stages(self.store, _ref("pipeline", pipeline))
         if (pipeline.name, names) not in self._lanes:
-            record_rules(self.store, [pipeline], is_served=False)
+            if isinstance(pipeline, Pipeline):
+                record_rules(self.store, [pipeline], is_served=False)
             self._lanes[pipeline.name, names] = self.store.lanes(pipeline.name, names)[0]
         return self._lanes[pipeline.name, names]
 
     def _now(self) -> float:
         return CURRENT.get().clock.wall()
+
+
+def _ref(field: str, value: PipelineRef) -> PipelineRef:
+    """Return a pipeline or a reference to one; refuse anything else."""
+    return value if isinstance(value, PipelineRef) else check_pipeline(field, value)
 
 
 def work_options(

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Concatenate, Final, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.options import ActorOptions, actor_of
@@ -29,13 +29,22 @@ from redrive.errors import (
 from redrive.ops.jobs.cancel import ENDED, cancel_job
 from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.facts import Attempt, JobEvent, JobFacts, job_attempts, job_events, job_facts
+from redrive.ops.jobs.inspect import children_of
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
 
 logger = logging.getLogger("redrive.client")
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Out_co = DefaultTypeVar("Out_co", covariant=True, default=object)
+else:
+    Out_co = TypeVar("Out_co", covariant=True)
+
 F = TypeVar("F")
+Out = TypeVar("Out")
 P = ParamSpec("P")
 
 LOOK_FIRST: Final = 0.002
@@ -74,7 +83,7 @@ class _Waiting:
         return self.clock.monotonic() - self._started_at
 
 
-class Job:
+class Job(Generic[Out_co]):
     """A handle on one job; reads the store whenever it is asked."""
 
     def __init__(
@@ -126,7 +135,7 @@ class Job:
                 facts.pipeline,
             )
 
-    def result(self, timeout: float | None = None) -> object:
+    def result(self, timeout: float | None = None) -> Out_co:
         """Wait for the job and return what its last stage returned.
 
         Raises:
@@ -149,7 +158,7 @@ class Job:
         result = cast("bytes | None", self._store.query("result", self.id)[0][1])
         if result is None:
             raise JobErasedError(job_id=self.id)
-        return self._output.check(result)
+        return cast("Out_co", self._output.check(result))
 
     def cancel(self, **by: Unpack[ActorOptions]) -> str:
         """Cancel the job, at once while it is queued; a running one is asked to end, as its stage allows. Return its status."""
@@ -173,6 +182,10 @@ class Job:
         """Explain the state of the job, in sentences and in parts."""
         return explain(self._store, self.id)
 
+    def children(self) -> list[Job]:
+        """Return the jobs that stages of this one have submitted, in order."""
+        return [Job(self._store, child) for child in children_of(self._store, self.id)]
+
     def attempts(self) -> list[Attempt]:
         """Return every attempt of this job, in order, with its outcome and the reason."""
         return job_attempts(self._store, self.id)
@@ -182,10 +195,10 @@ class Job:
         return job_events(self._store, self.id)
 
 
-class AsyncJob(AsyncFace[Job]):
+class AsyncJob(AsyncFace[Job[Out_co]], Generic[Out_co]):
     """A handle on one job for async code; it reads as `Job` does, with `await`: `await job.status`, `await job.result()`."""
 
-    def __init__(self, face: Job) -> None:
+    def __init__(self, face: Job[Out_co]) -> None:
         super().__init__(face)
         self.id = face.id
         self.is_duplicate = face.is_duplicate
@@ -216,10 +229,14 @@ class AsyncJob(AsyncFace[Job]):
             await waiting.clock.asleep(pause)
         return status
 
-    async def result(self, timeout: float | None = None) -> object:  # noqa: ASYNC109 - the same arguments as the sync handle's.
+    async def result(self, timeout: float | None = None) -> Out_co:  # noqa: ASYNC109 - the same arguments as the sync handle's.
         """Wait for the job and return what its last stage returned; raises as `Job.result` does."""
         await self.wait(timeout)
         return await asyncio.to_thread(self.face.result, 0)
+
+    async def children(self) -> list[AsyncJob]:
+        """Return the jobs that stages of this one have submitted, in order."""
+        return [AsyncJob(child) for child in await asyncio.to_thread(self.face.children)]
 
     cancel = awaited(Job.cancel)
     retry = awaited(Job.retry)
@@ -229,12 +246,12 @@ class AsyncJob(AsyncFace[Job]):
 
 
 def awaited_job(
-    method: Callable[Concatenate[F, P], Job],
-) -> Callable[Concatenate[AsyncFace[F], P], Coroutine[None, None, AsyncJob]]:
+    method: Callable[Concatenate[F, P], Job[Out]],
+) -> Callable[Concatenate[AsyncFace[F], P], Coroutine[None, None, AsyncJob[Out]]]:
     """Return a method of a sync face that returns a job as one to await, with the same signature and docstring."""
 
     @functools.wraps(method)
-    async def call(on: AsyncFace[F], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob:
+    async def call(on: AsyncFace[F], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[Out]:
         return AsyncJob(await asyncio.to_thread(method, on.face, *args, **kwargs))
 
     return call

@@ -6,10 +6,12 @@ Nothing is decided here: each method calls one function of `ops`. A handle on on
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.job import AsyncJob, Job
 from redrive.client.options import ActorOptions, actor_of
 from redrive.core.failure import Failure
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -25,8 +27,8 @@ from redrive.ops.jobs.retry import retry_job
 from redrive.store.protocol import Store
 
 
-class Jobs:
-    """The jobs of a store. Methods about one job raise JobNotFoundError, whose hint names ids that are near."""
+class JobView:
+    """What is known about the jobs of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,11 +41,12 @@ class Jobs:
         stage: str | None = None,
         run: int | None = None,
         owner: str | None = None,
+        key: str | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> Sequence[JobLine]:
         """Return jobs, newest first; the id of the last one is the `before` of the next page."""
-        which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
+        which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner, key=key)
         return inspect.list_jobs(self._store, which, before=before, limit=limit)
 
     def of_owner(
@@ -55,6 +58,37 @@ class Jobs:
     def payload(self, job: int) -> bytes | None:
         """Return the payload of a job as JSON; None when it was erased."""
         return job_payload(self._store, job)
+
+    def find(self, pipeline: Pipeline | str, key: str) -> Job | None:
+        """Return the job with this key: the one that holds it, or else the newest that failed, was cancelled or was skipped."""
+        name = pipeline if isinstance(pipeline, str) else pipeline.name
+        found = inspect.find_job(self._store, name, key)
+        return None if found is None else Job(self._store, found)
+
+    def show(self, job: int) -> JobDetails:
+        """Return everything that is known about a job."""
+        return inspect.job_details(self._store, job)
+
+    def explain(self, job: int) -> Explanation:
+        """Explain the state of a job, in sentences and in parts."""
+        return explain.explain(self._store, job)
+
+    def timeline(self, job: int) -> Sequence[TimelineEntry]:
+        """Return what happened to a job and what people did about it, in order."""
+        return explain.timeline(self._store, job)
+
+    def counts(self, *, pipeline: str | None = None) -> dict[str, int]:
+        """Count jobs by status, of all pipelines or of one; reads counters, and is cheap however many jobs there are."""
+        counted: dict[str, int] = {}
+        for (name, _), found in inspect.counts(self._store).items():
+            if pipeline in {None, name}:
+                for status, jobs in found.items():
+                    counted[status] = counted.get(status, 0) + jobs
+        return counted
+
+
+class Jobs(JobView):
+    """The jobs of a store. Methods about one job raise JobNotFoundError, whose hint names ids that are near."""
 
     def bury(
         self, pipeline: Pipeline, payload: object, failure: Failure, *, owner: str | None = None
@@ -68,18 +102,6 @@ class Jobs:
     def free_key(self, job: int, **by: Unpack[ActorOptions]) -> bool:
         """Free the key of a complete job whose effect is gone: its work can be submitted anew. Return whether it had one."""
         return free_key(self._store, job, actor_of(by))
-
-    def show(self, job: int) -> JobDetails:
-        """Return everything that is known about a job."""
-        return inspect.job_details(self._store, job)
-
-    def explain(self, job: int) -> Explanation:
-        """Explain the state of a job, in sentences and in parts."""
-        return explain.explain(self._store, job)
-
-    def timeline(self, job: int) -> Sequence[TimelineEntry]:
-        """Return what happened to a job and what people did about it, in order."""
-        return explain.timeline(self._store, job)
 
     def cancel(self, job: int, **by: Unpack[ActorOptions]) -> JobFacts:
         """Cancel a job: at once while it is queued; a running one is asked to end, as its stage allows. Return its facts then."""
@@ -106,15 +128,6 @@ class Jobs:
         """Erase the values of a job that has ended; the record stays, and it can never be replayed."""
         return erase(self._store, job, actor_of(by))
 
-    def counts(self, *, pipeline: str | None = None) -> dict[str, int]:
-        """Count jobs by status, of all pipelines or of one; reads counters, and is cheap however many jobs there are."""
-        counted: dict[str, int] = {}
-        for (name, _), found in inspect.counts(self._store).items():
-            if pipeline in {None, name}:
-                for status, jobs in found.items():
-                    counted[status] = counted.get(status, 0) + jobs
-        return counted
-
 
 class AsyncJobs(AsyncFace[Jobs]):
     """Jobs for async code; see `Jobs`."""
@@ -124,6 +137,12 @@ class AsyncJobs(AsyncFace[Jobs]):
     payload = awaited(Jobs.payload)
     bury = awaited(Jobs.bury)
     free_key = awaited(Jobs.free_key)
+
+    async def find(self, pipeline: Pipeline | str, key: str) -> AsyncJob | None:
+        """Return the job with this key; see `Jobs.find`."""
+        found = await asyncio.to_thread(self.face.find, pipeline, key)
+        return None if found is None else AsyncJob(found)
+
     show = awaited(Jobs.show)
     explain = awaited(Jobs.explain)
     timeline = awaited(Jobs.timeline)

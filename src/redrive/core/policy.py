@@ -6,7 +6,7 @@ It takes no decision; `core.decide` applies it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypeGuard, cast
@@ -26,7 +26,27 @@ SURELY: Final = 0.92
 PERHAPS: Final = 0.8
 """So similar to a known code, a name is a mistyped one once the own codes of the application are known."""
 
-RetryOn = Literal["classified", "all", "none"] | Collection[Trigger]
+
+@dataclass(frozen=True, slots=True)
+class AddedTriggers:
+    """What a policy retries besides what the classifier retries. Made by `also`."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __iter__(self) -> Iterator[Trigger]:
+        """Iterate over the triggers, as over those of a list."""
+        return iter(self.triggers)
+
+
+def also(*triggers: Trigger) -> AddedTriggers:
+    """Retry these besides what the classifier retries: `RetryPolicy(5, retry_on=also("SCHEMA_INVALID"))`.
+
+    A status, a code, a category, a provider code or an exception class, with the meaning that they have in a list.
+    """
+    return AddedTriggers(_triggers("also", triggers))
+
+
+RetryOn = Literal["classified", "all", "none"] | AddedTriggers | Collection[Trigger]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +54,11 @@ class RetryPolicy:
     """How often to retry, and how long to wait.
 
     By default the classifier decides what is retried. `retry_on="all"` retries everything but `Fail` and `Cancel`, `"none"`
-    nothing. A list replaces the classifier: a status or code in it always retries; an exception class in it retries unless the
-    failure carries an HTTP status or provider code that the classifier calls permanent; what is not in it does not retry.
-    `give_up_on` wins over all of that. `per_code_max_attempts={"IO_ERROR": 2}` is one retry for that code, even if `max_attempts`
-    allows more. The wait is at least the delay of Retry-After, which is cut to `retry_after_cap` first.
+    nothing, and `also(...)` adds to what the classifier retries. A list replaces the classifier: a status or code in it always
+    retries; an exception class in it retries unless the failure carries an HTTP status or provider code that the classifier calls
+    permanent; what is not in it does not retry. `give_up_on` wins over all of that. `per_code_max_attempts={"IO_ERROR": 2}` is one
+    retry for that code, even if `max_attempts` allows more. The wait is at least the delay of Retry-After, which is cut to
+    `retry_after_cap` first.
     """
 
     max_attempts: int = 3
@@ -55,7 +76,9 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         whole("RetryPolicy.max_attempts", self.max_attempts, minimum=1, fix="1 means: try once, never again.")
         instance("RetryPolicy.backoff", self.backoff, Backoff, fix="Use Backoff.exponential(1, cap=60).")
-        if not isinstance(self.retry_on, str) or self.retry_on not in {"classified", "all", "none"}:
+        if not isinstance(self.retry_on, AddedTriggers) and (
+            not isinstance(self.retry_on, str) or self.retry_on not in {"classified", "all", "none"}
+        ):
             object.__setattr__(self, "retry_on", _triggers("RetryPolicy.retry_on", self.retry_on))
         object.__setattr__(self, "give_up_on", _triggers("RetryPolicy.give_up_on", self.give_up_on))
         if not isinstance(self.per_code_max_attempts, Mapping):
@@ -94,7 +117,10 @@ class RetryPolicy:
         """Return whether `retry_on` retries this failure; `give_up_on` and the limits are checked elsewhere."""
         if isinstance(self.retry_on, str):
             return self.retry_on == "all" or (self.retry_on == "classified" and failure.retryable)
-        return any(_retries(trigger, failure) for trigger in self.retry_on)
+        is_added = isinstance(self.retry_on, AddedTriggers)
+        return (is_added and failure.retryable) or any(
+            _retries(trigger, failure) for trigger in _listed(self.retry_on)
+        )
 
     def gives_up_on(self, failure: Failure) -> bool:
         """Return whether `give_up_on` matches this failure."""
@@ -112,11 +138,16 @@ class RetryPolicy:
         return min(failure.retry_after, seconds("retry_after_cap", self.retry_after_cap))
 
 
+def _listed(retry_on: RetryOn) -> tuple[Trigger, ...]:
+    """Return what `retry_on` names; nothing for a word."""
+    return () if isinstance(retry_on, str) else tuple(retry_on)
+
+
 def _triggers(field_name: str, given: object) -> tuple[Trigger, ...]:
     fix = 'Write a list such as [429, "NETWORK_TIMEOUT", ConnectionError].'
     if isinstance(given, str) or not isinstance(given, Collection):
         rule = (
-            'must be "classified", "all", "none" or a list'
+            'must be "classified", "all", "none", also(...) or a list'
             if field_name.endswith("retry_on")
             else "must be a list"
         )
@@ -133,7 +164,7 @@ def _triggers(field_name: str, given: object) -> tuple[Trigger, ...]:
 def _refuse_mistyped(where: str, policy: RetryPolicy, own: Collection[str], *, similar: float) -> None:
     known = (*CODES, *Category, *own)
     lists = {
-        "retry_on": () if isinstance(policy.retry_on, str) else policy.retry_on,
+        "retry_on": _listed(policy.retry_on),
         "give_up_on": policy.give_up_on,
         "per_code_max_attempts": policy.per_code_max_attempts,
     }

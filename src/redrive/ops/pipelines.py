@@ -15,9 +15,11 @@ import msgspec
 
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.replay.rules import stages_of
+from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.wiring import mismatch, shape_of
+from redrive.engine.replay.rules import payload_of, stages_of
 from redrive.engine.runtime import CURRENT
-from redrive.errors import UnknownNameError
+from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
@@ -158,6 +160,29 @@ def unknown_pipeline(store: Store, name: str) -> UnknownNameError | None:
     if name in known:
         return None
     return unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
+
+
+def recorded_stages(store: Store, reference: PipelineRef) -> tuple[str, ...]:
+    """Return the stages of a pipeline whose code is elsewhere, as they are recorded.
+
+    Raises:
+        UnknownNameError: nobody has recorded it yet.
+        ConfigurationError: its payloads can never be of the type that the reference names.
+    """
+    stages = stages_of(store, reference.name)
+    if not stages:
+        known = {pipeline for pipeline, _ in lane_names(store)}
+        otherwise = "No worker has recorded a pipeline here yet: start one first."
+        raise unknown(reference.name, known, kind="pipeline", otherwise=otherwise)
+    why = mismatch(shape_of(reference.payload.kind), payload_of(store, reference.name))
+    if why is not None:
+        raise ConfigurationError(
+            field=f"Pipeline.ref({reference.name}).payload",
+            value=getattr(reference.payload.kind, "__name__", str(reference.payload.kind)),
+            rule=f"can never be a payload of the pipeline as a worker has recorded it: {why}",
+            fix="Use the type of its first stage.",
+        )
+    return stages
 
 
 def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:

@@ -46,7 +46,7 @@ class Continuation:
         payload = job.input if job.payload is None else job.payload
         begun = (job.id, self._token, job.dispatch + 1, lane, 1, job.round)
         self.taken[job.id] = ClaimedJob(
-            *begun, 0, 0, 0, job.restarts, 0, job.expires_at, None, one.value, payload
+            *begun, 0, 0, 0, job.restarts, 0, job.expires_at, None, one.value, payload, job.about
         )
         return True
 

@@ -51,6 +51,8 @@ class Child(Struct, frozen=True):
     job: NewJob
     joins_run: bool = False
     """Whether it belongs to the run of the job whose stage submitted it, if that has one."""
+    stored: list[JobId] = []
+    """Its id, once it is committed; empty before."""
 
 
 class SubmittedJob(Struct, frozen=True):
@@ -98,6 +100,8 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     input: bytes
     payload: bytes | None = None
     """What the job was submitted with; None when that is the input itself."""
+    about: bytes | None = None
+    """Its key, its owner and its run, as JSON; None for a job without any of them."""
     trace: str | None = None
     """What was stored of it, if the worker traces: a claim itself does not read it."""
 

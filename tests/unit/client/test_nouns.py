@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,41 @@ def test_the_doctor_is_asked_from_code(rd: Redrive) -> None:
 
     assert {"schema", "clock"} <= {finding.about for finding in findings}
     assert len(findings) > len(rd.doctor())
+
+
+def test_a_job_is_found_by_its_key_whatever_became_of_it(rd: Redrive) -> None:
+    failed = rd.submit(SHOP, -1, key="a")
+    rd.work([SHOP], until_idle=True)
+    assert (found := rd.jobs.find(SHOP, "a")) is not None
+    assert found.id == failed.id
+
+    holder = rd.submit(SHOP, 1, key="a")
+
+    assert (found := rd.jobs.find("shop", "a")) is not None
+    assert found.id == holder.id
+    assert [line.id for line in rd.jobs.list(key="a")] == [holder.id, failed.id]
+    assert [line.id for line in rd.jobs.list(key="a", status="failed")] == [failed.id]
+    assert (rd.jobs.find("shop", "b"), rd.jobs.find("other", "a")) == (None, None)
+
+
+def test_a_job_is_found_by_its_key_from_async_code(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with connect(tmp_path / "jobs.db") as rd:
+            job = await rd.submit(SHOP, 1, key="a")
+            found = await rd.jobs.find(SHOP, "a")
+            assert found is not None
+            assert (found.id, await found.children()) == (job.id, [])
+            assert await rd.jobs.find(SHOP, "b") is None
+
+    bounded(scene())
+
+
+def test_a_job_waits_as_long_as_its_delay(rd: Redrive) -> None:
+    job = rd.submit(SHOP, 1, delay=timedelta(hours=1))
+
+    facts = job.facts
+    assert (facts.run_at - facts.created_at).total_seconds() == pytest.approx(3600, abs=5)
+    with pytest.raises(ConfigurationError, match="cannot be combined with run_at"):
+        rd.submit(SHOP, 1, delay=1, run_at=facts.run_at)
+    with pytest.raises(ConfigurationError, match="delay"):
+        rd.submit(SHOP, 1, delay=-1)

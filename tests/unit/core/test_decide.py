@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from redrive import Backoff, Breaker, Category, Code, ConfigurationError, Failure, Jitter, RetryPolicy
+from redrive import Backoff, Breaker, Category, Code, ConfigurationError, Failure, Jitter, RetryPolicy, also
 from redrive.core import breaker_state as step
 from redrive.core import taxonomy
 from redrive.core.breaker_state import BreakerState
@@ -167,6 +167,37 @@ def test_a_list_replaces_the_classifier(triggers: list[object], what: Failure, r
     policy = RetryPolicy(retry_on=triggers)  # type: ignore[arg-type]
 
     assert isinstance(decided(policy, what), RetryAt if retries else DeadLetter)
+
+
+@pytest.mark.parametrize(
+    ("what", "retries"),
+    [
+        (failure(taxonomy.SCHEMA_INVALID), True),
+        (failure(taxonomy.NETWORK_TIMEOUT), True),
+        (failure(taxonomy.AUTH_DENIED), False),
+    ],
+)
+def test_also_adds_to_the_classifier(what: Failure, retries: bool) -> None:
+    policy = RetryPolicy(5, retry_on=also("SCHEMA_INVALID"))
+
+    assert isinstance(decided(policy, what), RetryAt) is retries
+
+
+def test_a_sentence_says_what_also_decided_and_nothing_about_what_it_left_to_the_classifier() -> None:
+    policy = RetryPolicy(5, retry_on=also("SCHEMA_INVALID"))
+
+    added = decided(policy, failure(taxonomy.SCHEMA_INVALID))
+    plain = decided(policy, failure(taxonomy.NETWORK_TIMEOUT))
+    permanent = decided(policy, failure(taxonomy.AUTH_DENIED))
+
+    assert "the list retry_on names it, though it counts as permanent" in str(sentence_of(added))
+    assert "retry_on" not in str(sentence_of(plain)) + str(sentence_of(permanent))
+
+
+@pytest.mark.parametrize("wrong", ["SCHEMA_INVALD", 42, "", None])
+def test_what_also_cannot_add_is_refused(wrong: object) -> None:
+    with pytest.raises(ConfigurationError):
+        RetryPolicy(5, retry_on=also(wrong))  # type: ignore[arg-type]
 
 
 def test_give_up_on_wins_over_everything() -> None:

@@ -133,8 +133,8 @@ def test_an_exhausted_stage_leaves_a_redacted_dead_letter(run: Run) -> None:
 
 def test_a_value_that_does_not_fit_the_next_stage_fails_as_in_production() -> None:
     @stage
-    def wrong(number: int) -> str:
-        return "no order"
+    def wrong(number: int) -> dict[str, str]:
+        return {"no": "order"}
 
     result = run_inline(Pipeline("shop", [wrong, price]), 1)
 

@@ -52,6 +52,7 @@ def list_(
     stage: Annotated[str | None, typer.Option("--stage", help="In this stage.")] = None,
     run: Annotated[int | None, typer.Option("--run", help="Of this run.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", help="Of this owner.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="With this key.")] = None,
     before: Annotated[
         int | None, typer.Option("--before", metavar="ID", help="Older than this job: the next page.")
     ] = None,
@@ -60,7 +61,7 @@ def list_(
     output: Output = "table",
 ) -> None:
     """List jobs, newest first."""
-    which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner)
+    which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner, key=key)
     with open_database(database_url) as rd:
         found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
         if not found and pipeline is not None:

@@ -60,9 +60,16 @@ def decode_json(text: str | bytes, where: str) -> object:
             field=where,
             value=text if isinstance(text, str) else text.decode(errors="replace").strip(),
             rule="must be JSON",
-            fix=f"{error}.",
+            fix=f"{error}.{_quoted(text)}",
         ) from error
     return value
+
+
+def _quoted(text: str | bytes) -> str:
+    """Return how a text that is a plain word or an address has to be typed; nothing for what was meant to be JSON."""
+    if not isinstance(text, str) or not text or text.strip()[:1] in {*"{[\"'-0123456789"}:
+        return ""
+    return f" A text needs quotes of its own in a shell: '{msgspec.json.encode(text).decode()}'."
 
 
 def values_in(

@@ -16,10 +16,10 @@ from redrive.cli.input.options import Format, OfPipeline, completed_names
 from redrive.cli.input.times import past_instant
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import print_facts, print_message
+from redrive.core.arguments import one_of
 from redrive.core.failure import Category
-from redrive.core.lifecycle import LetterState
 from redrive.core.units import plural
-from redrive.engine.replay.filter import LetterFilter
+from redrive.engine.replay.filter import STATES, LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.freeze import FrozenSet, check_filter, freeze
 from redrive.ops.letters.groups import fingerprints, known_codes, resolve_group
@@ -69,7 +69,16 @@ OfGroup = Annotated[
         autocompletion=complete_groups,
     ),
 ]
-InState = Annotated[LetterState | None, typer.Option("--state", "-s", help="In this state.")]
+InState = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        "-s",
+        metavar="STATE",
+        help=f"In this state: {', '.join(STATES)}.",
+        autocompletion=lambda: list(STATES),
+    ),
+]
 OfOwner = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of jobs of this owner.")]
 OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of jobs with this key.")]
 OfRun = Annotated[int | None, typer.Option("--run", metavar="ID", help="Of jobs of this run.")]
@@ -110,7 +119,7 @@ class LetterChoice:
             code=self.code,
             category=None if self.category is None else self.category.value,
             group=None if self.group is None else resolve_group(store, self.group),
-            state=None if self.state is None else self.state.value,
+            state=None if self.state is None else one_of("--state", self.state, STATES),
             owner=self.owner,
             key=self.key,
             run=self.run,

@@ -12,7 +12,7 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import ConfigurationError
@@ -35,7 +35,7 @@ def import_pipeline(target: str) -> Pipeline:
     module = _imported(module_name)
     found = getattr(module, name, None)
     if isinstance(found, Pipeline):
-        return found
+        return cast("Pipeline", found)
     known = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
     near = difflib.get_close_matches(name, known, n=1)
     fix = f"Its pipelines: {', '.join(known) or 'none'}."

@@ -7,9 +7,11 @@ exist if and only if the stage's own checkpoint does. Only `progress` is written
 
 from __future__ import annotations
 
-from datetime import datetime
+import hashlib
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import Struct
 
 from redrive.core.arguments import flag, number
@@ -24,6 +26,28 @@ NOTES_MAX: Final = 50
 NOTE_MAX: Final = 500
 TEXT_MAX: Final = 10_000
 """Characters that are read of one note or progress; what is kept is shorter, and cut only after redaction."""
+
+
+class SubmittedChild(Struct, frozen=True, eq=False):
+    """A job that a stage has submitted; it exists once the stage's outcome is committed."""
+
+    child: Child
+
+    @property
+    def id(self) -> int | None:
+        """The id of the job, in the worker's own process; None until the stage's outcome is committed."""
+        return self.child.stored[0] if self.child.stored else None
+
+
+class _About(Struct, frozen=True, array_like=True):
+    """What a job was submitted with, besides its payload."""
+
+    key: str | None = None
+    owner: str | None = None
+    run: int | None = None
+
+
+_DECODE_ABOUT: Final = msgspec.json.Decoder(_About).decode
 
 
 class Context(Struct, kw_only=True, eq=False, gc=False):
@@ -42,6 +66,10 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     """When the stage's timeout ends this attempt; None without one."""
     is_cancelled: bool = False
     """True when somebody asked to cancel the job; a long stage should stop then."""
+    about: bytes | None = None
+    """Key, owner and run of the job as JSON; read them by their names."""
+    payload: bytes = b"null"
+    """What the job was submitted with, as JSON."""
     notes: dict[str, str] = {}
     children: list[Child] = []
     progress_text: str | None = None
@@ -59,6 +87,26 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
         """
         key = f"{self.pipeline}:{self.job_id}:{self.stage}"
         return f"{key}:{self.restarts}" if self.restarts else key
+
+    @property
+    def key(self) -> str | None:
+        """The key the job was submitted with; None without one."""
+        return self._about().key
+
+    @property
+    def owner(self) -> str | None:
+        """The owner the job was submitted with; None without one."""
+        return self._about().owner
+
+    @property
+    def run_id(self) -> int | None:
+        """The run the job is an item of; None if it is none."""
+        return self._about().run
+
+    @property
+    def payload_hash(self) -> str:
+        """The SHA-256 of the payload as it is stored: the same in every stage and every round."""
+        return hashlib.sha256(self.payload).hexdigest()
 
     def heartbeat(self) -> None:
         """Stop here if the job was cancelled. The lease itself is kept by the worker; a stage cannot lose it by being slow."""
@@ -108,18 +156,22 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
         *,
         key: str | None = None,
         run_at: datetime | None = None,
+        delay: timedelta | float | None = None,
         priority: int = 5,
         owner: str | None = None,
         join_run: bool = False,
-    ) -> None:
-        """Submit another job that exists if and only if this stage's outcome is committed.
+    ) -> SubmittedChild:
+        """Submit another job that exists if and only if this stage's outcome is committed; its id is known from then on.
 
         With `join_run` it belongs to the run of this job, if it has one, and counts in it.
         """
         from redrive.engine.pipeline.submission import new_job
 
-        made = new_job(pipeline, payload, key=key, run_at=run_at, priority=priority, owner=owner)
+        made = new_job(pipeline, payload, key=key, run_at=run_at, delay=delay, priority=priority, owner=owner)
         names = tuple(stage.name for stage in pipeline.stages)
-        self.children.append(
-            Child(pipeline.name, names, made, joins_run=flag("ctx.submit(join_run)", join_run))
-        )
+        child = Child(pipeline.name, names, made, joins_run=flag("ctx.submit(join_run)", join_run))
+        self.children.append(child)
+        return SubmittedChild(child)
+
+    def _about(self) -> _About:
+        return _About() if self.about is None else _DECODE_ABOUT(self.about)

@@ -6,24 +6,30 @@ Declarations only: nothing here runs, opens or stores anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, TypeAlias, TypeVar, cast
 
 from redrive.core.arguments import instance, whole
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
 from redrive.core.limit import Limit
 from redrive.core.replay import ReplayRules
+from redrive.engine.pipeline.codec import codec_for
+from redrive.engine.pipeline.reference import In_contra, Out_co, PipelineRef
 from redrive.engine.pipeline.stage import Stage, check_name
+from redrive.engine.pipeline.wiring import check_wiring
 from redrive.errors import ConfigurationError
 from redrive.sinks.base import BreakerChange, Sink
 from redrive.store.records import HOOK
 
 if TYPE_CHECKING:
     from redrive.engine.runs.runs import RunReport
+
+I = TypeVar("I")  # noqa: E741 - as short as the other type variables.
+O = TypeVar("O")  # noqa: E741 - as short as the other type variables.
 
 CRASH_MAX: Final = 2
 
@@ -71,9 +77,20 @@ RunHook = Callable[["RunReport"], Awaitable[None] | None]
 Resource = Callable[[], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 
 
+OneStage: TypeAlias = tuple[Stage[Concatenate[I, ...], Coroutine[Any, Any, O] | O]]
+SeveralStages: TypeAlias = tuple[
+    Stage[Concatenate[I, ...], object],
+    *tuple[Stage[..., object], ...],
+    Stage[..., Coroutine[Any, Any, O] | O],
+]
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Pipeline:
+class Pipeline(PipelineRef[In_contra, Out_co]):
     """Stages in order. A job goes through all of them; the output of one is the input of the next.
+
+    To a type checker it is a `Pipeline[In, Out]`, as you write it: `Pipeline[Order, Receipt]("shop", [price, pay])`. From a tuple
+    of stages, pyright finds out both by itself.
 
     `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get their values
     by type. `on_retry`, `on_hold` and `on_dead` are called for failed attempts, after they were committed, at least once; a hook
@@ -86,7 +103,6 @@ class Pipeline:
     application's own codes, in attempts, letters and hooks alike.
     """
 
-    name: str
     stages: tuple[Stage[..., object], ...]
     resources: tuple[Resource, ...]
     hooks: dict[str, Hook]
@@ -100,7 +116,7 @@ class Pipeline:
     def __init__(
         self,
         name: str,
-        stages: Sequence[Stage[..., object]],
+        stages: OneStage[In_contra, Out_co] | SeveralStages[In_contra, Out_co] | Sequence[Stage[..., object]],
         *,
         resources: Sequence[Resource] = (),
         on_retry: Hook | None = None,
@@ -127,6 +143,8 @@ class Pipeline:
         object.__setattr__(self, "codes", codes)
         whole(f"Pipeline({name}).crash_max", crash_max, minimum=1, fix=f"{CRASH_MAX} is the default.")
         _check_stages(name, self.stages)
+        object.__setattr__(self, "payload", self.stages[0].input)
+        check_wiring(name, self.stages)
         if codes is not None:
             instance(f"Pipeline({name}).codes", codes, CodeSet, fix='CodeSet("app", [...], otherwise=...).')
         for one in self.stages:
@@ -146,6 +164,16 @@ class Pipeline:
                     fix="Pass the function itself.",
                 )
 
+    @staticmethod
+    def ref(name: str, *, payload: type[I]) -> PipelineRef[I]:
+        """Name a pipeline whose code is elsewhere, to submit jobs to it: `rd.submit(Pipeline.ref("shop", payload=Order), order)`.
+
+        When it is used, it is checked against what a worker has recorded: an unknown pipeline, or a payload that can never be one
+        of its first stage, is refused.
+        """
+        check_name("Pipeline.ref", name)
+        return PipelineRef(name, codec_for(f"{name} (payload)", payload))
+
     def __repr__(self) -> str:
         """Show the name and the stages' names; everything else would fill a screen."""
         return f"Pipeline({self.name}: {', '.join(stage.name for stage in self.stages)})"
@@ -160,7 +188,7 @@ def check_pipeline(field: str, value: object) -> Pipeline:
             rule="must be a pipeline",
             fix="Pass the Pipeline object itself; it comes before payloads and items.",
         )
-    return value
+    return cast("Pipeline", value)
 
 
 def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:

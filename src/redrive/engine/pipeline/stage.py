@@ -84,7 +84,7 @@ def stage(fn: Callable[P, R], /) -> Stage[P, R]: ...
 @overload
 def stage(
     *,
-    retry: RetryPolicy | None = None,
+    retry: RetryPolicy | int | None = None,
     timeout: timedelta | float | None = None,
     on_overrun: Literal["wait", "abandon"] = "wait",
     breaker: Breaker | None = None,
@@ -100,7 +100,7 @@ def stage(
     fn: Callable[P, R] | None = None,
     /,
     *,
-    retry: RetryPolicy | None = None,
+    retry: RetryPolicy | int | None = None,
     timeout: timedelta | float | None = None,
     on_overrun: Literal["wait", "abandon"] = "wait",
     breaker: Breaker | None = None,
@@ -114,15 +114,15 @@ def stage(
 ) -> Stage[P, R] | Callable[[Callable[P, R]], Stage[P, R]]:
     """Make a function a stage; use it as `@stage` or `@stage(...)`.
 
-    Without options a stage makes three attempts, one second apart and doubling up to a minute, with full jitter. `timeout` limits
-    an attempt: an async function is cancelled; a sync one cannot be, so it keeps its slot until it returns; a late result still
-    counts and a late error is a timeout (`on_overrun="abandon"` settles it at once while the thread runs on; for idempotent stages
-    only). `breaker` holds the stage's jobs while the dependency behind it is down; its state is in the store, under its name.
-    `limits` bound how much it asks of a dependency, over all workers. `concurrency` bounds how many run at once in a worker.
-    `idempotent` declares that running the stage twice does no harm, which makes conflicts retryable. `process` runs a CPU-bound
-    function in another process. `batch` calls the function for many jobs at once: with a list of inputs, for a list of outputs,
-    exceptions or signals; `timeout` and `concurrency` then count calls. `version` is yours to raise when the stage changes its
-    meaning; it is stored with every attempt.
+    Without options a stage makes three attempts, one second apart and doubling up to a minute, with full jitter; `retry=5`
+    makes five. `timeout` limits an attempt: an async function is cancelled; a sync one cannot be, so it keeps its slot until it
+    returns; a late result still counts and a late error is a timeout (`on_overrun="abandon"` settles it at once while the
+    thread runs on; for idempotent stages only). `breaker` holds the stage's jobs while the dependency behind it is down; its
+    state is in the store, under its name. `limits` bound how much it asks of a dependency, over all workers. `concurrency`
+    bounds how many run at once in a worker. `idempotent` declares that running the stage twice does no harm, which makes
+    conflicts retryable. `process` runs a CPU-bound function in another process. `batch` calls the function for many jobs at
+    once: with a list of inputs, for a list of outputs, exceptions or signals; `timeout` and `concurrency` then count calls.
+    `version` is yours to raise when the stage changes its meaning; it is stored with every attempt.
     """
 
     def declare(function: Callable[P, R]) -> Stage[P, R]:
@@ -134,7 +134,7 @@ def stage(
             whole(f"{where}.concurrency", concurrency, minimum=1, fix="Leave it out for no limit.")
         is_async = inspect.iscoroutinefunction(function)
         shape = _shape(made_name, function, is_batch=batch is not None)
-        policy = retry or RetryPolicy()
+        policy = RetryPolicy(retry) if isinstance(retry, int) else retry or RetryPolicy()
         settings: tuple[object, ...] = (
             *(version, policy, limit, breaker, concurrency, idempotent, process, on_overrun),
             *(() if batch is None else (batch,)),
@@ -247,8 +247,8 @@ def _check(name: str, function: object, retry: object, breaker: object, batch: o
             fix="Return the whole output at once.",
         )
     check_name("stage.name", name)
-    if retry is not None:
-        instance(f"stage({name}).retry", retry, RetryPolicy, fix="RetryPolicy(max_attempts=5).")
+    if retry is not None and (isinstance(retry, bool) or not isinstance(retry, int)):
+        instance(f"stage({name}).retry", retry, RetryPolicy, fix="retry=5, or retry=RetryPolicy(5, ...).")
     if breaker is not None:
         instance(f"stage({name}).breaker", breaker, Breaker, fix='Breaker("api", consecutive=5).')
     if batch is not None:

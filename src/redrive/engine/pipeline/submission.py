@@ -7,15 +7,16 @@ One, or many in batches. What does not fit is refused before it is stored, never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from redrive.core.arguments import seconds
 from redrive.core.budget import RunStatus
 from redrive.engine.observers import trace_of_caller
 from redrive.engine.pipeline.codec import storable
-from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.runs.runs import Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
@@ -30,12 +31,13 @@ NO_LANE: Final = LaneId(0)
 
 
 def new_job(
-    pipeline: Pipeline,
+    pipeline: PipelineRef,
     payload: object,
     *,
     lane: LaneId = NO_LANE,
     key: str | None = None,
     run_at: datetime | None = None,
+    delay: timedelta | float | None = None,
     priority: int = 5,
     owner: str | None = None,
     expires_at: datetime | None = None,
@@ -51,13 +53,24 @@ def new_job(
     return NewJob(
         lane=lane,
         payload=encoded_payload(pipeline, payload),
-        run_at=instant("run_at", run_at, now),
+        run_at=instant("run_at", run_at, now) + _pause(delay, run_at),
         priority=priority,
         key=key,
         owner=owner,
         expires_at=None if expires_at is None else instant("expires_at", expires_at, now),
         trace=trace_of_caller(),
     )
+
+
+def _pause(delay: timedelta | float | None, run_at: datetime | None) -> float:
+    """Return how many seconds a job waits before it starts."""
+    if delay is None:
+        return 0.0
+    if run_at is not None:
+        raise ConfigurationError(
+            field="delay", value=delay, rule="cannot be combined with run_at", fix="Give one of them."
+        )
+    return seconds("delay", delay)
 
 
 class BulkSubmission:
@@ -70,7 +83,7 @@ class BulkSubmission:
     def __init__(
         self,
         store: Store,
-        pipeline: Pipeline,
+        pipeline: PipelineRef,
         make: Callable[[object], NewJob],
         *,
         key: Callable[[object], str | None] | None = None,
@@ -177,9 +190,9 @@ def check_text(field: str, text: str | None) -> None:
         )
 
 
-def encoded_payload(pipeline: Pipeline, payload: object) -> bytes:
+def encoded_payload(pipeline: PipelineRef, payload: object) -> bytes:
     """Encode a payload for the first stage of a pipeline; raises SerializationError naming the field that does not fit."""
-    codec = pipeline.stages[0].input
+    codec = pipeline.payload
     encoded = codec.encode(payload)
     codec.check(encoded)
     check_size(f"{pipeline.name} (payload)", encoded)

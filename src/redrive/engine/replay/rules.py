@@ -17,6 +17,7 @@ from redrive.core.arguments import seconds
 from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.wiring import Shape, shape_of
 from redrive.store.protocol import Store
 from redrive.store.records import Row, Step
 
@@ -46,6 +47,7 @@ class _Kept(Struct, frozen=True):
     hints: tuple[OwnHint, ...] = ()
     stages: tuple[str, ...] = ()
     breakers: tuple[KnownBreaker, ...] = ()
+    payload: Shape | None = None
 
 
 def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
@@ -62,6 +64,7 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool
             _hints_in(pipeline.codes),
             stages if is_served else kept.stages or stages,
             _breakers_of(pipeline) if is_served else kept.breakers,
+            shape_of(pipeline.payload.kind) if is_served or not kept.stages else kept.payload,
         )
         if (_rules_in(rows), kept) != (pipeline.replay, present):
             encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(present)})
@@ -83,6 +86,11 @@ def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
 def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
     """Return the stages of a pipeline, as the last worker that was started has them; none if nobody has used it."""
     return _kept_in(store.query("rules", pipeline)).stages
+
+
+def payload_of(store: Store, pipeline: str) -> Shape | None:
+    """Return the shape of a pipeline's payloads, as the last worker that was started has it; None if that may be anything."""
+    return _kept_in(store.query("rules", pipeline)).payload
 
 
 def known_breakers(store: Store) -> dict[str, KnownBreaker]:

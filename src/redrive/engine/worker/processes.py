@@ -318,5 +318,8 @@ async def _run(stage: Stage[..., object], value: object, call: StageCall) -> obj
 
 
 def _pipeline_in(module: str, name: str) -> Pipeline | None:
-    found = vars(import_module(module)).values()
-    return next((each for each in found if isinstance(each, Pipeline) and each.name == name), None)
+    found = cast(
+        "list[Pipeline]",
+        [each for each in vars(import_module(module)).values() if isinstance(each, Pipeline)],
+    )
+    return next((each for each in found if each.name == name), None)

@@ -94,6 +94,8 @@ class Runner:
             deadline=None if timeout is None else datetime.fromtimestamp(now + timeout, UTC),
             is_cancelled=bool(job.cancel_asked),
             limits=lane.limit_names,
+            about=job.about,
+            payload=job.input if job.payload is None else job.payload,
         )
         return Dispatch(job, lane, context, now)
 

@@ -40,6 +40,7 @@ class JobFilter:
     stage: str | None = None
     run: int | None = None
     owner: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class JobLine:
     error_code: str | None
     run_at: datetime
     created_at: datetime
+    key: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +115,34 @@ def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limi
     """
     end = LAST_ID if before is None else before
     rest = (which.status, which.pipeline, which.stage, which.run, which.owner, limit)
-    return [_line_of(row) for row in store.query(_listing(which), end, *rest)]
+    key = () if which.key is None else (which.key,)
+    return [_line_of(row) for row in store.query(_listing(which), end, *rest, *key)]
 
 
 def _listing(which: JobFilter) -> str:
     """Return the statement whose index suits the filter best."""
+    if which.key is not None:
+        return "list_of_key"
     if which.status in {"processing", "failed"}:
         return f"list_{which.status}"
     if which.run is not None:
         return "list_of_run"
     return _LISTINGS.get(which.status or "", "list_jobs")
+
+
+def find_job(store: Store, pipeline: str, key: str) -> int | None:
+    """Return the id of the job with a key: the one that holds it, or else the newest that did; None if there is none."""
+    held = store.query("duplicate", pipeline, key)
+    if held:
+        return cast("int", held[0][0])
+    newest = list_jobs(store, JobFilter(pipeline=pipeline, key=key), limit=1)
+    return newest[0].id if newest else None
+
+
+def children_of(store: Store, job_id: int) -> list[int]:
+    """Return the ids of the jobs that the stages of a job have submitted, in order; raises JobNotFoundError."""
+    get_job(store, job_id)
+    return [cast("int", row[0]) for row in store.query("children", job_id)]
 
 
 def job_details(store: Store, job_id: int) -> JobDetails:
@@ -196,5 +216,5 @@ def event_of(row: Row) -> Event:
 
 def _line_of(row: Row) -> JobLine:
     names = "id pipeline stage status attempt waiting error_code".split()
-    times = {"run_at": instant(row[7]), "created_at": instant(row[8])}
+    times = {"run_at": instant(row[7]), "created_at": instant(row[8]), "key": row[9]}
     return msgspec.convert({**dict(zip(names, row[:7], strict=True)), **times}, JobLine)

@@ -42,6 +42,7 @@ class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The dispatch under whose output a large input is found; below zero when it is here."""
     expires_at: float | None
     codes: Raw
+    about: Raw
     payload: Raw
     input: Raw
     token: int
@@ -130,6 +131,7 @@ def _claimed_of(db: sqlite3.Connection, row: _Row) -> ClaimedJob:
         _some(row.codes),
         value,
         payload,
+        _some(row.about),
     )
 
 

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Version 3: a job can be skipped, sinks return receipts, pruning can be scheduled, the trace of a submitter is stored, there are limits
--- and keys of jobs, and the jobs of an owner are found by an index.
+-- Version 3: a job can be skipped, and is found by its key and its parent; sinks return receipts, pruning can be scheduled, the trace
+-- of a submitter is stored, there are limits and keys of jobs, and the jobs of an owner are found by an index.
 -- A run has a key, a label and an owner, and its status is decided by any worker.
 
 -- Only conditions change, and nothing that is stored: SQLite's own way to do that without copying every job and attempt.
@@ -81,6 +81,8 @@ DROP INDEX jobs_ready;
 CREATE INDEX jobs_ready ON jobs (lane_id, lane_key, priority, run_at, id) WHERE status = 'queued';
 
 CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
+CREATE INDEX jobs_of_key ON jobs (key, id) WHERE key IS NOT NULL AND status IN ('failed', 'cancelled', 'skipped');
+CREATE INDEX jobs_children ON jobs (parent_id, id) WHERE parent_id IS NOT NULL;
 
 ALTER TABLE runs ADD COLUMN key TEXT;
 ALTER TABLE runs ADD COLUMN label TEXT;

@@ -126,6 +126,9 @@ CREATE INDEX jobs_leased ON jobs (lease_token) WHERE status = 'processing';
 CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND cancel_asked = 1;
 CREATE INDEX jobs_failed ON jobs (id) WHERE status = 'failed';
 CREATE UNIQUE INDEX jobs_key ON jobs (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete');
+-- With jobs_key, every job of a key; written only when a job with a key ends without its result.
+CREATE INDEX jobs_of_key ON jobs (key, id) WHERE key IS NOT NULL AND status IN ('failed', 'cancelled', 'skipped');
+CREATE INDEX jobs_children ON jobs (parent_id, id) WHERE parent_id IS NOT NULL;
 CREATE UNIQUE INDEX jobs_of_run ON jobs (run_id, ordinal) WHERE run_id IS NOT NULL;
 CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
 

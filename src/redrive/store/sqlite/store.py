@@ -190,6 +190,13 @@ class SqliteStore:
     ) -> Exchange:
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()
+        children: list[tuple[JobId, Child, JobId]] = []
+
+        def insert(db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
+            made = self._insert_child(db, child, now, parent)
+            children.append((parent, child, made.id))
+            return made
+
         with self._writing() as db:
             is_known, is_repeated, names, cancelled = db.execute(
                 _SQL["before_exchange"], (worker, token, token | IN_PLACE)
@@ -199,14 +206,18 @@ class SqliteStore:
             may_claim = is_known and not before
             in_place = Continuation(want if may_claim else NOTHING, paused, token=token | IN_PLACE, now=now)
             if is_at_once:
-                settle_at_once(db, worker, done, self._insert_child, in_place)
+                settle_at_once(db, worker, done, insert, in_place)
             else:
-                lost, broken = settle_one_by_one(db, worker, done, self._insert_child, in_place)
+                lost, broken = settle_one_by_one(db, worker, done, insert, in_place)
             in_place.mark_cancelled(msgspec.json.decode(cancelled, type=list[JobId]))
             jobs = before or (
                 *in_place.taken.values(),
                 *claim(db, worker, in_place.rest(), paused, now=now, token=token),
             )
+        # Only now, because a transaction that is rolled back has stored none of them.
+        for parent, child, made in children:
+            if parent not in broken:
+                child.stored[:] = [made]
         return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=bool(is_known))
 
     def reap(self, now: float) -> int:

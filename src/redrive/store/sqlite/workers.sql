@@ -125,10 +125,11 @@ WHERE id IN (
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
 -- A value may be anything. The number of rows, and the token at the end of each, which no value can know, show whether one reads as more
 -- than itself; as bytes, because it need not be text.
-SELECT count(*), CAST(group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s,%d]', priority, run_at * 1000000, id, dispatch,
+SELECT count(*), CAST(group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%s,%s,%s,%s,%s,%d]', priority, run_at * 1000000, id, dispatch,
     lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked,
     CASE WHEN input IS NULL AND (input_from > 0 OR payload IS NULL) THEN input_from ELSE -1 END,
     coalesce(expires_at, 'null'), coalesce(codes, 'null'),
+    CASE WHEN coalesce(key, owner, run_id) IS NULL THEN 'null' ELSE json_array(key, owner, run_id) END,
     CASE WHEN input IS NULL AND input_from = 0 THEN 'null' ELSE coalesce(payload, 'false') END,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null' END, lease_token)) AS BLOB)
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
@@ -139,7 +140,8 @@ SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_coun
     CAST(CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
     ELSE coalesce((SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from), '') END AS BLOB),
     CAST(CASE WHEN input IS NOT NULL OR input_from > 0
-    THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END AS BLOB)
+    THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END AS BLOB),
+    CASE WHEN coalesce(key, owner, run_id) IS NOT NULL THEN CAST(json_array(key, owner, run_id) AS BLOB) END
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
 
 -- name: large_value

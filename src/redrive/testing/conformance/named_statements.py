@@ -34,6 +34,8 @@ from redrive.testing.conformance.build import (
 QUERIES: dict[str, tuple[object, ...]] = {
     "all_rules": (),
     "attempt_tally": (0, 10, 0.0, *range(1, 14)),
+    "children": (1,),
+    "list_of_key": (10, None, None, None, None, None, 10, "a"),
     "attempts": (1,),
     "breaker_changes": (0, None, 10),
     "breakers": (),

@@ -45,6 +45,18 @@ def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
 class SideEffectTests(Scene):
     """What goes with a settlement."""
 
+    def test_a_child_knows_its_id_once_it_is_committed(self, store: Store) -> None:
+        """Not when its parent's settlement was refused; that of a duplicate is the job that was there."""
+        one = taken(store)
+        (there,) = store.submit([new(one.lane, key="k")], NOW)
+        made, same, lost = child(), child(key="k"), child()
+
+        exchange(store, "w1", [settlement(one, children=(made, same))])
+        exchange(store, "w1", [settlement(one, children=(lost,))])
+
+        agree([each.stored for each in (same, lost)], [[there.id], []])
+        agree([row[0] for row in store.query("children", one.id)], made.stored)
+
     @pytest.mark.parametrize("is_known", [True, False])
     @pytest.mark.parametrize("size", SIZES)
     def test_children_are_there_when_the_settlement_is(

@@ -6,6 +6,7 @@ What is handed out afterwards, and in which order, is the subject of `claims`.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from redrive.errors import StoreError
@@ -85,6 +86,16 @@ class SubmissionTests(Scene):
         (_, one) = claim(store, lane, now=NOW + 5)[::-1]
         agree((one.id, one.expires_at), (made.id, NOW + 50))
 
+    def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
+        """As JSON, whatever characters they have; nothing for a job without them."""
+        (lane,) = lanes_of(store)
+        run = new_run(store)
+        store.submit([new(lane), new(lane, key='a "b"', owner="o"), new(lane, run=run, ordinal=0)], NOW)
+
+        about = [None if one.about is None else msgspec.json.decode(one.about) for one in claim(store, lane)]
+
+        agree(about, [None, ['a "b"', "o", None], [None, None, run]])
+
     def test_a_job_may_have_expired_before_anybody_counted_time(self, store: Store) -> None:
         """The first instant of the epoch is a time like any other."""
         (lane,) = lanes_of(store)
@@ -114,6 +125,8 @@ class SubmissionTests(Scene):
         (made,) = store.submit([new(one.lane, key="a")], NOW)
 
         holds(not made.is_duplicate)
+        found = store.query("list_of_key", 1 << 62, None, None, None, None, None, 10, "a")
+        agree([row[0] for row in found], [made.id, one.id])
 
     def test_keys_are_per_pipeline(self, store: Store) -> None:
         """Two pipelines may use one key; two stages of one pipeline share it."""

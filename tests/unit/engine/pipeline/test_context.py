@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from datetime import UTC, datetime
 
 import pytest
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, register_secret, stage
-from redrive.engine.pipeline.context import NOTE_MAX, NOTES_MAX
+from redrive.engine.pipeline.context import NOTE_MAX, NOTES_MAX, SubmittedChild
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -342,3 +343,39 @@ def test_what_a_stage_reports_as_progress_never_stops_the_heartbeat(
 
     bounded(scene())
     assert str(store.read("SELECT progress FROM jobs")[0][0]).startswith("1 na")
+
+
+def test_a_stage_knows_key_owner_run_and_the_hash_of_the_payload(store: SqliteStore, rd: Redrive) -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def first(order: dict[str, int], ctx: Context) -> int:
+        seen.append((ctx.key, ctx.owner, ctx.run_id, ctx.payload_hash))
+        return order["id"]
+
+    def second(_number: int, ctx: Context) -> None:
+        seen.append((ctx.key, ctx.owner, ctx.run_id, ctx.payload_hash))
+
+    flow = Pipeline("shop", [stage(first), stage(second)])
+    rd.submit(flow, {"id": 1}, key="a", owner="ann")
+    rd.submit(flow, {"id": 1})
+    work(store, flow)
+
+    digest = hashlib.sha256(b'{"id":1}').hexdigest()
+    assert seen.count(("a", "ann", None, digest)) == 2
+    assert seen.count((None, None, None, digest)) == 2
+
+
+def test_the_id_of_a_child_is_known_after_the_commit(store: SqliteStore, rd: Redrive) -> None:
+    handles: list[SubmittedChild] = []
+    before: list[int | None] = []
+
+    def call(_order: int, ctx: Context) -> None:
+        handles.append(ctx.submit(SHIPPING, 1, delay=60))
+        before.append(handles[-1].id)
+
+    job = rd.submit(one_stage(call), 1)
+    work(store, one_stage(call))
+
+    (child,) = job.children()
+    assert (before, [handle.id for handle in handles]) == ([None], [child.id])
+    assert (child.facts.run_at - child.facts.created_at).total_seconds() == pytest.approx(60, abs=5)

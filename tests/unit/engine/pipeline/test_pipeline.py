@@ -106,7 +106,9 @@ class Holder:
         (lambda: stage(two), "exactly one input"),
         (lambda: stage(generator), "function that returns"),
         (lambda: stage(42), "function that returns"),  # type: ignore[call-overload]
-        (lambda: stage(retry=3)(fine), "RetryPolicy"),  # type: ignore[call-overload]
+        (lambda: stage(retry="3")(fine), "RetryPolicy"),  # type: ignore[call-overload]
+        (lambda: stage(retry=True)(fine), "RetryPolicy"),
+        (lambda: stage(retry=0)(fine), "max_attempts"),
         (lambda: stage(timeout=-5)(fine), "more than 0 seconds"),
         (lambda: stage(timeout=5, on_overrun="abandon")(fine), "that are idempotent"),
         (lambda: stage(on_overrun="leave")(fine), "on_overrun"),  # type: ignore[call-overload]
