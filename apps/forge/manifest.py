@@ -103,6 +103,7 @@ def stage_facts(stage: Stage[..., object]) -> dict[str, object]:
         "timeout": stage.timeout,
         "concurrency": stage.concurrency,
         "breaker": None if stage.breaker is None else stage.breaker.name,
+        "batch": msgspec.to_builtins(stage.batch),
         "limits": {each.name: _limit_facts(each) for each in stage.limits},
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
 import redrive
-from redrive import Backoff, Breaker, ConfigurationError, Jitter, Limit, RetryPolicy
+from redrive import Backoff, Batch, Breaker, ConfigurationError, Jitter, Limit, RetryPolicy
 from redrive.engine.pipeline.stage import Stage
 
 P = ParamSpec("P")
@@ -68,6 +68,7 @@ class StageOptions(TypedDict, total=False):
     timeout: float
     breaker: Breaker
     limits: Limit | Iterable[Limit]
+    batch: Batch
     concurrency: int
     idempotent: bool
     process: bool

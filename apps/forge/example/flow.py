@@ -29,7 +29,7 @@ from apps.forge.example.settings import Settings
 from apps.forge.measurements import Measured, measurement
 from apps.forge.policy import policy, stage
 from apps.forge.spec import Forge
-from redrive import Fail, Limit, Skip
+from redrive import Batch, Fail, Limit, Skip
 
 CHARACTERS_MAX: Final = 20_000
 LETTERS_MIN: Final = 3
@@ -124,12 +124,14 @@ def label(sample: Clean, clients: Clients) -> Labelled:
     return Labelled(sample.id, sample.text, answer.label, answer.confidence)
 
 
-@stage(idempotent=True)
-def embed(sample: Labelled, clients: Clients, artifacts: Artifacts) -> Embedded:
-    """Make vectors, and keep them in one file."""
-    vectors = clients.embed([sample.text])
-    digest = artifacts.keep(vectors.tobytes())
-    return Embedded(sample.id, sample.text, sample.label, sample.confidence, digest, 0)
+@stage(batch=Batch(size=64, wait=0.2, on_error="split"), idempotent=True)
+def embed(samples: list[Labelled], clients: Clients, artifacts: Artifacts) -> list[Embedded]:
+    """Make the vectors of many samples at once, and keep them in one file."""
+    digest = artifacts.keep(clients.embed([each.text for each in samples]).tobytes())
+    return [
+        Embedded(each.id, each.text, each.label, each.confidence, digest, row)
+        for row, each in enumerate(samples)
+    ]
 
 
 @measurement()

@@ -182,3 +182,56 @@ def test_a_run_that_was_killed_before_its_start_has_nothing_to_show(
 
     assert code == 2
     assert "it has not started" in said
+
+
+def test_a_batch_with_too_few_results_fails_its_samples_and_says_so(
+    forge: Forge, tmp_path: Path, clock: VirtualClock
+) -> None:
+    (tmp_path / "spec.py").write_text(
+        """
+from apps.forge.policy import policy, stage
+from apps.forge.spec import Forge
+from redrive import Batch, FailureBudget
+
+@stage(retry=policy(1), batch=Batch(size=4))
+def embed(samples: list[int]) -> list[int]:
+    return samples[1:]
+
+spec = Forge(name="short", stages=[embed], source=lambda: range(4), failure_budget=FailureBudget(max_rate=1.0))
+""",
+        encoding="utf-8",
+    )
+
+    code, said = forge("run", "spec.py:spec", "--out", "out")
+
+    assert code == 1, said
+    found = read_lines("out/samples.jsonl")
+    assert [each["status"] for each in found] == ["failed"] * 4
+    assert all("3" in each["reason"] and "4" in each["reason"] for each in found)
+
+
+def test_a_limit_that_is_defined_twice_with_other_numbers_is_refused(forge: Forge, tmp_path: Path) -> None:
+    (tmp_path / "spec.py").write_text(
+        """
+from apps.forge.policy import stage
+from apps.forge.spec import Forge
+from redrive import Limit
+
+@stage(limits=Limit("model", rate=5))
+def one(sample: int) -> int:
+    return sample
+
+@stage(limits=Limit("model", rate=6))
+def two(sample: int) -> int:
+    return sample
+
+spec = Forge(name="twice", stages=[one, two])
+""",
+        encoding="utf-8",
+    )
+
+    code, said = forge("run", "spec.py:spec", "--out", "out")
+
+    assert code == 2
+    assert "Limit(model)" in said
+    assert not Path("out").exists()
