@@ -195,7 +195,7 @@ def demo(
     count: Annotated[int, typer.Option("--count", min=1, help="How many samples to make.")] = 2_000,
     rate: Annotated[
         float, typer.Option("--rate", help="Calls a second that the local model allows.")
-    ] = 500.0,
+    ] = 200.0,
     concurrency: Concurrency = 32,
 ) -> None:
     """Run the example on made-up samples and a local model with a rate limit and faults: no network, no key."""
@@ -205,7 +205,7 @@ def demo(
         file.writelines(demonstration.sample_lines(count))
     memory = demonstration.Memory(count)
     loaded = load_spec("apps.forge.example.flow:spec")
-    with demonstration.local_endpoint(rate), _progress(loaded.spec.name) as on_progress:
+    with demonstration.local_endpoint(rate) as answers, _progress(loaded.spec.name) as on_progress:
 
         def look(report: RunReport) -> None:
             memory.look(report)
@@ -216,6 +216,9 @@ def demo(
         )
     pace = count / memory.seconds
     typer.echo(f"{count} samples in {memory.seconds:.1f} s, {pace:.0f} a second")
+    typer.echo(
+        "the model answered " + ", ".join(f"{number} times {status}" for status, number in answers.items())
+    )
     typer.echo("memory: " + ", ".join(f"{mib} MiB at {done}" for done, mib in memory.points))
     _end(out, outcome)
 

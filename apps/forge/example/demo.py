@@ -50,8 +50,8 @@ def sample_lines(count: int, seed: int = 1) -> Iterator[bytes]:
 
 
 @contextmanager
-def local_endpoint(rate: float) -> Generator[None]:
-    """Start the server, and point the settings of this process at it."""
+def local_endpoint(rate: float) -> Generator[dict[str, int]]:
+    """Start the server, and point the settings of this process at it; yields what it answered, once the block has ended."""
     command = [
         sys.executable,
         "-m",
@@ -62,6 +62,7 @@ def local_endpoint(rate: float) -> Generator[None]:
         str(rate / 4),
     ]
     settings = {"FORGE_LLM_KEY": KEY, "FORGE_LLM_MODEL": "forge-local"}
+    answers: dict[str, int] = {}
     before = {name: os.environ.get(name) for name in (*settings, "FORGE_LLM_URL")}
     with subprocess.Popen(  # noqa: S603 - this repository's own module.
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -69,13 +70,13 @@ def local_endpoint(rate: float) -> Generator[None]:
         try:
             address = "" if server.stdout is None else server.stdout.readline().strip()
             os.environ.update({**settings, "FORGE_LLM_URL": address})
-            yield
+            yield answers
         finally:
             for name, value in before.items():
                 os.environ.pop(name, None)
                 if value is not None:
                     os.environ[name] = value
-            server.communicate("")
+            answers |= msgspec.json.decode(server.communicate("")[0] or "{}")
 
 
 @dataclass

@@ -205,9 +205,11 @@ def main() -> None:
         sys.stdout.write(f"{endpoint.url}\n")
         sys.stdout.flush()
         sys.stdin.read()
-        sys.stdout.write(
-            msgspec.json.encode({str(key): count for key, count in endpoint.answers.items()}).decode() + "\n"
-        )
+        counts = {str(status): count for status, count in sorted(endpoint.answers.items())}
+        # Whoever started it may be gone.
+        with suppress(BrokenPipeError):
+            sys.stdout.write(f"{msgspec.json.encode(counts).decode()}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

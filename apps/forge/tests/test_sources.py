@@ -131,6 +131,37 @@ two = Forge(name="two", stages=[untyped], source=source)
     assert [msgspec.json.decode(each["output"]) for each in two] == [[1], [2]]
 
 
+def test_a_stage_finishes_a_sample_early_with_success(
+    forge: Forge, tmp_path: Path, clock: VirtualClock
+) -> None:
+    (tmp_path / "spec.py").write_text(
+        """
+from apps.forge.policy import stage
+from apps.forge.spec import Forge
+from redrive import Finish
+
+@stage()
+def known(sample: int) -> int:
+    if sample == 2:
+        raise Finish("known")
+    return sample
+
+@stage()
+def slow(sample: int) -> str:
+    return f"made of {sample}"
+
+spec = Forge(name="early", stages=[known, slow], source=lambda: range(4))
+""",
+        encoding="utf-8",
+    )
+
+    code, said = forge("run", "spec.py:spec", "--out", "out")
+
+    assert code == 0, said
+    outputs = [each["output"] for each in read_lines("out/samples.jsonl")]
+    assert outputs == ["made of 0", "made of 1", "known", "made of 3"]
+
+
 def test_a_line_that_was_not_written_to_its_end_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     whole = b'{"sample":0,"job":1,"status":"complete","output":{"n":1}}\n'
