@@ -13,9 +13,12 @@ import msgspec
 import pytest
 import typer
 
-from apps.forge import cli
+from apps.forge import cli, work
 from apps.forge.example.endpoint import KEY, Endpoint
+from apps.forge.folder import RunFolder
+from apps.forge.spec import Forge as Spec
 from apps.forge.tests import flows
+from redrive import connect
 from redrive.testing import VirtualClock, virtual_time
 from tools import pytest_requirements
 
@@ -90,3 +93,18 @@ def numbered(count: int) -> list[dict[str, int]]:
 def read_lines(path: str | Path) -> list[dict[str, Any]]:
     """Return the lines of a file of JSON lines."""
     return [msgspec.json.decode(line) for line in Path(path).read_bytes().splitlines()]
+
+
+def telemetry_of(spec: Spec, clock: VirtualClock) -> list[dict[str, Any]]:
+    """Return the telemetry of the run in `out`, each event once.
+
+    Events are delivered at least once, and on a busy machine some of them only by the next worker.
+    """
+    folder = RunFolder(Path("out"))
+    clock.advance(3_600)
+    with connect(folder.database) as rd, work.telemetry(folder) as on_event:
+        rd.work([spec.pipeline(folder.artifacts, on_event)], until_idle=True)
+    lines = read_lines(folder.telemetry)
+    return list(
+        {(each["job"], each["stage"], each["round"], each["attempt"]): each for each in lines}.values()
+    )

@@ -12,7 +12,7 @@ import pytest
 
 from apps.forge.example.endpoint import Endpoint
 from apps.forge.tests import flows
-from apps.forge.tests.conftest import Forge, numbered, read_lines
+from apps.forge.tests.conftest import Forge, numbered, read_lines, telemetry_of
 from redrive import connect
 from redrive.testing import VirtualClock
 
@@ -46,8 +46,8 @@ def test_the_dead_letters_have_stage_error_and_time_and_are_listed_newest_first(
 
 
 @pytest.mark.req("FG-7.1")
-def test_every_retry_and_every_dead_letter_is_a_line_of_telemetry(failed: Path) -> None:
-    found = read_lines(failed / "telemetry.jsonl")
+def test_every_retry_and_every_dead_letter_is_a_line_of_telemetry(failed: Path, clock: VirtualClock) -> None:
+    found = telemetry_of(flows.plain, clock)
 
     retried = [(each["job"], each["stage"], each["attempt"]) for each in found if each["kind"] == "retry"]
     assert sorted(retried) == [

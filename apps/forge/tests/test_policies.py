@@ -12,7 +12,7 @@ import pytest
 
 from apps.forge.policy import policy
 from apps.forge.tests import flows
-from apps.forge.tests.conftest import Forge, numbered, read_lines
+from apps.forge.tests.conftest import Forge, numbered, telemetry_of
 from redrive import Backoff, ConfigurationError, Jitter, RetryPolicy, connect
 from redrive.testing import VirtualClock
 
@@ -60,7 +60,7 @@ def test_the_delays_are_those_of_the_formula(
 
     forge("run", f"{SPEC}:{spec}", "--input", samples(numbered(200)), "--out", "out")
 
-    retries = [each for each in read_lines("out/telemetry.jsonl") if each["kind"] == "retry"]
+    retries = [each for each in telemetry_of(getattr(flows, spec), clock) if each["kind"] == "retry"]
     for attempt, expected in enumerate(nominal, 1):
         delays = [each["next_delay"] for each in retries if each["attempt"] == attempt]
         assert len(delays) == 200
