@@ -108,7 +108,7 @@ def breakers(store: Store) -> list[BreakerFacts]:
     """Return the breakers that have seen a failure, or were moved by hand, by name."""
     known = known_breakers(store)
     return [
-        _facts_of(str(name), cast("bytes", state), known.get(str(name)))
+        _facts_of(str(name), cast("bytes", state), _known_of(known, str(name)))
         for name, state in store.query("breakers")
     ]
 
@@ -134,10 +134,15 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
         if verb == "close":
             steps.append(Step("release_held", (now, name)))
         if store.apply(*steps) is not None:
-            return _facts_of(name, after, known_breakers(store).get(name))
+            return _facts_of(name, after, _known_of(known_breakers(store), name))
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
+
+
+def _known_of(known: Mapping[str, KnownBreaker], name: str) -> KnownBreaker | None:
+    """Return what workers recorded about a breaker; for that of one key, about the breaker that has keys."""
+    return known.get(name) or known.get(name.partition("[")[0])
 
 
 def _change_of(name: str, raw: bytes | None, after: BreakerState, log: Step) -> list[Step]:

@@ -84,6 +84,13 @@ class Guard:
         codes = options.get("codes")
         self.retry.check_codes("guard(retry)", () if codes is None else codes.names)
         self.breaker: Final = options.get("breaker")
+        if self.breaker is not None and self.breaker.key is not None:
+            raise ConfigurationError(
+                field="guard(breaker)",
+                value=self.breaker.name,
+                rule="has a key, and a guarded call has no job to take it from",
+                fix="Make one guard for each key, with a breaker of its own.",
+            )
         self.timeout: Final = _limit(options.get("timeout"), "timeout")
         self.deadline: Final = _limit(options.get("deadline"), "deadline")
         self.hold_max: Final = seconds("guard(hold_max)", options.get("hold_max", HOLD_MAX), above=True)

@@ -85,15 +85,18 @@ class JobKeys:
         """Remember which key of a lane had its turn last."""
         self._cursors[lane] = key
 
-    def remember(self, jobs: Iterable[ClaimedJob], leased: Iterable[JobId]) -> None:
-        """Remember the keys of claimed jobs; forget those of jobs that are no longer leased."""
+    def remember(self, jobs: Iterable[ClaimedJob]) -> None:
+        """Remember the keys of claimed jobs."""
         claimed = {job.id: job.lane for job in jobs if job.lane in self._lanes}
-        kept = {*leased, *claimed}
-        self._of_job = {job: found for job, found in self._of_job.items() if job in kept}
         if claimed:
             for job, key in self._store.query("keys_of_jobs", json_list(list(claimed))):
                 job_id = cast("JobId", job)
                 self._of_job[job_id] = (claimed[job_id], str(key))
+
+    def forget_others(self, leased: Iterable[ClaimedJob]) -> None:
+        """Forget the keys of jobs that are no longer leased."""
+        kept = {job.id for job in leased}
+        self._of_job = {job: found for job, found in self._of_job.items() if job in kept}
 
     def parts(self, lane: LaneId, keys: str) -> dict[str, str]:
         """Return the key for each limit and for the breaker of a lane, by name; none for a job whose key function raised."""

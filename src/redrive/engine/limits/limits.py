@@ -15,14 +15,17 @@ from typing import Final, Protocol
 
 import msgspec
 
+from redrive.core import breaker_state
 from redrive.core import limit_state as step
 from redrive.core.arguments import number
+from redrive.core.breaker_state import Phase
 from redrive.core.failure import Category, Failure
 from redrive.core.limit import Limit
 from redrive.core.limit_state import Share
-from redrive.engine.limits.keys import JobKeys
+from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.engine.limits.meter import Change, Meter
 from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
@@ -55,13 +58,15 @@ class SharedLimits:
         self,
         store: Store,
         lanes: Mapping[LaneId, Lane],
+        breakers: SharedBreakers,
         *,
         worker: Callable[[], str],
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._worker = worker
-        self.keys = JobKeys(store, lanes)
+        self._breakers = breakers
+        self.keys = breakers.keys = JobKeys(store, lanes)
         self._by_limit: dict[str, tuple[Limit, list[LaneId]]] = {}
         """Limits without keys, and the lanes that have them."""
         for lane in lanes.values():
@@ -151,6 +156,7 @@ class SharedLimits:
                     divide(served, starts, limits, self._turn)
         if not self.keys.lanes:
             return msgspec.structs.replace(want, limits=limits)
+        self.keys.forget_others(leased.jobs())
         taken = self._used_keys(leased.jobs())
         keys = {
             lane: self._keys_for(lane, min(want.limit, limits.get(lane, want.limit)), taken, now)
@@ -159,14 +165,10 @@ class SharedLimits:
         }
         return msgspec.structs.replace(want, limits=limits, keys=keys)
 
-    def claimed(
-        self, jobs: Sequence[ClaimedJob], leased: LeasedJobs, *, token: int, now: float
-    ) -> list[ClaimedJob]:
+    def claimed(self, jobs: Sequence[ClaimedJob], *, token: int, now: float) -> list[ClaimedJob]:
         """Count jobs that were claimed, once however often their commit is made; return those that cost too much to start now."""
         if token != self._counted_for:
             self._counted_for, self._counted = token, set()
-        if self.keys.lanes:
-            self.keys.remember(jobs, [job.id for job in leased.jobs()])
         new = [job for job in jobs if job.id not in self._counted] if self._counted else jobs
         self._counted.update([job.id for job in new])
         costly: list[ClaimedJob] = []
@@ -260,15 +262,22 @@ class SharedLimits:
         given = {keys: count for keys, count in step.divided(room, shares).items() if count}
         if given:
             self.keys.served(lane, list(given)[-1])
-        elif opens:
-            self._opens[lane] = max(min(opens), self._opens.get(lane, -math.inf))
+        elif opens or self._is_held(lane):
+            self._opens[lane] = max(min(opens, default=math.inf), self._opens.get(lane, -math.inf))
         return given
+
+    def _is_held(self, lane: LaneId) -> bool:
+        """Return whether all that waits in a lane is held by the breakers of its keys."""
+        breaker = self._lanes[lane].stage.breaker
+        is_keyed = breaker is not None and breaker.key is not None and not self._breakers.are_closed
+        return is_keyed and bool(self._store.query("is_all_held", lane)[0][0])
 
     def _startable(
         self, lane: LaneId, keys: str, room: int, used: Counter[MeterKey], now: float
     ) -> tuple[int, float]:
         """Return how many jobs of a key may start, and from when more may."""
-        opens_at, parts = -math.inf, self.keys.parts(lane, keys)
+        parts = self.keys.parts(lane, keys)
+        room, opens_at = self._probable(lane, parts, room, now)
         for limit in self._lanes[lane].stage.limits:
             if limit.name in parts:
                 key = (limit.name, parts[limit.name])
@@ -276,6 +285,24 @@ class SharedLimits:
                 room = min(room, meter.startable(room, used[key], now, _always))
                 opens_at = max(opens_at, meter.opens_at)
         return room, opens_at
+
+    def _probable(self, lane: LaneId, parts: Mapping[str, str], room: int, now: float) -> tuple[int, float]:
+        """Return how many jobs of a key its breaker lets start, one as its probe; and from when more may, unless they are held."""
+        breaker = self._lanes[lane].stage.breaker
+        key = None if breaker is None else parts.get(breaker_part(breaker.name))
+        if breaker is None or key is None:
+            return room, -math.inf
+        own = self._breakers.of_key(breaker, key)
+        state = self._breakers.read(own)
+        if state.phase is Phase.CLOSED:
+            left = self._breakers.starts_left(own, now)
+            return (room, -math.inf) if left >= room else (max(0, int(left)), now)
+        opens = breaker_state.opens_at(own, state)
+        if breaker.mode == "fail_fast":
+            return room, -math.inf
+        if opens is None or opens > now:
+            return 0, math.inf
+        return min(room, 1), now
 
     def _used_keys(self, leased: Iterable[ClaimedJob]) -> Counter[MeterKey]:
         used: Counter[MeterKey] = Counter()
@@ -307,6 +334,7 @@ class SharedLimits:
         if self.keys.lanes and now >= self._kept_up_at + UPKEEP_SECONDS:
             self._kept_up_at = now
             self._store.apply(Step("drop_old_limits", (now - FORGET_SECONDS,)))
+            self._breakers.forget_idle(now)
 
 
 class _Due:

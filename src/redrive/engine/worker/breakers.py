@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from dataclasses import replace
+from typing import Final, cast
 
 import msgspec
 
@@ -18,14 +19,22 @@ from redrive.core import breaker_state as step
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.core.decide import BreakerStatus
+from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, PhaseChange
+from redrive.store.records import JobId, PhaseChange, Step
 
 logger = logging.getLogger("redrive.worker")
 
 SWAPS_MAX: Final = 100
 """How often one change is tried against other workers before it is left to the next commit."""
+
+KEYS_KEPT: Final = 10_000
+"""Breakers of keys that are kept although they only count a few failures."""
+FORGET_SECONDS: Final = 3_600.0
+"""How long the breaker of a key is kept after it closed."""
+FORGET_OPEN_SECONDS: Final = 7 * 86_400.0
+"""How long it is kept when it opened and nobody has called since."""
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _DECODE: Final = msgspec.json.Decoder(BreakerState).decode
@@ -67,6 +76,52 @@ class SharedBreakers:
         self._counted_for = 0
         self._counted: set[JobId] = set()
         """Jobs of the commit with this token whose start is counted: that commit may have to be made again."""
+        self._of_keys: set[str] = set()
+        """The breakers of single keys."""
+        self.keys: JobKeys | None = None
+        """The keys of jobs, if any breaker or limit has some."""
+
+    def of(self, job: JobId, breaker: Breaker | None) -> Breaker | None:
+        """Return the breaker for a leased job: that of its key, if the stage's breaker has keys; None if the key is not known."""
+        if breaker is None or breaker.key is None:
+            return breaker
+        key = None if self.keys is None else self.keys.key_of(job, breaker_part(breaker.name))
+        return None if key is None else self.of_key(breaker, key)
+
+    def of_key(self, breaker: Breaker, key: str) -> Breaker:
+        """Return the breaker of one key."""
+        name = keyed_name(breaker.name, key)
+        if name not in self._breakers:
+            self._breakers[name] = replace(breaker, name=name, key=None)
+            self._states[name], self._tallies[name] = BreakerState(), [0, 0]
+            self._codes[name], self._starts[name] = None, (None, 0)
+            self._of_keys.add(name)
+        return self._breakers[name]
+
+    def read(self, breaker: Breaker) -> BreakerState:
+        """Return the state of a breaker, as it is in the store."""
+        self.change(breaker, lambda state: state)
+        return self._states[breaker.name]
+
+    def forget_idle(self, now: float) -> None:
+        """Remove the breakers of keys that nobody has needed for long, from memory and from the store."""
+        for name in [name for name in self._of_keys if self._is_quiet(name, now)]:
+            self._of_keys.remove(name)
+            for each in (self._breakers, self._states, self._tallies, self._codes, self._starts):
+                del each[name]
+        for breaker in [one for one in self._breakers.values() if one.key is not None]:
+            # Their names begin with a bracket after the breaker's own; the next character ends them.
+            rows = self._store.query("breakers_of_keys", f"{breaker.name}[", f"{breaker.name}\\")
+            found = [(str(name), cast("bytes", raw)) for name, raw in rows]
+            old = [each for each in found if _is_old(_DECODE(each[1]), now, is_many=len(found) > KEYS_KEPT)]
+            if old:
+                self._store.apply(*(Step("drop_breaker", each) for each in old))
+
+    def _is_quiet(self, name: str, now: float) -> bool:
+        """Return whether nothing is known about the breaker of a key that is not in the store."""
+        state = self._states[name]
+        is_closed = state.phase is Phase.CLOSED and not step.is_ramping(self._breakers[name], state, now)
+        return is_closed and not any(self._tallies[name])
 
     def standing(self, breaker: Breaker) -> BreakerStatus:
         """Return the breaker with its state as last seen."""
@@ -75,6 +130,11 @@ class SharedBreakers:
     def is_closed(self, breaker: Breaker) -> bool:
         """Return whether calls may start freely."""
         return self._states[breaker.name].phase is Phase.CLOSED
+
+    @property
+    def are_closed(self) -> bool:
+        """Whether all breakers are closed, as last seen."""
+        return all(state.phase is Phase.CLOSED for state in self._states.values())
 
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
@@ -117,9 +177,12 @@ class SharedBreakers:
 
     def flush(self, now: float) -> None:
         """Write what was found since the last time, and read what others wrote; what cannot be written is kept for later."""
-        for name, tally in self._tallies.items():
+        for name, tally in list(self._tallies.items()):
             breaker = self._breakers[name]
             ok, failed = tally
+            if name in self._of_keys and not (ok or failed):
+                # It is read when its key is to be claimed: there may be very many of them.
+                continue
             if self.change(breaker, _recorder(breaker, now, ok, failed), code=self._codes[name]):
                 tally[0] -= ok
                 tally[1] -= failed
@@ -176,6 +239,19 @@ class SharedBreakers:
             },
         )
         return True
+
+
+def keyed_name(name: str, key: str) -> str:
+    """Return the name under which the breaker of one key is stored, listed and changed."""
+    return f"{name}[{key}]"
+
+
+def _is_old(state: BreakerState, now: float, *, is_many: bool) -> bool:
+    """Return whether the breaker of a key can be forgotten: it says nothing, or nobody has asked for long."""
+    age = now - (state.changed_at or 0.0)
+    if state.phase is Phase.CLOSED:
+        return (is_many or not state.failures) and age > FORGET_SECONDS
+    return state.phase is not Phase.ISOLATED and age > FORGET_OPEN_SECONDS
 
 
 def _recorder(breaker: Breaker, now: float, ok: int, failed: int) -> Callable[[BreakerState], BreakerState]:

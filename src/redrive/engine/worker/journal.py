@@ -122,12 +122,15 @@ class Journal:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
         self._release_unsettled(now)
         if not self._by_breaker:
-            return self._store.exchange(worker, batch, want, now=now, token=token)
+            answer = self._store.exchange(worker, batch, want, now=now, token=token)
+            self._remember_keys(answer)
+            return answer
         recovered = self._probes.recover(worker, now=now, token=token)
         want = _reduced_by(recovered, want)
         answer = self._store.exchange(worker, batch, want, now=now, token=token)
+        self._remember_keys(answer)
         for job in answer.claimed:
-            breaker = self._lanes[job.lane].stage.breaker
+            breaker = self._breakers.of(job.id, self._lanes[job.lane].stage.breaker)
             if breaker is not None:
                 self._breakers.count_start(breaker, job.id, token)
         probes = self._probes.claim(answer.claimed, want, worker, now=now, token=token)
@@ -186,8 +189,14 @@ class Journal:
             del self._unsettled[job.id]
 
     def _may_claim(self, breaker: Breaker | None) -> bool:
-        """Return whether jobs behind a breaker are claimed; those of a fail-fast one are, and refused one by one."""
-        return breaker is None or breaker.mode == "fail_fast" or self._breakers.is_closed(breaker)
+        """Return whether jobs behind a breaker are claimed; one that fails fast refuses each, and one with keys is asked by key."""
+        if breaker is None or breaker.mode == "fail_fast" or breaker.key is not None:
+            return True
+        return self._breakers.is_closed(breaker)
+
+    def _remember_keys(self, answer: Exchange) -> None:
+        if self._breakers.keys is not None and self._breakers.keys.lanes:
+            self._breakers.keys.remember(answer.claimed)
 
 
 def _reduced_by(jobs: list[ClaimedJob], want: ClaimRequest) -> ClaimRequest:

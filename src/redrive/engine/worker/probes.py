@@ -96,8 +96,8 @@ class Probes:
     def drop(self, job: JobId, breaker: Breaker | None) -> None:
         """Free the token of a job that will not run, if it has one, with the next commit."""
         token = self._tokens.pop(job, None)
-        if breaker is not None and token is not None:
-            self._dropped.append((breaker, token))
+        if token is not None and (own := self._breakers.of(job, breaker)) is not None:
+            self._dropped.append((own, token))
 
     def release_dropped(self, now: float) -> None:
         """Free the tokens of dropped jobs; meanwhile the loop may drop more."""
@@ -150,9 +150,9 @@ class Probes:
         return more
 
     def _assign_claimed(self, claimed: Sequence[ClaimedJob], worker: str, *, now: float, token: int) -> None:
-        """Assign one of the claimed jobs to each fail-fast breaker that is not closed; the others will be refused."""
+        """Assign one of the claimed jobs to each breaker that fails fast, or is of a key, and not closed; refuse the others."""
         for job in claimed:
-            breaker = self._by_lane.get(job.lane)
+            breaker = self._breakers.of(job.id, self._by_lane.get(job.lane))
             if breaker is None or breaker.name in self._served or self._breakers.is_closed(breaker):
                 continue
             self._served.add(breaker.name)

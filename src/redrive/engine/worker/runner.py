@@ -101,7 +101,7 @@ class Runner:
 
     def refusal(self, dispatch: Dispatch) -> Exception | None:
         """Return why a job must not be run after all: it expired, or its breaker opened or fails fast."""
-        job, breaker = dispatch.job, dispatch.lane.stage.breaker
+        job, breaker = dispatch.job, self._breaker_of(dispatch)
         if job.expires_at is not None and dispatch.started_at > job.expires_at:
             return JobExpiredError(late=dispatch.started_at - job.expires_at)
         if self.limits is not None and (error := self.limits.error_of(job.id)) is not None:
@@ -191,7 +191,7 @@ class Runner:
             else self.classify(dispatch, ended)
         )
         self._report_to_limits(dispatch, failed)
-        breaker, standing = dispatch.lane.stage.breaker, None
+        breaker, standing = self._breaker_of(dispatch), None
         if breaker is not None:
             await self._report_to_breaker(dispatch, _evidence_of(breaker, failed), failed.failure.code)
             standing = self._breakers.standing(breaker)
@@ -290,11 +290,14 @@ class Runner:
         failure = self._classifier.classify(late, stage=stage.name, codes=dispatch.lane.pipeline.codes)
         return FailedAttempt(failure, stack=failed.stack, frames=failed.frames)
 
+    def _breaker_of(self, dispatch: Dispatch) -> Breaker | None:
+        return self._breakers.of(dispatch.job.id, dispatch.lane.stage.breaker)
+
     async def _report_to_breaker(
         self, dispatch: Dispatch, evidence: Evidence, code: str | None = None
     ) -> None:
         """Report what a run found; a failure at once, so that the breaker may open before the next claim."""
-        breaker, token = dispatch.lane.stage.breaker, self._probes.token_of(dispatch.job.id)
+        breaker, token = self._breaker_of(dispatch), self._probes.token_of(dispatch.job.id)
         if breaker is None:
             return
         try:

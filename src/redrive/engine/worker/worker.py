@@ -102,7 +102,7 @@ class Worker:
             store, breakers_of(self.lanes), worker=lambda: self._name, on_change=self._report_change
         )
         probes = Probes(store, self.lanes, breakers)
-        self.limits = SharedLimits(store, self.lanes, worker=lambda: self._name)
+        self.limits = SharedLimits(store, self.lanes, breakers, worker=lambda: self._name)
         runner = self._runner(probes, classifier)
         self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)
@@ -359,11 +359,7 @@ class Worker:
     def _claim(self, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
         """Settle and claim; what was claimed and costs more than its limits allow now is released again."""
         answer = self._journal.commit(self._name, batch, want, now=now, token=token)
-        costly = (
-            self.limits.claimed(answer.claimed, self.slots, token=token, now=now)
-            if self.limits.is_needed
-            else ()
-        )
+        costly = self.limits.claimed(answer.claimed, token=token, now=now) if self.limits.is_needed else ()
         if not costly:
             return answer
         self._journal.release(costly, now)

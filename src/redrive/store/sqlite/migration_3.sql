@@ -111,4 +111,14 @@ BEGIN
     UPDATE tallies SET jobs = jobs - 1
     WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
     UPDATE runs SET ended_at = NULL WHERE id = OLD.run_id AND status <> 'paused';
+
+DROP TRIGGER breakers_changed;
+CREATE TRIGGER breakers_changed AFTER INSERT ON breaker_changes
+BEGIN
+    INSERT INTO outbox (lane_id, change_id, recipient, at, due_at)
+    SELECT min(lane_id), NEW.id, recipient, NEW.at, NEW.at
+    FROM lane_breakers CROSS JOIN lanes ON lanes.id = lane_id
+        CROSS JOIN listeners ON topic = 'breakers' AND listeners.pipeline = lanes.pipeline
+    WHERE breaker = NEW.breaker OR substr(NEW.breaker, 1, length(breaker) + 1) = breaker || '[' GROUP BY lanes.pipeline, recipient;
+    DELETE FROM breaker_changes WHERE id <= NEW.id - 10000;
 END;

@@ -505,13 +505,14 @@ CREATE TABLE breaker_changes (
     reason TEXT                      -- the operator's
 ) STRICT;
 
+-- The breaker of one key is named after it: `origin[example.org]`.
 CREATE TRIGGER breakers_changed AFTER INSERT ON breaker_changes
 BEGIN
     INSERT INTO outbox (lane_id, change_id, recipient, at, due_at)
     SELECT min(lane_id), NEW.id, recipient, NEW.at, NEW.at
     FROM lane_breakers CROSS JOIN lanes ON lanes.id = lane_id
         CROSS JOIN listeners ON topic = 'breakers' AND listeners.pipeline = lanes.pipeline
-    WHERE breaker = NEW.breaker GROUP BY lanes.pipeline, recipient;
+    WHERE breaker = NEW.breaker OR substr(NEW.breaker, 1, length(breaker) + 1) = breaker || '[' GROUP BY lanes.pipeline, recipient;
     DELETE FROM breaker_changes WHERE id <= NEW.id - 10000;
 END;
 

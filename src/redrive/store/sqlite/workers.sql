@@ -203,6 +203,10 @@ SELECT lane_key FROM found WHERE lane_key IS NOT NULL AND EXISTS (
         SELECT 1 FROM jobs WHERE lane_id = ?1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = column1
         AND run_at <= ?3));
 
+-- name: is_all_held
+-- Among the first jobs of a lane: all of them would be too many to look at again and again.
+SELECT NOT EXISTS (SELECT 1 FROM (SELECT waiting FROM jobs WHERE lane_id = ? AND status = 'queued' LIMIT 1000) WHERE waiting IS NOT 'hold');
+
 -- name: jobs_without_key
 -- Jobs of a lane that have no key yet: the ones that are due first, or last; small values are read with them.
 SELECT jobs.id, jobs.key, owner, priority, run_id,
@@ -260,6 +264,12 @@ SELECT state FROM breakers WHERE name = ?;
 -- name: breakers
 SELECT name, state FROM breakers ORDER BY name;
 
+-- name: breakers_of_keys
+SELECT name, state FROM breakers WHERE name > ?1 AND name < ?2 ORDER BY name;
+
+-- name: drop_breaker
+DELETE FROM breakers WHERE name = ? AND state = ?;
+
 -- name: add_breaker
 INSERT INTO breakers (name, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
@@ -274,12 +284,18 @@ SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_c
 
 -- name: breaker_changes
 SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
-WHERE id > ?1 AND (?2 IS NULL OR breaker IN (SELECT breaker FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?2))
+WHERE id > ?1 AND (?2 IS NULL OR EXISTS (
+    SELECT 1 FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?2
+    AND (lane_breakers.breaker = breaker_changes.breaker
+        OR substr(breaker_changes.breaker, 1, length(lane_breakers.breaker) + 1) = lane_breakers.breaker || '[')))
 ORDER BY id LIMIT ?3;
 
 -- name: latest_breaker_changes
 SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
-WHERE ?1 IS NULL OR breaker IN (SELECT breaker FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?1)
+WHERE ?1 IS NULL OR EXISTS (
+    SELECT 1 FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = ?1
+    AND (lane_breakers.breaker = breaker_changes.breaker
+        OR substr(breaker_changes.breaker, 1, length(lane_breakers.breaker) + 1) = lane_breakers.breaker || '['))
 ORDER BY id DESC LIMIT ?2;
 
 -- name: last_breaker_change

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breakers by key: a dead origin holds its own jobs and no others."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from redrive import Breaker, ConfigurationError, Limit, Pipeline, Redrive, guard, stage
+from redrive.core.breaker_state import BreakerState, Phase, opened
+from redrive.engine.delivery.recipients import record_listeners
+from redrive.engine.pipeline.lanes import lanes_of
+from redrive.engine.worker.breakers import SharedBreakers, keyed_name
+from redrive.ops import breakers
+from redrive.ops.audit import Actor
+from redrive.store.records import Step
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.unit.build import STEADY, attempts, jobs, one_stage, work
+
+ORIGIN = Breaker("origin", consecutive=2, open_for=60, key=lambda job: job.input.partition("/")[0])
+
+
+def fetching(clock: VirtualClock, back_at: float, breaker: Breaker = ORIGIN, **options: object) -> Pipeline:
+    """Build a stage that fetches URLs; the origin `dead` is down until `back_at`."""
+
+    async def fetch(url: str) -> str:
+        if url.startswith("dead") and clock.wall() < back_at:
+            raise ConnectionRefusedError(111, "refused")
+        return url
+
+    made = stage(breaker=breaker, retry=STEADY)(fetch)
+    return Pipeline("shop", [made], **options)  # type: ignore[arg-type]
+
+
+def phase_of(store: SqliteStore, name: str) -> Phase | None:
+    raw = store.breaker(name)
+    return None if raw is None else msgspec.json.decode(raw, type=BreakerState).phase
+
+
+def test_a_dead_origin_holds_its_own_jobs_and_no_others(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipeline = fetching(clock, clock.wall() + 1e6)
+    rd.submit_many(pipeline, [f"{origin}/{number}" for number in range(50) for origin in ("dead", "alive")])
+
+    assert work(store, pipeline, concurrency=4, hold_max=30) == "held"
+
+    assert rd.jobs.counts() == {"complete": 50, "queued": 50}
+    assert phase_of(store, "origin[dead]") is Phase.OPEN
+    assert phase_of(store, "origin[alive]") is None
+    assert phase_of(store, "origin") is None
+    assert len(attempts(store)) < 70
+
+
+def test_each_key_is_probed_alone_and_released_when_its_origin_is_back(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipeline = fetching(clock, clock.wall() + 100)
+    rd.submit_many(pipeline, [f"dead/{number}" for number in range(10)])
+
+    assert work(store, pipeline, concurrency=4) == "idle"
+
+    assert rd.jobs.counts() == {"complete": 10}
+    assert phase_of(store, "origin[dead]") is Phase.CLOSED
+    # Two open it, what ran beside them is held, and the probe after 60 s fails; none of them burns more than its first attempt.
+    assert max(int(str(row[0])) for row in attempts(store, "attempt")) <= 2
+
+
+def test_a_breaker_of_one_key_is_listed_opened_and_closed_by_its_name(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipeline = fetching(clock, clock.wall() + 1e6, on_breaker=lambda _: None)
+    record_listeners(store, lanes_of(store, [pipeline]))
+    rd.submit_many(pipeline, ["dead/1", "dead/2", "dead/3"])
+    work(store, pipeline, concurrency=1, hold_max=1)
+
+    listed = {each.name: each for each in breakers.breakers(store)}
+    assert listed["origin[dead]"].phase == "open"
+    closed = breakers.move(store, "origin[dead]", "close", Actor("ann"))
+    assert closed.phase == "closed"
+    assert [each.after for each in breakers.breaker_changes(store, pipeline="shop")] == ["open", "closed"]
+    assert len(store.read("SELECT 1 FROM outbox WHERE change_id IS NOT NULL")) == 2
+
+
+def test_one_that_fails_fast_refuses_the_jobs_of_its_key_alone(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    breaker = Breaker("origin", consecutive=2, open_for=60, mode="fail_fast", key=lambda job: job.input[:4])
+    pipeline = fetching(clock, clock.wall() + 1e6, breaker)
+    rd.submit_many(pipeline, ["dead/1", "dead/2", "dead/3", "alive/1"])
+    work(store, pipeline, concurrency=1)
+
+    assert rd.jobs.counts()["complete"] == 1
+
+
+def test_a_stage_may_have_a_breaker_and_a_limit_by_different_keys(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def fetch(url: str) -> str:
+        return url
+
+    pipeline = one_stage(
+        fetch, breaker=ORIGIN, limits=Limit("origin", concurrency=2, key=lambda job: job.owner)
+    )
+    rd.submit_many(pipeline, ["a/1", "b/1"])
+    work(store, pipeline)
+
+    assert sorted(str(row[0]) for row in jobs(store, "lane_key")) == ['["a",""]', '["b",""]']
+
+
+def test_breakers_of_keys_that_nobody_needs_are_forgotten(store: SqliteStore, clock: VirtualClock) -> None:
+    shared = SharedBreakers(store, [ORIGIN])
+    now = clock.wall()
+    states = {
+        "closed": BreakerState(changed_at=now),
+        "failing": BreakerState(failures=1),
+        "open": opened(now),
+        "isolated": BreakerState(phase=Phase.ISOLATED, changed_at=now),
+    }
+    for key, state in states.items():
+        store.apply(Step("add_breaker", (keyed_name("origin", key), msgspec.json.encode(state))))
+    store.apply(Step("add_breaker", ("originals", msgspec.json.encode(states["closed"]))))
+    mine = shared.of_key(ORIGIN, "closed")
+
+    shared.forget_idle(now)
+    assert len(store.query("breakers")) == 5
+    shared.forget_idle(now + 7_200)
+    assert [row[0] for row in store.query("breakers")] == [
+        "origin[failing]",
+        "origin[isolated]",
+        "origin[open]",
+        "originals",
+    ]
+    shared.forget_idle(now + 8 * 86_400)
+    assert [row[0] for row in store.query("breakers")] == ["origin[failing]", "origin[isolated]", "originals"]
+    assert shared.of_key(ORIGIN, "closed") is not mine
+
+
+def test_a_key_must_be_a_function_and_a_guard_has_none() -> None:
+    with pytest.raises(ConfigurationError, match="must be a function"):
+        Breaker("origin", consecutive=1, key="host")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="has a key"):
+        guard(breaker=ORIGIN)
