@@ -19,6 +19,7 @@ from redrive.cli.commands import (
     dlq_triage,
     events,
     job,
+    limit,
     pipeline,
     replay,
     report,
@@ -76,6 +77,7 @@ app.add_typer(dlq.app, name="dlq", rich_help_panel=BACK)
 app.add_typer(replay.app, name="replay", rich_help_panel=BACK)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=LOOK)
 app.add_typer(breaker.app, name="breaker", rich_help_panel=LOOK)
+app.add_typer(limit.app, name="limit", rich_help_panel=LOOK)
 app.add_typer(report.app, name="report", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(events.events)
 app.command(rich_help_panel=LOOK)(events.stats)

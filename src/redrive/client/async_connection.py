@@ -21,6 +21,7 @@ from redrive.client.events import AsyncEvents
 from redrive.client.job import AsyncJob, awaited_job
 from redrive.client.jobs import AsyncJobs
 from redrive.client.letters import AsyncLetters
+from redrive.client.limits import AsyncLimits
 from redrive.client.pipelines import AsyncPipelines
 from redrive.client.replays import AsyncReplays
 from redrive.client.reports import AsyncReports
@@ -56,6 +57,8 @@ class AsyncRedrive(AsyncFace[Redrive]):
         """Pipelines: list, pause and resume them."""
         self.breakers = AsyncBreakers(face.breakers)
         """Breakers: list, open, close and isolate them."""
+        self.limits = AsyncLimits(face.limits)
+        """Limits: list, set, pause and resume them."""
         self.events = AsyncEvents(face.events)
         """What happened to jobs and breakers, and what operators did."""
         self.reports = AsyncReports(face.reports)

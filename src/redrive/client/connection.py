@@ -23,6 +23,7 @@ from redrive.client.events import Events
 from redrive.client.job import Job
 from redrive.client.jobs import Jobs
 from redrive.client.letters import Letters
+from redrive.client.limits import Limits
 from redrive.client.options import ActorOptions, actor_of
 from redrive.client.pipelines import Pipelines
 from redrive.client.replays import Replays
@@ -44,7 +45,7 @@ from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine
-from redrive.ops.checkup.file import Limits
+from redrive.ops.checkup.file import Limits as CheckupLimits
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import recorded_stages
 from redrive.ops.upkeep.location import path_of
@@ -111,6 +112,8 @@ class Redrive:
         """Pipelines: list, pause and resume them."""
         self.breakers = Breakers(store)
         """Breakers: list, open, close and isolate them."""
+        self.limits = Limits(store)
+        """Limits: list, set, pause and resume them."""
         self.events = Events(store)
         """What happened to jobs and breakers, and what operators did."""
         self.reports = Reports(store)
@@ -306,7 +309,7 @@ class Redrive:
         return prune(self.store, retention, actor_of(by))
 
     def doctor(
-        self, *pipelines: Pipeline, deep: bool = False, limits: Limits | None = None
+        self, *pipelines: Pipeline, deep: bool = False, limits: CheckupLimits | None = None
     ) -> Sequence[Finding]:
         """Check the database, its schema, clock, disk, workers, leases and breakers, and advise what to do; changes nothing.
 

@@ -58,7 +58,14 @@ class Limit:
                 fix='Give rate="500/min", concurrency=64, or adaptive=True.',
             )
         if self.burst is not None:
-            _check_burst(where, self.burst, is_metered=self.is_metered)
+            check_burst(where, self.burst)
+            if not self.is_metered:
+                raise ConfigurationError(
+                    field=f"{where}.burst",
+                    value=self.burst,
+                    rule="belongs to a rate, and there is none",
+                    fix='Add rate="500/min", or leave it out.',
+                )
         for option in ("cost", "key"):
             given = getattr(self, option)
             if given is not None and not callable(given):
@@ -122,7 +129,8 @@ def check_limit_name(name: object) -> None:
         )
 
 
-def _check_burst(where: str, burst: object, *, is_metered: bool) -> None:
+def check_burst(where: str, burst: object) -> None:
+    """Refuse a burst that a limit cannot have."""
     given = number(burst)
     if given is None or not 1 <= given <= RATE_MAX:
         raise ConfigurationError(
@@ -130,11 +138,4 @@ def _check_burst(where: str, burst: object, *, is_metered: bool) -> None:
             value=burst,
             rule=f"must be a number of at least 1 and at most {RATE_MAX:g}",
             fix="Leave it out for what one second allows.",
-        )
-    if not is_metered:
-        raise ConfigurationError(
-            field=f"{where}.burst",
-            value=burst,
-            rule="belongs to a rate, and there is none",
-            fix='Add rate="500/min", or leave it out.',
         )

@@ -28,7 +28,7 @@ from redrive.cli.output.tables import (
 from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops import breakers
+from redrive.ops import breakers, limits
 from redrive.ops.audit import Operation
 from redrive.ops.breakers import BreakerEvent
 from redrive.ops.events import POLL_SECONDS, EventReader
@@ -44,6 +44,7 @@ CHANGE_FROM: Final = 120
 """The least width of a terminal that shows what was before and after."""
 CHANGE_MAX: Final = 80
 STATES: Final = ("queued", "processing", "complete", "failed", "cancelled", "skipped")
+LIMITED_COLUMNS: Final = ("pipeline", "stage", "jobs", "limit", "why", "until")
 HELD_COLUMNS: Final = ("pipeline", "stage", "jobs", "breaker", "phase", "since", "next_probe_at")
 
 
@@ -98,10 +99,11 @@ def stats(
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Count jobs by state, and show what is held, since when, and by which breaker."""
+    """Count jobs by state, and show what is held, since when, and by which breaker, and what waits for a limit."""
     with open_database(database_url) as rd:
         counted = inspect.counts(rd.store)
-        held = breakers.held_work(rd.store, {lane: found.get("queued", 0) for lane, found in counted.items()})
+        queued = {lane: found.get("queued", 0) for lane, found in counted.items()}
+        held, limited = breakers.held_work(rd.store, queued), limits.limited_work(rd.store, queued)
     names = {"all": (), "pipeline": ("pipeline",), "stage": ("pipeline", "stage")}[by]
     totals: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for lane, found in counted.items():
@@ -110,9 +112,11 @@ def stats(
         total = totals[()]
         counts = {state: total[state] for state in STATES if total[state]}
         facts: dict[str, object] = {**counts, "total": total.total()}
-        print_facts({**facts, "held": held} if held and output == "json" else facts, output)
+        waiting = {name: rows for name, rows in (("held", held), ("limited", limited)) if rows}
+        print_facts({**facts, **waiting} if output == "json" else facts, output)
         if output == "table":
             print_table(held, HELD_COLUMNS)
+            print_table(limited, LIMITED_COLUMNS)
         return
     rows = [
         {

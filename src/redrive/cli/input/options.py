@@ -15,6 +15,7 @@ import typer
 from redrive.client.connection import Redrive, connect
 from redrive.errors import RedriveError
 from redrive.ops.breakers import breakers
+from redrive.ops.limits import limits
 from redrive.ops.pipelines import lane_names
 from redrive.ops.upkeep import location
 from redrive.store.protocol import Store
@@ -90,6 +91,10 @@ def _breakers(ctx: typer.Context) -> list[str]:
     return completed_names(ctx, lambda store: [breaker.name for breaker in breakers(store)])
 
 
+def _limits(ctx: typer.Context) -> list[str]:
+    return completed_names(ctx, lambda store: sorted({limit.name for limit in limits(store)}))
+
+
 PipelineName = Annotated[
     str, typer.Argument(metavar="NAME", help="The pipeline's name.", autocompletion=_pipelines)
 ]
@@ -100,3 +105,4 @@ OfPipeline = Annotated[
 BreakerName = Annotated[
     str, typer.Argument(metavar="NAME", help="The breaker's name.", autocompletion=_breakers)
 ]
+LimitName = Annotated[str, typer.Argument(metavar="NAME", help="The limit's name.", autocompletion=_limits)]

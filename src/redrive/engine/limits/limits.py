@@ -269,8 +269,11 @@ class SharedLimits:
     def _is_held(self, lane: LaneId) -> bool:
         """Return whether all that waits in a lane is held by the breakers of its keys."""
         breaker = self._lanes[lane].stage.breaker
-        is_keyed = breaker is not None and breaker.key is not None and not self._breakers.are_closed
-        return is_keyed and bool(self._store.query("is_all_held", lane)[0][0])
+        return (
+            breaker is not None
+            and breaker.key is not None
+            and bool(self._store.query("is_all_held", lane)[0][0])
+        )
 
     def _startable(
         self, lane: LaneId, keys: str, room: int, used: Counter[MeterKey], now: float
@@ -293,7 +296,9 @@ class SharedLimits:
         if breaker is None or key is None:
             return room, -math.inf
         own = self._breakers.of_key(breaker, key)
-        state = self._breakers.read(own)
+        # As others have left it: breakers of keys are only read here.
+        self._breakers.change(own, lambda state: state)
+        state = self._breakers.standing(own).state
         if state.phase is Phase.CLOSED:
             left = self._breakers.starts_left(own, now)
             return (room, -math.inf) if left >= room else (max(0, int(left)), now)

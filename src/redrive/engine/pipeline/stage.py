@@ -295,6 +295,13 @@ def _check_options(made: Stage[P, R], on_overrun: object) -> None:
             rule="is for sync functions without resources",
             fix="Leave async work on the loop; open what a process needs inside the function.",
         )
+    if made.batch is not None and made.breaker is not None and made.breaker.key is not None:
+        raise ConfigurationError(
+            field=f"{where}.breaker",
+            value=made.breaker.name,
+            rule="has keys, and one call of a batch may be for several of them",
+            fix="Leave out its key, or the batch.",
+        )
     if made.batch is not None and (made.is_process or made.is_abandoned):
         raise ConfigurationError(
             field=f"{where}.batch",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replay rules, codes, stages and breakers of a pipeline, stored for use without its code.
+"""The replay rules, codes, stages, breakers and limits of a pipeline, stored for use without its code.
 
 A pipeline that was never recorded is under the strictest rules.
 """
@@ -41,6 +41,19 @@ class KnownBreaker(Struct, frozen=True):
     """The stages of the pipeline that have it."""
 
 
+class KnownLimit(Struct, frozen=True):
+    """The numbers of a limit that some stage has."""
+
+    name: str
+    rate: float | None
+    burst: float | None
+    concurrency: int | None
+    is_adaptive: bool
+    has_keys: bool
+    stages: tuple[str, ...] = ()
+    """The stages of the pipeline that have it."""
+
+
 class _Kept(Struct, frozen=True):
     """What is stored beside the rules."""
 
@@ -48,6 +61,7 @@ class _Kept(Struct, frozen=True):
     stages: tuple[str, ...] = ()
     breakers: tuple[KnownBreaker, ...] = ()
     payload: Shape | None = None
+    limits: tuple[KnownLimit, ...] = ()
 
 
 def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
@@ -65,6 +79,7 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool
             stages if is_served else kept.stages or stages,
             _breakers_of(pipeline) if is_served else kept.breakers,
             shape_of(pipeline.payload.kind) if is_served or not kept.stages else kept.payload,
+            _limits_of(pipeline) if is_served else kept.limits,
         )
         if (_rules_in(rows), kept) != (pipeline.replay, present):
             encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(present)})
@@ -103,6 +118,27 @@ def breakers_in_use(store: Store) -> list[tuple[str, KnownBreaker]]:
     return [
         (str(row[1]), breaker) for row in store.query("all_rules") for breaker in _kept_in([row]).breakers
     ]
+
+
+def limits_in_use(store: Store) -> list[tuple[str, KnownLimit]]:
+    """Return the limits of every pipeline, each with the name of the pipeline."""
+    return [(str(row[1]), limit) for row in store.query("all_rules") for limit in _kept_in([row]).limits]
+
+
+def _limits_of(pipeline: Pipeline) -> tuple[KnownLimit, ...]:
+    found = {limit.name: limit for stage in pipeline.stages for limit in stage.limits}
+    return tuple(
+        KnownLimit(
+            name,
+            None if one.rate is None else float(one.rate),
+            one.burst,
+            one.concurrency,
+            one.adaptive,
+            one.key is not None,
+            tuple(stage.name for stage in pipeline.stages if one in stage.limits),
+        )
+        for name, one in sorted(found.items())
+    )
 
 
 def _breakers_of(pipeline: Pipeline) -> tuple[KnownBreaker, ...]:

@@ -98,11 +98,6 @@ class SharedBreakers:
             self._of_keys.add(name)
         return self._breakers[name]
 
-    def read(self, breaker: Breaker) -> BreakerState:
-        """Return the state of a breaker, as it is in the store."""
-        self.change(breaker, lambda state: state)
-        return self._states[breaker.name]
-
     def forget_idle(self, now: float) -> None:
         """Remove the breakers of keys that nobody has needed for long, from memory and from the store."""
         for name in [name for name in self._of_keys if self._is_quiet(name, now)]:
@@ -130,11 +125,6 @@ class SharedBreakers:
     def is_closed(self, breaker: Breaker) -> bool:
         """Return whether calls may start freely."""
         return self._states[breaker.name].phase is Phase.CLOSED
-
-    @property
-    def are_closed(self) -> bool:
-        """Whether all breakers are closed, as last seen."""
-        return all(state.phase is Phase.CLOSED for state in self._states.values())
 
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""

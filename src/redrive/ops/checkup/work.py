@@ -17,6 +17,7 @@ from redrive.engine.replay.record import counts_of
 from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning
+from redrive.ops.limits import limits
 from redrive.ops.pipelines import LaneFacts, WorkerFacts, lanes, stale_lanes, workers
 from redrive.ops.replay.progress import waits_for
 from redrive.ops.replay.replays import list_replays
@@ -66,6 +67,7 @@ def check_work(store: Store, known: Collection[Pipeline] = ()) -> Iterator[Findi
     yield from _stages(state, known)
     yield from _paused(state)
     yield from _breakers(state)
+    yield from _limits(state)
     yield from _letters(state)
     yield from _deliveries(state, known)
     yield from _schedules_and_runs(state)
@@ -194,6 +196,22 @@ def _breakers(state: _State) -> Iterator[Finding]:
             )
     if all(breaker.phase == "closed" for breaker in every):
         yield fine("breakers", f"{len(every)} known, all closed")
+
+
+def _limits(state: _State) -> Iterator[Finding]:
+    every = limits(state.store)
+    for limit in every:
+        name = f"{limit.name} for {limit.key}" if limit.key else limit.name
+        if limit.status == "paused":
+            yield warning(
+                "limits",
+                f"{name} is paused by hand; jobs that need it do not start",
+                f"To start them again: redrive limit resume {limit.name}.",
+            )
+        elif limit.until is not None:
+            yield fine("limits", f"{name} waits until {limit.until:%H:%M:%S} UTC, as the dependency asked")
+    if every and all(limit.status == "open" for limit in every):
+        yield fine("limits", f"{len(every)} known, none paused")
 
 
 def _letters(state: _State) -> Iterator[Finding]:

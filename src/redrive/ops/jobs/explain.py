@@ -23,6 +23,7 @@ from redrive.ops.jobs.facts import Attempt, JobFacts
 from redrive.ops.jobs.inspect import JobDetails, job_details
 from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
+from redrive.ops.limits import waits_of
 from redrive.store.protocol import Store
 
 __all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
@@ -112,7 +113,9 @@ def explain(store: Store, job_id: int) -> Explanation:
     if live is not None:
         hint = Hints(store).about(details.facts.pipeline, details.facts.stage, live.code, live.category)
     was_erased = any(done.verb == "erase" for done in details.operations)
-    steps = next_steps(details.facts, live, hint, came_empty=not was_erased)
+    facts = details.facts
+    limited_by = waits_of(store, facts.id, facts.pipeline, facts.stage) if facts.status == "queued" else ()
+    steps = next_steps(facts, live, hint, came_empty=not was_erased, limited_by=limited_by)
     sentences = [_state(details.facts), *_origin(details, categories)]
     sentences += [_joined(one.happened, one.matched, one.decided, one.otherwise) for one in explained]
     sentences += [*_rounds(details), *_acts(details), *steps]

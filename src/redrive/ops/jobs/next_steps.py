@@ -6,6 +6,7 @@ What to do about a code is said by the application that has it, as far as its co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
@@ -42,15 +43,21 @@ class Hints:
 
 
 def next_steps(
-    facts: JobFacts, letter: DeadLetter | None, hint: str | None = None, *, came_empty: bool = False
+    facts: JobFacts,
+    letter: DeadLetter | None,
+    hint: str | None = None,
+    *,
+    came_empty: bool = False,
+    limited_by: Sequence[str] = (),
 ) -> list[str]:
     """Return what to do next, most urgent first; `letter` is the one that waits for somebody, `hint` what to do about its code.
 
-    A job without values has them no more, and then can never be replayed, unless it `came_empty` from elsewhere.
+    A job without values has them no more, and then can never be replayed, unless it `came_empty` from elsewhere. `limited_by` has
+    the limits for which a queued one waits.
     """
     match facts.status:
         case "queued":
-            return _of_queued(facts)
+            return _of_queued(facts, limited_by)
         case "processing":
             return [
                 f"Worker {facts.worker} runs it now: redrive events --job {facts.id} --follow shows how it ends."
@@ -115,10 +122,12 @@ def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_em
     return [gone, f"Close its dead letter: redrive dlq discard {letter.id}"]
 
 
-def _of_queued(facts: JobFacts) -> list[str]:
+def _of_queued(facts: JobFacts, limited_by: Sequence[str]) -> list[str]:
     why = _WAITS.get(facts.waiting, f"It waits ({facts.waiting})")
     steps = [f"{why}; it is due at {facts.run_at:%Y-%m-%d %H:%M:%S} UTC."]
     if facts.waiting == "hold":
         steps.append("See what holds it: redrive breaker list")
+    if limited_by:
+        steps.append(f"It waits for {' and '.join(limited_by)}: redrive limit list")
     steps.append("See that a worker serves its pipeline: redrive pipeline list")
     return steps

@@ -111,6 +111,7 @@ BEGIN
     UPDATE tallies SET jobs = jobs - 1
     WHERE run_id = coalesce(OLD.run_id, 0) AND lane_id = OLD.lane_id AND status = OLD.status;
     UPDATE runs SET ended_at = NULL WHERE id = OLD.run_id AND status <> 'paused';
+END;
 
 DROP TRIGGER breakers_changed;
 CREATE TRIGGER breakers_changed AFTER INSERT ON breaker_changes

@@ -228,6 +228,9 @@ WHERE jobs.id = CAST(given.value ->> 0 AS INTEGER) AND +lane_id = ?2 AND +status
 -- name: keys_of_jobs
 SELECT id, lane_key FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND lane_key IS NOT NULL;
 
+-- name: key_of_job
+SELECT lane_key, keyed_by FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
+
 -- name: keyed_by
 SELECT keyed_by FROM lanes WHERE id = ?;
 

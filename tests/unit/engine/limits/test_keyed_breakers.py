@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from redrive import Breaker, ConfigurationError, Limit, Pipeline, Redrive, guard, stage
+from redrive import Batch, Breaker, ConfigurationError, Limit, Pipeline, Redrive, guard, stage
 from redrive.core.breaker_state import BreakerState, Phase, opened
 from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
@@ -142,3 +142,11 @@ def test_a_key_must_be_a_function_and_a_guard_has_none() -> None:
         Breaker("origin", consecutive=1, key="host")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="has a key"):
         guard(breaker=ORIGIN)
+
+
+def test_a_batch_cannot_have_a_breaker_with_keys() -> None:
+    async def fetch(urls: list[str]) -> list[str]:
+        return urls
+
+    with pytest.raises(ConfigurationError, match="has keys"):
+        stage(breaker=ORIGIN, batch=Batch(size=4))(fetch)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits by hand: listed, set, paused and resumed; and what waits for them, in stats, explanations and the checkup."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from redrive import ConfigurationError, Limit, Redrive
+from redrive.core.limit_state import LimitState, Share
+from redrive.engine.replay.rules import record_rules
+from redrive.errors import RedriveError, StoreUnavailableError
+from redrive.ops import limits
+from redrive.ops.audit import Actor
+from redrive.ops.checkup.work import check_work
+from redrive.ops.jobs.explain import explain
+from redrive.store.records import Row, Step
+from redrive.store.sqlite.store import SqliteStore
+from tests.unit.build import one_stage, work
+
+ANN = Actor("ann", "too slow")
+
+
+async def echo(value: int) -> int:
+    return value
+
+
+PIPELINE = one_stage(
+    echo,
+    limits=[
+        Limit("openai", rate="500/min", burst=50, concurrency=64),
+        Limit("tenant", concurrency=4, key=lambda job: job.owner),
+        Limit("learned", adaptive=True),
+    ],
+)
+
+
+@pytest.fixture
+def known(rd: Redrive, store: SqliteStore) -> Redrive:
+    record_rules(store, [PIPELINE])
+    return rd
+
+
+def put(store: SqliteStore, name: str, state: LimitState, key: str = "") -> None:
+    store.apply(Step("add_limit", (name, key, msgspec.json.encode(state), 0.0)))
+
+
+def test_limits_are_listed_as_the_workers_recorded_and_used_them(known: Redrive, store: SqliteStore) -> None:
+    now = 1e9
+    put(store, "tenant", LimitState(shares={"w1": Share(3, 4, now)}), "acme")
+    put(store, "gone", LimitState())
+
+    listed = {(each.name, each.key): each for each in known.limits.list()}
+
+    assert sorted(listed) == [
+        ("gone", ""),
+        ("learned", ""),
+        ("openai", ""),
+        ("tenant", ""),
+        ("tenant", "acme"),
+    ]
+    openai = listed["openai", ""]
+    assert (openai.rate, openai.burst, openai.tokens, openai.concurrency) == ("500/min", 50, 50, 64)
+    assert (openai.status, openai.is_set) == ("open", False)
+    assert listed["tenant", "acme"].slots == 3
+    assert listed["learned", ""].rate == "10/s"
+
+
+def test_other_numbers_hold_until_they_are_set_again(known: Redrive, store: SqliteStore) -> None:
+    set_ = known.limits.set("openai", rate="60/min", burst=2, concurrency=3, actor="ann")
+    assert (set_.rate, set_.burst, set_.concurrency, set_.is_set) == ("1/s", 2, 3, True)
+
+    known.submit_many(PIPELINE, range(12))
+    work(store, PIPELINE)
+    times = [float(str(row[0])) for row in store.read("SELECT started_at FROM attempts ORDER BY 1")]
+    assert times[-1] - times[0] >= 9.9
+
+    assert known.limits.set("openai").rate == "500/min"
+    assert [row[0] for row in store.read("SELECT verb FROM operations")] == ["set", "set"]
+
+
+def test_a_paused_limit_lets_nothing_start_and_is_seen_everywhere(known: Redrive, store: SqliteStore) -> None:
+    job = known.submit(PIPELINE, 1)
+    assert known.limits.pause("openai").status == "paused"
+
+    assert work(store, PIPELINE, hold_max=1) == "held"
+    (waiting,) = limits.limited_work(store, {("shop", "echo"): 1})
+    assert (waiting.limit, waiting.why) == ("openai", "is paused by hand")
+    assert any("limit openai, which is paused by hand" in line for line in explain(store, job.id).sentences)
+    assert any("redrive limit resume openai" in str(found) for found in check_work(store))
+
+    known.limits.resume("openai")
+    assert work(store, PIPELINE) == "idle"
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (LimitState(paused_until=1e9 + 60), "as the dependency asked"),
+        (LimitState(tokens=-5, at=1e9), "no tokens left"),
+        (LimitState(shares={"w1": Share(64, 64, 0)}), "all 64 slots"),
+    ],
+)
+def test_what_a_job_waits_for_is_said_in_words(
+    known: Redrive, store: SqliteStore, state: LimitState, why: str
+) -> None:
+    job = known.submit(PIPELINE, 1)
+    put(store, "openai", state)
+
+    assert any(why in line for line in explain(store, job.id).sentences)
+    assert why in limits.limited_work(store, {("shop", "echo"): 1})[0].why
+
+
+def test_a_job_waits_for_its_own_key(known: Redrive, store: SqliteStore) -> None:
+    job = known.submit(PIPELINE, 1, owner="acme")
+    store.apply(Step("put_keys", ('[[1, "[\\"acme\\"]"]]', 1)), Step("set_keyed_by", ('["tenant"]', 1)))
+    put(store, "tenant", LimitState(is_paused=True), "acme")
+    put(store, "tenant", LimitState(is_paused=True), "other")
+
+    waits = limits.waits_of(store, job.id, "shop", "echo")
+    assert waits == ["limit tenant for acme, which is paused by hand"]
+    store.apply(Step("drop_keys", (1,)), Step("put_keys", ('[[1, "!KeyError"]]', 1)))
+    assert limits.waits_of(store, job.id, "shop", "echo") == []
+
+
+def test_resuming_ends_a_wait_that_the_dependency_asked_for(known: Redrive, store: SqliteStore) -> None:
+    put(store, "openai", LimitState(tokens=0, at=1e9 + 600, paused_until=1e9 + 600))
+    assert known.limits.list()[1].status == "waiting"
+    assert any("as the dependency asked" in str(found) for found in check_work(store))
+
+    assert known.limits.resume("openai").status == "open"
+    assert any("none paused" in str(found) for found in check_work(store))
+
+
+def test_wrong_names_keys_and_numbers_are_refused(known: Redrive) -> None:
+    with pytest.raises(RedriveError, match="openai"):
+        known.limits.pause("opnai")
+    with pytest.raises(ConfigurationError, match="has no keys"):
+        known.limits.pause("openai", key="acme")
+    for numbers in ({"rate": "fast"}, {"burst": 0}, {"concurrency": 0}):
+        with pytest.raises(ConfigurationError, match="limit openai"):
+            known.limits.set("openai", **numbers)
+
+
+def test_a_change_that_others_always_overtake_ends_with_an_error() -> None:
+    class Busy(SqliteStore):
+        def apply(self, *steps: Step) -> list[list[Row]] | None:
+            return None if any(each.name == "add_limit" for each in steps) else super().apply(*steps)
+
+    store = Busy(":memory:")
+    record_rules(store, [PIPELINE])
+    with pytest.raises(StoreUnavailableError, match="100 times"):
+        limits.pause(store, "openai", ANN)
+    store.close()
