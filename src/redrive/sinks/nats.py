@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
 CONNECT_SECONDS: Final = 5
-ANSWER_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 5.0
 DUPLICATE_SECONDS: Final = 1_200.0
 """The window for duplicates of a stream that the sink makes: longer than the longest pause between two deliveries."""
 SECRET_MIN: Final = 8

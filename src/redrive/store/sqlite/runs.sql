@@ -173,3 +173,10 @@ SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHER
 
 -- name: next_schedule_at
 SELECT min(next_at) FROM schedules;
+
+-- name: run_log
+-- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job.
+SELECT seq, attempts.started_at, ended_at, stage, attempts.attempt, outcome, code, http_status, notes,
+    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+FROM jobs CROSS JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3;

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Download a resource into a file of the spool, as it arrives: its size limited, its SHA-256 computed, resumed where it broke off.
+
+One call is one request per redirect; nothing is retried here. A part that is left by an earlier attempt is continued with Range if
+the server gave a validator for it (ETag or Last-Modified) and still has the same content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, suppress
+from io import FileIO, RawIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import httpcore
+import httpx
+import msgspec
+
+from apps.fetchbox.transfer.addresses import AddressRefusedError, CheckedBackend
+from redrive import Fail, Retry
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from apps.fetchbox.settings import Settings
+    from apps.fetchbox.transfer.proxies import Proxy
+
+REDIRECTS_MAX: Final = 5
+BLOCK: Final = 1 << 18
+"""Bytes from which writing is worth the way to a thread."""
+_PLAIN: Final = {"accept-encoding": "identity", "user-agent": "fetchbox"}
+
+
+class Body(msgspec.Struct, frozen=True):
+    """What was downloaded: a file of the spool."""
+
+    size: int
+    sha256: str
+    content_type: str = "application/octet-stream"
+    status: int = 200
+
+
+class Part:
+    """The file of one task in the spool, and the validator of what is in it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / name
+        self._about = folder / f"{name}.etag"
+
+    def resumable(self) -> tuple[int, str]:
+        """Return how many bytes are there, and their validator; 0 if they cannot be continued."""
+        try:
+            return self.path.stat().st_size, self._about.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return 0, ""
+
+    def begin(self, validator: str) -> None:
+        """Start the file anew, with the validator of the response."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.unlink(missing_ok=True)
+        if validator:
+            self._about.write_text(validator, encoding="utf-8")
+        else:
+            self._about.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete the file and its validator."""
+        for each in (self.path, self._about):
+            with suppress(OSError):
+                each.unlink(missing_ok=True)
+
+
+class Downloader:
+    """One client for direct connections, and one for each proxy, opened when first used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the clients."""
+        await self._stack.aclose()
+
+    async def fetch(self, url: str, headers: Mapping[str, str], part: Part, proxy: Proxy | None) -> Body:
+        """Download a URL into the part, in one attempt.
+
+        Raises:
+            httpx.HTTPError: it failed; the part keeps what arrived, if it can be continued.
+            Fail: it is refused: the address, a redirect, its size.
+        """
+        client = await self._client(proxy)
+        there, validator = part.resumable()
+        asked = {**_PLAIN, **headers}
+        if there and validator:
+            asked |= {"range": f"bytes={there}-", "if-range": validator}
+        try:
+            async with AsyncExitStack() as stack:
+                response = await _opened(stack, client, url, asked)
+                return await self._read(response, part, there)
+        except AddressRefusedError as error:
+            raise Fail(code="DOWNLOAD_ADDRESS_REFUSED", message=str(error)) from None
+
+    async def _read(self, response: httpx.Response, part: Part, there: int) -> Body:
+        if (
+            response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE
+            and "range" in response.request.headers
+        ):
+            part.remove()
+            raise Retry(0)
+        if response.is_error:
+            problem = f"the origin answered {response.status_code} {response.reason_phrase}"
+            raise httpx.HTTPStatusError(problem, request=response.request, response=response)
+        digest = hashlib.sha256()
+        size = 0
+        if response.status_code == httpx.codes.PARTIAL_CONTENT and _starts_at(response, there):
+            size = await asyncio.to_thread(_digest_file, part.path, digest)
+        else:
+            part.begin(_validator(response))
+        most = self._settings.object_max
+        if size + int(response.headers.get("content-length") or 0) > most:
+            part.remove()
+            raise _too_large(most)
+        with part.path.open("ab", buffering=0) as file:
+            async for block in _blocks(response.aiter_raw()):
+                size += len(block)
+                if size > most:
+                    part.remove()
+                    raise _too_large(most)
+                if len(block) < BLOCK:
+                    digest.update(block)
+                    file.write(block)
+                else:
+                    await asyncio.to_thread(_append, file, digest, block)
+        kind = response.headers.get("content-type", "application/octet-stream")
+        return Body(size, digest.hexdigest(), kind, response.status_code)
+
+    async def _client(self, proxy: Proxy | None) -> httpx.AsyncClient:
+        name = "" if proxy is None else proxy.name
+        if name not in self._clients:
+            settings = self._settings
+            limits = httpx.Limits(
+                max_connections=settings.concurrency, max_keepalive_connections=settings.concurrency
+            )
+            transport = (
+                _checked_transport(settings, limits)
+                if proxy is None
+                else httpx.AsyncHTTPTransport(proxy=proxy.url, limits=limits, retries=0, trust_env=False)
+            )
+            client = httpx.AsyncClient(
+                transport=transport, timeout=settings.timeout_seconds, follow_redirects=False, trust_env=False
+            )
+            self._clients[name] = await self._stack.enter_async_context(client)
+        return self._clients[name]
+
+
+def _checked_transport(settings: Settings, limits: httpx.Limits) -> httpx.AsyncHTTPTransport:
+    transport = httpx.AsyncHTTPTransport(limits=limits, retries=0, trust_env=False)
+    # httpx has no argument for it: its pool is replaced by one that checks addresses.
+    transport._pool = httpcore.AsyncConnectionPool(  # noqa: SLF001
+        ssl_context=httpx.create_ssl_context(trust_env=False),
+        max_connections=limits.max_connections,
+        max_keepalive_connections=limits.max_keepalive_connections,
+        retries=0,
+        network_backend=CheckedBackend(allow_private=settings.allow_private),
+    )
+    return transport
+
+
+async def _opened(
+    stack: AsyncExitStack, client: httpx.AsyncClient, url: str, headers: Mapping[str, str]
+) -> httpx.Response:
+    """Send the request, and follow redirects; another origin does not get the headers of the task."""
+    address = httpx.URL(url)
+    for _ in range(REDIRECTS_MAX + 1):
+        request = client.build_request("GET", address, headers=headers)
+        response = await client.send(request, stream=True)
+        stack.push_async_callback(response.aclose)
+        if not response.has_redirect_location:
+            return response
+        after = address.join(response.headers["location"])
+        if after.scheme not in {"http", "https"}:
+            raise Fail(code="DOWNLOAD_INVALID_URL", message="a redirect leads to no http or https URL")
+        if _origin(after) != _origin(address):
+            headers = {
+                name: value for name, value in headers.items() if name in {*_PLAIN, "range", "if-range"}
+            }
+        address = after
+        await response.aclose()
+    raise Fail(code="DOWNLOAD_INVALID_URL", message=f"more than {REDIRECTS_MAX} redirects")
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
+
+
+def _starts_at(response: httpx.Response, there: int) -> bool:
+    return str(response.headers.get("content-range", "")).startswith(f"bytes {there}-")
+
+
+def _validator(response: httpx.Response) -> str:
+    """Return what a later request can continue with: a strong ETag, or the date of the last change."""
+    if response.headers.get("accept-ranges", "").lower() != "bytes":
+        return ""
+    tag = str(response.headers.get("etag", ""))
+    return tag if tag and not tag.startswith("W/") else str(response.headers.get("last-modified", ""))
+
+
+async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    block = bytearray()
+    try:
+        async for chunk in chunks:
+            block += chunk
+            if len(block) >= BLOCK:
+                yield bytes(block)
+                block.clear()
+    except httpx.HTTPError:
+        # What arrived before the connection broke is kept, so that the next attempt can continue after it.
+        if block:
+            yield bytes(block)
+        raise
+    if block:
+        yield bytes(block)
+
+
+def _digest_file(path: Path, digest: hashlib._Hash) -> int:
+    size = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+            size += len(block)
+    return size
+
+
+def _append(file: RawIOBase | FileIO, digest: hashlib._Hash, block: bytes) -> None:
+    digest.update(block)
+    file.write(block)
+
+
+def _too_large(most: int) -> Fail:
+    return Fail(code="DOWNLOAD_TOO_LARGE", message=f"the resource is larger than {most:,} bytes")

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Object stores by URL: s3://, gs://, az:// and file://. An object is visible once it is complete, in every one of them.
+
+The library's own retries are off. The SHA-256 of an object is its metadata `sha256`; a local folder has no metadata, so there the
+file is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.store import LocalStore, ObjectStore, from_url
+
+from apps.fetchbox.settings import Settings
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+_ONCE: Final[RetryConfig] = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
+
+
+class Bucket:
+    """One object store."""
+
+    def __init__(self, url: str, *, timeout: float, allow_http: bool = False) -> None:
+        parts = urlsplit(url)
+        self._folder: Path | None = None
+        self._store: ObjectStore
+        if parts.scheme == "file":
+            self._folder = Path(unquote(parts.path))
+            self._store = LocalStore(self._folder, mkdir=True)
+        else:
+            limit = timedelta(seconds=timeout)
+            client: ClientConfig = {"timeout": limit, "connect_timeout": limit, "allow_http": allow_http}
+            self._store = from_url(url, retry_config=_ONCE, client_options=client)
+
+    async def has(self, key: str, sha256: str) -> bool:
+        """Return whether there is an object with this key and this content."""
+        if self._folder is not None:
+            return await asyncio.to_thread(_digest, self._folder / key) == sha256
+        try:
+            found = await obstore.get_async(self._store, key, options={"head": True})
+        except FileNotFoundError:
+            return False
+        return found.attributes.get("sha256") == sha256
+
+    async def put_file(self, key: str, file: Path, *, sha256: str, content_type: str) -> None:
+        """Store a file as an object, in parts if it is large; atomic, and durable when this returns."""
+        attributes = None if self._folder is not None else {"Content-Type": content_type, "sha256": sha256}
+        await obstore.put_async(self._store, key, file, attributes=attributes)
+
+    async def put(self, key: str, content: bytes) -> None:
+        """Store a small object."""
+        attributes = None if self._folder is not None else {"Content-Type": "application/json"}
+        await obstore.put_async(self._store, key, content, attributes=attributes)
+
+    async def ping(self) -> None:
+        """Ask for an object that is not there; raises what the store raises if it does not answer."""
+        try:
+            await obstore.head_async(self._store, "fetchbox-ping")
+        except FileNotFoundError:
+            return
+
+
+class Buckets:
+    """The object stores of the job types, opened once each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: dict[str, Bucket] = {}
+
+    def of(self, url: str = "") -> Bucket:
+        """Return the store of this URL; of the settings if it is empty."""
+        wanted = url or self._settings.storage
+        if wanted not in self._open:
+            self._open[wanted] = Bucket(
+                wanted, timeout=self._settings.timeout_seconds, allow_http=self._settings.storage_http
+            )
+        return self._open[wanted]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return ""
