@@ -110,6 +110,14 @@ app-pdf2xml: setup-dev ## PDF to XML on its embedded defaults: API, worker and g
 load-pdf2xml: setup-dev ## 500 uploads at once to PDF to XML: how long its list of jobs takes meanwhile
 	@$(PY) -m apps.pdf2xml.load
 
+.PHONY: app-fetchbox
+app-fetchbox: setup-dev ## FetchBox on its embedded defaults: broker, API and worker fetch a sample; ^C ends it
+	@$(PY) -m apps.fetchbox demo
+
+.PHONY: bench-fetchbox
+bench-fetchbox: setup-dev ## Measure FetchBox beside a bare script that transfers the same files
+	@$(PY) -m apps.fetchbox.tests.transfer_speed
+
 .PHONY: bench
 bench: setup-dev ## Measure redrive beside its peers
 	@$(PY) -m bench
@@ -196,6 +204,13 @@ fmt: setup-dev ## Format the code and apply the safe fixes
 .PHONY: docs
 docs: setup-dev ## Write the generated pages under docs/ anew
 	@$(PY) -m tools.docs
+
+# The compiler writes no licence line, so it is added.
+.PHONY: fetchbox-proto
+fetchbox-proto: setup-dev ## Write FetchBox's protobuf module anew from its .proto file
+	@cd apps/fetchbox/dead_letters && $(abspath $(PY)) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. deadletter.proto && \
+		for file in deadletter_pb2.py deadletter_pb2.pyi; do \
+			{ echo "# SPDX-License-Identifier: Apache-2.0"; cat $$file; } > $$file.new && mv $$file.new $$file; done
 
 .PHONY: lock
 lock: setup-dev ## Pin requirements/*.txt anew from pyproject.toml

@@ -113,7 +113,7 @@ def _broker(stack: ExitStack, folder: Path) -> str:
         try:
             return str(json.loads(ports.read_text())["nats"][0])
         except (OSError, ValueError):
-            time.sleep(PAUSE)
+            threading.Event().wait(PAUSE)
     return ""
 
 
@@ -170,4 +170,4 @@ def _ended(url: str, job: str) -> dict[str, object]:
             snapshot["status"] != "running" and snapshot["resources_open"] == 0 and is_published
         ) or time.monotonic() > give_up_at:
             return snapshot
-        time.sleep(PAUSE)
+        threading.Event().wait(PAUSE)

@@ -25,7 +25,7 @@ _MISSING: Final = re.compile(r"missing required field `([^`]+)`")
 _PLACE: Final = re.compile(r" - at `\$\.?([^`]*)`")
 _DIGEST: Final = "^[0-9a-f]{64}$"
 HOP_HEADERS: Final = frozenset(
-    "connection content-length host keep-alive proxy-authorization te trailer transfer-encoding upgrade range if-range".split()
+    "connection content-length host keep-alive proxy-authorization trailer transfer-encoding upgrade range if-range".split()
 )
 """Headers that belong to the connection, or that FetchBox sets itself."""
 

@@ -11,7 +11,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -219,6 +219,8 @@ async def _log(request: Request, job_id: str, offset: int = 0, *, follow: bool =
         last = lines[-1].offset if lines else offset
         return JsonResponse({"lines": lines, "next_offset": last})
 
+    closing: asyncio.Event = getattr(request.app.state, "closing", None) or asyncio.Event()
+
     async def source(last: str) -> AsyncGenerator[ServerEvent]:
         after = int(last) if last.isdecimal() else offset
         while True:
@@ -230,7 +232,9 @@ async def _log(request: Request, job_id: str, offset: int = 0, *, follow: bool =
                 yield ServerEvent({"next_offset": after}, name="end")
                 return
             if not found:
-                await asyncio.sleep(FOLLOW_SECONDS)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FOLLOW_SECONDS):
+                        await closing.wait()
 
     return event_response(request, source)
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from apps.fetchbox.dead_letters.deadletter_pb2 import DeadLetterTask
 from apps.fetchbox.dead_letters.messages import decode
+from apps.fetchbox.manifest import Task
 from apps.fetchbox.tests.servers import Broker, Origin, waited
 from redrive.sinks.nats import connected
 
@@ -158,6 +160,12 @@ class Box:
                 await client.close()
 
         return decode(asyncio.run(read()))
+
+
+def task(**changes: object) -> Task:
+    """Return a task without a job."""
+    plain = {"job_id": "j", "task_id": "t", "tenant": "x", "type": "default", "url": "", "key": "k"}
+    return msgspec.convert({**plain, **changes}, Task)
 
 
 def until(what: Callable[[], Any]) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from apps.fetchbox.manifest import Task
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import Settings
+from apps.fetchbox.tests.box import task
 from apps.fetchbox.tests.servers import Origin
 from apps.fetchbox.transfer import addresses
 from apps.fetchbox.transfer.addresses import is_public
@@ -120,12 +120,12 @@ def test_a_host_with_one_private_address_among_others_is_refused(
 def test_what_should_never_reach_a_worker_is_a_dead_letter_at_once(origin: Origin, tmp_path: Path) -> None:
     settings = Settings(folder=str(tmp_path / "data"), backoff_seconds=0.01)
     pipeline = pipeline_of(settings)
-    good = {"job_id": "j", "task_id": "t", "tenant": "x", "type": "default", "key": "k"}
+    url = f"{origin.url}/file/x"
     tasks = [
-        Task(**good, url="gopher://example.org/"),
-        Task(**good, url=f"{origin.url}/file/x", headers={"Host": "other"}),
-        Task(**{**good, "type": "unknown"}, url=f"{origin.url}/file/x"),
-        Task(**good, url=f"{origin.url}/file/x"),
+        task(url="gopher://example.org/"),
+        task(url=url, headers={"Host": "other"}),
+        task(url=url, type="unknown"),
+        task(url=url),
     ]
     settings.root.mkdir()
     with connect(settings.database) as rd:

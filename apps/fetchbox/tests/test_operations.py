@@ -12,12 +12,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from grpc_tools import protoc
 
 from apps.fetchbox.handlers import load_handlers
-from apps.fetchbox.manifest import Task
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import Config, JobType, Pool, Settings, tokens_of
-from apps.fetchbox.tests.box import Box, until
+from apps.fetchbox.tests.box import Box, task, until
 from apps.fetchbox.transfer.proxies import proxies_of
 from redrive import ConfigurationError, connect
 
@@ -82,17 +82,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing
     pipeline = pipeline_of(settings)
     settings.root.mkdir()
     paths = ["/slow/killed", "/file/killed"]
-    tasks = [
-        Task(
-            job_id="j",
-            task_id=path,
-            tenant="t",
-            type="default",
-            url=box.origin.url + path,
-            key=path.strip("/"),
-        )
-        for path in paths
-    ]
+    tasks = [task(url=box.origin.url + path, key=path.strip("/")) for path in paths]
     command = [sys.executable, "-m", "apps.fetchbox", "worker"]
     with connect(settings.database) as rd:
         rd.submit_many(pipeline, tasks)
@@ -128,10 +118,9 @@ def test_a_dead_origin_does_not_hold_the_downloads_from_others(box: Box, tmp_pat
     )
     pipeline = pipeline_of(settings)
     settings.root.mkdir()
-    good = {"job_id": "j", "tenant": "t", "type": "default"}
-    dead = [Task(**good, task_id=str(n), url=f"{box.origin.url}/slow/{n}", key=f"slow{n}") for n in range(40)]
+    dead = [task(url=f"{box.origin.url}/slow/{n}", key=f"slow{n}") for n in range(40)]
     other = f"http://localhost:{box.origin.port}"
-    fine = [Task(**good, task_id=str(n), url=f"{other}/file/{n}", key=f"fine{n}") for n in range(20)]
+    fine = [task(url=f"{other}/file/{n}", key=f"fine{n}") for n in range(20)]
 
     async def scene() -> dict[str, int]:
         async with connect(settings.database) as rd:
@@ -249,8 +238,6 @@ def test_proxies_come_tier_by_tier_then_from_the_fallback_each_task_at_its_own_t
 
 def test_the_generated_module_is_current(tmp_path: Path) -> None:
     folder = Path(__file__).parents[1] / "dead_letters"
-    from grpc_tools import protoc
-
     arguments = [
         "protoc",
         f"-I{folder}",

@@ -64,4 +64,4 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         """Wait, as the pool asks."""
-        await asyncio.sleep(seconds)
+        await self._inner.sleep(seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from io import FileIO, RawIOBase
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from apps.fetchbox.transfer.proxies import Proxy
 
 REDIRECTS_MAX: Final = 5
+POOLS: Final = 8
+"""Connection pools for direct connections, and for each proxy."""
 BLOCK: Final = 1 << 18
 """Bytes from which writing is worth the way to a thread."""
 _PLAIN: Final = {"accept-encoding": "identity", "user-agent": "fetchbox"}
@@ -59,12 +62,11 @@ class Part:
 
     def begin(self, validator: str) -> None:
         """Start the file anew, with the validator of the response."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.unlink(missing_ok=True)
+        self.path.write_bytes(b"")
         if validator:
             self._about.write_text(validator, encoding="utf-8")
-        else:
-            self._about.unlink(missing_ok=True)
+        elif self._about.exists():
+            self._about.unlink()
 
     def remove(self) -> None:
         """Delete the file and its validator."""
@@ -74,12 +76,13 @@ class Part:
 
 
 class Downloader:
-    """One client for direct connections, and one for each proxy, opened when first used."""
+    """Clients for direct connections, and for each proxy, opened when first used."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._clients: dict[str, httpx.AsyncClient] = {}
         self._stack = AsyncExitStack()
+        self._turns = itertools.count()
 
     async def __aenter__(self) -> Self:
         """Return it."""
@@ -145,7 +148,9 @@ class Downloader:
         return Body(size, digest.hexdigest(), kind, response.status_code)
 
     async def _client(self, proxy: Proxy | None) -> httpx.AsyncClient:
-        name = "" if proxy is None else proxy.name
+        # The cost of a connection pool grows with the square of its connections, so that several are faster than one.
+        place = next(self._turns) % POOLS
+        name = f"{'' if proxy is None else proxy.name}/{place}"
         if name not in self._clients:
             settings = self._settings
             limits = httpx.Limits(

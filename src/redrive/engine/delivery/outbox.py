@@ -106,7 +106,9 @@ class Delivery:
         outage = Outage(logger)
         while True:
             recipient.wake.clear()
-            recipient.next_at = math.inf
+            if recipient.next_at <= self._clock.wall():
+                # Otherwise it stays: a look before that time finds nothing due, and must not forget when to look again.
+                recipient.next_at = math.inf
             try:
                 while await self._deliver_batches(recipient):
                     pass

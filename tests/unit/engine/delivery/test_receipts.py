@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 
 from redrive import Pipeline, Redrive, connect
+from redrive.engine.delivery import recipients
 from redrive.engine.delivery.outbox import RECEIPT_MAX, Delivery
 from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.retention import Retention
+from redrive.engine.runtime import CURRENT
 from redrive.ops.audit import Actor
 from redrive.ops.upkeep.prune import prune
 from redrive.sinks import Files, SunkLetter
@@ -20,7 +23,7 @@ from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
-from tests.unit.build import ONCE, bounded, one_stage, rows, work
+from tests.unit.build import ONCE, bounded, one_stage, rows, until, work
 
 
 def fail(number: int) -> int:
@@ -176,3 +179,28 @@ def test_a_worker_closes_its_sinks_at_its_end_and_a_sink_that_cannot_be_closed_d
 
     assert good.closed == 1
     assert "sink stuck not closed" in caplog.text
+
+
+def test_a_look_in_between_does_not_forget_when_a_notice_is_due_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipients, "PAUSE_FIRST", 0.05)
+    pipeline = shop(Stream([OSError(5, "down"), "orders/1"]))
+    rd = Redrive(store)
+    rd.submit(pipeline, 0)
+    work(store, pipeline)
+
+    async def scene() -> None:
+        lanes = lanes_of(store, [pipeline])
+        made = Delivery(store, lanes, CURRENT.get().clock, ask_store=at_once, call=at_once)
+        running = asyncio.ensure_future(made.run())
+        await until(lambda: rows(store, "tries", "outbox") == [(1,)])
+        # A commit wakes the recipients before the notice is due again.
+        for recipient in made._recipients:
+            recipient.wake.set()
+        await until(lambda: rows(store, "count(*)", "outbox") == [(0,)])
+        running.cancel()
+
+    bounded(scene())
+
+    assert rd.letters.show(1).letter.receipts == {"stream": "orders/1"}
