@@ -69,7 +69,8 @@ class BudgetTracker:
                 continue
             self._mine.discard(settled.job.id)
             self._own[settled.status] += 1
-            self._finished += 1
+            # Skipped jobs count in no rate: an interval is full when so many of the others have ended.
+            self._finished += settled.status != JobState.SKIPPED
             if self._is_spent(self._budget):
                 break
         if self.exceeded is not None or self._unknown >= self._budget.check_every:
@@ -86,7 +87,7 @@ class BudgetTracker:
             JobState.SKIPPED: tally.skipped - self._base.skipped,
         }
         self._others = {state: count - self._own[state] for state, count in since.items()}
-        self._finished = sum(since.values())
+        self._finished = sum(since.values()) - since[JobState.SKIPPED]
         self._unknown = 0
         if not self._is_spent(self._budget) and is_last:
             self.exceeded = self._budget.check(self._tally())

@@ -25,6 +25,7 @@ from tests.unit.engine.worker.letters_made import claimed
 pytestmark = pytest.mark.usefixtures("clock")
 
 GOOD, BAD, GONE, LATER = JobState.COMPLETE, JobState.FAILED, JobState.CANCELLED, JobState.QUEUED
+PASSED = JobState.SKIPPED
 
 
 @stage
@@ -86,6 +87,10 @@ def test_a_commit_of_many_outcomes_is_looked_at_at_each_interval_within_it() -> 
         ([BAD] * 2 + [GOOD] * 8 + [BAD] * 10, True),
         ([BAD] * 3 + [GONE] * 7, True),
         ([BAD, LATER] * 9, False),
+        # A skipped job neither fills an interval nor delays the one that is full.
+        ([PASSED] * 5 + [BAD] * 9, False),
+        ([PASSED] * 5 + [BAD] * 10, True),
+        ([BAD] * 5 + [PASSED] * 30, False),
     ],
 )
 def test_nothing_is_judged_between_two_intervals(statuses: Sequence[JobState], *, is_exceeded: bool) -> None:
