@@ -62,6 +62,8 @@ RULES: Final[RuleTable] = {
     "WorkerCrashError": taxonomy.WORKER_CRASH,
     "JobFailedError": taxonomy.STAGE_FAILED,
     "JobCancelledError": taxonomy.CANCELLED,
+    # Whoever waits for the result of a job that its stage skipped waits for something that will never be there.
+    "JobSkippedError": taxonomy.NOT_FOUND,
     "WaitTimeoutError": taxonomy.LOCAL_TIMEOUT,
     "RunError": taxonomy.CONFIG_INVALID,
     "BodyError": taxonomy.SCHEMA_INVALID,
