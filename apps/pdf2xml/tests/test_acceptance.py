@@ -157,7 +157,8 @@ def test_a_failed_job_is_retried_by_hand_and_then_completes(site: Site, visitor:
     site.fault("status", status=400, detail="No, at /srv/app/secret.py.")
     job = visitor.submit(pdf())
     visitor.wait(job, "failed")
-    site.fault("slow")
+    # Without a worker the job stays as the retry has left it.
+    site.no_worker()
 
     answer = visitor.retry(job)
     assert answer.status_code == 202
@@ -171,6 +172,7 @@ def test_a_failed_job_is_retried_by_hand_and_then_completes(site: Site, visitor:
     assert queued["manual_retry_count"] == 1
 
     site.fault("ok")
+    site.worker()
     done = visitor.wait(job, "complete")
     assert (done["attempt_count"], done["manual_retry_count"], done["error_code"]) == (2, 1, None)
 
