@@ -15,6 +15,8 @@ from redrive import Category, CodeSet, OwnCode
 
 Mode = Literal["hold", "fail_fast"]
 GATEWAY_TEXT_MAX: Final = 200
+# A path, an address or a stack: such a message is for operators, and only in the log.
+_UNSAFE: Final = re.compile(r"[/\\]|Traceback|\bline \d")
 
 LINES: Final = {
     "NOT_PDF": "Only PDF files are supported.",
@@ -71,4 +73,6 @@ def line_of(code: str, gateway_message: str = "") -> str:
     if code != "GW_4XX" or not gateway_message:
         return line
     text = re.sub(r"\s+", " ", gateway_message).strip()
+    if _UNSAFE.search(text):
+        return line
     return f"{line} {text if len(text) <= GATEWAY_TEXT_MAX else text[: GATEWAY_TEXT_MAX - 1] + '…'}"

@@ -128,6 +128,13 @@ def test_the_lines_are_those_that_were_asked_for_and_the_gateways_message_is_cut
     assert line_of("GW_4XX", "Unsupported\n mapping.") == f"{LINES['GW_4XX']} Unsupported mapping."
     assert line_of("GW_5XX", "secret") == "Converter service is having an issue. We\u2019ll retry shortly."
     assert len(line_of("GW_4XX", "x" * 10_000)) < 300
+    for unsafe in (
+        "Failed in /srv/app.py",
+        "C:\\temp",
+        "Traceback (most recent call last)",
+        "error at line 7",
+    ):
+        assert line_of("GW_4XX", unsafe) == LINES["GW_4XX"]
     assert line_of("no such code") == "Something went wrong. We have logged it."
 
 
