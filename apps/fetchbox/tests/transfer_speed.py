@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import multiprocessing
 import shutil
 import tempfile
@@ -64,7 +65,7 @@ def origin(ready: Connection) -> None:
 
 
 async def bare(urls: list[str], folder: Path) -> None:
-    """Download and upload as a short script would: stream into a file, then put the file."""
+    """Download and upload as a short script would: stream into a file with its SHA-256, then put the file."""
     store = LocalStore(folder / "objects", mkdir=True)
     limits = httpx.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
     slots = asyncio.Semaphore(CONCURRENCY)
@@ -74,10 +75,12 @@ async def bare(urls: list[str], folder: Path) -> None:
         async def one(number: int, url: str) -> None:
             async with slots:
                 path = folder / "spool" / str(number)
+                digest = hashlib.sha256()
                 async with client.stream("GET", url) as response:
                     response.raise_for_status()
                     with path.open("wb") as file:
                         async for chunk in response.aiter_raw():
+                            digest.update(chunk)
                             file.write(chunk)
                 await obstore.put_async(store, str(number), path)
                 path.unlink()
