@@ -212,6 +212,10 @@ fetchbox-proto: setup-dev ## Write FetchBox's protobuf module anew from its .pro
 		for file in deadletter_pb2.py deadletter_pb2.pyi; do \
 			{ echo "# SPDX-License-Identifier: Apache-2.0"; cat $$file; } > $$file.new && mv $$file.new $$file; done
 
+.PHONY: lab
+lab: setup ## Simulate the storm of the laboratory, and write its figures into the page
+	@$(VENV)/bin/redrive lab storm --overloads --seeds 20 --strategy jittered --strategy full-jitter --strategy limit --strategy adaptive --into docs/how-to/choose-a-retry-policy.md
+
 .PHONY: lock
 lock: setup-dev ## Pin requirements/*.txt anew from pyproject.toml
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP) install uv

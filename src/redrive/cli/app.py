@@ -19,6 +19,7 @@ from redrive.cli.commands import (
     dlq_triage,
     events,
     job,
+    lab,
     limit,
     pipeline,
     replay,
@@ -79,6 +80,7 @@ app.add_typer(pipeline.app, name="pipeline", rich_help_panel=LOOK)
 app.add_typer(breaker.app, name="breaker", rich_help_panel=LOOK)
 app.add_typer(limit.app, name="limit", rich_help_panel=LOOK)
 app.add_typer(report.app, name="report", rich_help_panel=LOOK)
+app.add_typer(lab.app, name="lab", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(events.events)
 app.command(rich_help_panel=LOOK)(events.stats)
 app.command(rich_help_panel=KEEP)(upkeep.doctor)

@@ -81,3 +81,13 @@ SELECT count(CASE WHEN verb IN ('retry', 'restart') THEN 1 END), coalesce(max(id
 -- How many letters replays have released, ever; pruned ones stay counted.
 SELECT coalesce(sum(letters + pruned), 0) FROM letter_tallies
 WHERE replay_id <> 0 AND standing IN ('replaying', 'completed', 'same', 'other', 'cancelled');
+
+-- name: attempts_of_stages
+-- What burned an attempt, stage by stage of each job and round, in order.
+SELECT attempts.job_id, attempts.lane_id, attempts.round, outcome, code, http_status, decision
+FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
+WHERE burned AND outcome IN ('ok', 'retry', 'dead') AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2)
+ORDER BY attempts.job_id, attempts.lane_id, attempts.round, attempts.dispatch;
+
+-- name: pipeline_lanes
+SELECT id FROM lanes WHERE pipeline = ?1 ORDER BY position;

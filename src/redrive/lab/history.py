@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What another policy would have done with the attempts on record.
+
+Only what happened is known. A policy that gives up earlier is known to make dead letters; one that tries more often needs attempts
+that never happened, and those are counted as unknown, not guessed. Delays are those of the backoff at its mean draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from redrive.core.decide import DeadLetter, Reason, RetryAt
+from redrive.core.decision_text import decode_decision
+from redrive.core.failure import Failure
+from redrive.core.policy import RetryPolicy
+from redrive.core.taxonomy import BUG_UNKNOWN, CODES
+from redrive.errors import UnknownNameError
+from redrive.store.protocol import Store
+
+MEAN_DRAW: Final = 0.5
+
+
+NOTES: Final[tuple[str, ...]] = (
+    "unknown: the other policy would have made an attempt that never happened",
+    "an attempt at another time may end differently; only those on record are counted",
+    "delays are the backoff at its mean draw, or what the dependency asked for",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAttempt:
+    """One attempt on record that burned an attempt."""
+
+    outcome: str
+    code: str | None
+    http_status: int | None
+    decision: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class HistoryReport:
+    """What was, and what would have been; `stages` counts a job once for each of its stages and rounds."""
+
+    stages: int = 0
+    retries: int = 0
+    delay: float = 0.0
+    dead: int = 0
+    would_retries: int = 0
+    would_delay: float = 0.0
+    would_dead: int = 0
+    would_succeed: int = 0
+    unknown: int = 0
+    """Stages that ended dead or are open, and that the other policy would have tried again: nobody knows how that had ended."""
+    notes: list[str] = field(default_factory=lambda: list(NOTES))
+
+
+def replay_history(
+    store: Store, policy: RetryPolicy, *, pipeline: str | None = None, stage: str | None = None
+) -> HistoryReport:
+    """Read the attempts of a store, and apply another policy to them."""
+    if pipeline is not None and not store.query("pipeline_lanes", pipeline):
+        raise UnknownNameError(
+            field="pipeline",
+            value=pipeline,
+            rule="is not known here",
+            fix="redrive pipeline list names them.",
+        )
+    rows = store.query("attempts_of_stages", pipeline, stage)
+    report = HistoryReport()
+    for _, group in groupby(rows, key=lambda row: row[:3]):
+        _add(report, policy, [RecordedAttempt(*row[3:]) for row in group])  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - the columns of that query.
+    return report
+
+
+def _add(report: HistoryReport, policy: RetryPolicy, attempts: Sequence[RecordedAttempt]) -> None:
+    """Add one stage of one job in one round."""
+    report.stages += 1
+    report.retries += sum(each.outcome == "retry" for each in attempts)
+    report.dead += attempts[-1].outcome == "dead"
+    report.delay += sum(_recorded_delay(each) for each in attempts)
+    failures: dict[str, int] = {}
+    for number, each in enumerate(attempts, start=1):
+        if each.outcome not in {"retry", "dead"}:
+            report.would_succeed += each.outcome == "ok"
+            return
+        failure = _failure_of(each)
+        failures[failure.code] = failures.get(failure.code, 0) + 1
+        if not _retries(policy, failure, number, failures[failure.code]):
+            report.would_dead += 1
+            return
+        report.would_retries += 1
+        asked = policy.retry_after_delay(failure) or 0.0
+        report.would_delay += max(policy.backoff.delay(number, MEAN_DRAW), asked)
+    report.unknown += 1
+
+
+def _retries(policy: RetryPolicy, failure: Failure, attempt: int, times: int) -> bool:
+    limit = policy.limit_for(failure)
+    if policy.gives_up_on(failure) or not policy.allows(failure):
+        return False
+    return attempt < policy.max_attempts and (limit is None or times < limit)
+
+
+def _failure_of(attempt: RecordedAttempt) -> Failure:
+    """Return the failure of an attempt as far as it is on record."""
+    decision, name = decode_decision(attempt.decision), attempt.code or BUG_UNKNOWN.name
+    code = CODES.get(name, BUG_UNKNOWN)
+    is_retried = isinstance(decision, RetryAt)
+    is_spent = isinstance(decision, DeadLetter) and decision.reason in {
+        Reason.EXHAUSTED,
+        Reason.CODE_EXHAUSTED,
+    }
+    return Failure(
+        code=name,
+        category=code.category,
+        retryable=is_retried or is_spent or (name in CODES and code.retryable == "yes"),
+        severity=code.severity,
+        message="",
+        exception="",
+        rule="history",
+        canonical=code.name,
+        http_status=attempt.http_status,
+        retry_after=decision.delay
+        if isinstance(decision, RetryAt) and decision.delay_from == "dependency"
+        else None,
+    )
+
+
+def _recorded_delay(attempt: RecordedAttempt) -> float:
+    decision = decode_decision(attempt.decision)
+    return decision.delay if isinstance(decision, RetryAt) else 0.0
+
+
+def rows_of(report: HistoryReport) -> Iterable[dict[str, object]]:
+    """Return the report as two rows: as it was, and as it would have been."""
+    yield {
+        "policy": "as recorded",
+        "retries": report.retries,
+        "delay": report.delay,
+        "dead": report.dead,
+        "unknown": 0,
+    }
+    yield {
+        "policy": "the other",
+        "retries": report.would_retries,
+        "delay": report.would_delay,
+        "dead": report.would_dead,
+        "unknown": report.unknown,
+    }
