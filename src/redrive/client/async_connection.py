@@ -32,7 +32,7 @@ from redrive.engine.pipeline.pipeline import Pipeline, check_pipelines
 from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunReport
-from redrive.engine.worker.service import serve
+from redrive.engine.worker.service import StopSignal, serve
 from redrive.engine.worker.worker import Ending
 
 Out = TypeVar("Out")
@@ -87,11 +87,17 @@ class AsyncRedrive(AsyncFace[Redrive]):
         until_idle: bool = False,
         hold_max: timedelta | float = 0.0,
         health: tuple[str, int] | None = None,
+        stop: StopSignal | None = None,
     ) -> Ending:
-        """Work on the caller's own loop; see `Redrive.work`. Cancel it to stop: leased jobs are released."""
+        """Work on the caller's own loop; see `Redrive.work`.
+
+        `stop` ends it when what runs is settled; cancelling it releases leased jobs at once.
+        """
         pipelines = check_pipelines("work(pipelines)", pipelines)
         options = replace(
-            work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health),
+            work_options(
+                concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health, stop=stop
+            ),
             takes_signals=False,
         )
         return await serve(self.face.store, pipelines, options)

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -41,7 +41,7 @@ from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.health import check_address
-from redrive.engine.worker.service import Options, serve
+from redrive.engine.worker.service import Options, StopSignal, serve
 from redrive.engine.worker.worker import Ending
 from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine
@@ -237,15 +237,19 @@ class Redrive:
         until_idle: bool = False,
         hold_max: timedelta | float = 0.0,
         health: tuple[str, int] | None = None,
+        stop: StopSignal | None = None,
     ) -> Ending:
         """Work on the jobs of these pipelines until interrupted, or until nothing is queued any more.
 
         `until_idle` returns "idle" when nothing is left, and "held" when all that is left has been held for `hold_max` seconds: by
         an open breaker, or because it was paused; or when jobs are queued in a stage that a pipeline no longer has. `health` is an
-        address for supervisors to ask.
+        address for supervisors to ask. `stop`, an event or a function that returns whether to stop, ends a worker on a thread of
+        your own: it claims nothing more, and returns when what runs is settled.
         """
         pipelines = check_pipelines("work(pipelines)", pipelines)
-        options = work_options(concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health)
+        options = work_options(
+            concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health, stop=stop
+        )
         _refuse_on_a_loop("work", "await rd.work(...) inside `async with redrive.connect(...)`")
         return asyncio.run(serve(self.store, pipelines, options))
 
@@ -344,6 +348,7 @@ def work_options(
     until_idle: bool,
     hold_max: timedelta | float,
     health: tuple[str, int] | None,
+    stop: StopSignal | None = None,
 ) -> Options:
     """Return the options of a worker; raises ConfigurationError."""
     return Options(
@@ -352,7 +357,21 @@ def work_options(
         until_idle=until_idle,
         hold_max=seconds("work(hold_max)", hold_max),
         health=None if health is None else check_address("health", health),
+        stop=None if stop is None else _is_asked(stop),
     )
+
+
+def _is_asked(stop: StopSignal) -> Callable[[], bool]:
+    """Return the function that returns whether to stop; refuse what is neither an event nor a function."""
+    asked: object = getattr(stop, "is_set", stop)
+    if not callable(asked):
+        raise ConfigurationError(
+            field="work(stop)",
+            value=stop,
+            rule="must be an event, or a function that returns whether to stop",
+            fix="threading.Event() is one.",
+        )
+    return cast("Callable[[], bool]", asked)
 
 
 def run_options(

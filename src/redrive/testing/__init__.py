@@ -8,6 +8,8 @@
     run_inline(pipeline, order, faults=faults)    # or faults.on(pipeline), in a real worker
     assert faults.fired("review") == 1
 
+    review(diff, context(key="change-42"))        # a stage as the function it is, with a Context
+
     with virtual_time() as clock:                 # a VirtualClock under every guard, stage and worker in this context
         fetch_with_retries()
     assert clock.waits == [1.0, 2.0]
@@ -18,6 +20,7 @@
 from __future__ import annotations
 
 from redrive.testing.clock import VirtualClock, virtual_time
+from redrive.testing.contexts import context
 from redrive.testing.faults import Faults
 from redrive.testing.inline import arun_inline, run_inline
 from redrive.testing.results import InlineAttempt, InlineResult
@@ -28,6 +31,7 @@ __all__ = [
     "InlineResult",
     "VirtualClock",
     "arun_inline",
+    "context",
     "run_inline",
     "virtual_time",
 ]

@@ -13,6 +13,7 @@ import contextvars
 import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
 from redrive.engine.pipeline.submission import encoded_payload
@@ -24,16 +25,19 @@ from redrive.testing.inline_worker import run_job
 from redrive.testing.loop import VirtualLoop
 from redrive.testing.results import InlineResult
 
+Resources = Sequence[object] | Literal["open"]
+"""Objects for the stages, or the word that opens the real ones."""
+
 
 def run_inline(
-    pipeline: Pipeline, payload: object, *, faults: Faults | None = None, resources: Sequence[object] = ()
+    pipeline: Pipeline, payload: object, *, faults: Faults | None = None, resources: Resources = ()
 ) -> InlineResult:
     """Run a pipeline's stages on one payload, one after the other in this thread, and return everything that happened.
 
     A real worker claims, decides, retries, holds and makes dead letters, on a store in memory; only waiting is virtual, for async
     stages also their own `asyncio.sleep` and the stage's timeout. Sinks get nothing; jobs that stages submit are not run.
     Inside `virtual_time()` that clock and its chance are used; otherwise fresh ones. `resources` are passed to stages by type
-    instead of those that the pipeline would open.
+    instead of those of the pipeline; `resources="open"` opens the real ones, which nothing else does.
 
     Raises:
         SerializationError: the payload does not fit the first stage.
@@ -41,6 +45,7 @@ def run_inline(
     """
     _refuse_on_a_loop()
     check_pipeline("run_inline(pipeline)", pipeline)
+    check_resources(pipeline, resources)
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
     with _virtual() as (runtime, clock), _loop_on(clock) as loop:
@@ -54,7 +59,7 @@ def run_inline(
 
 
 async def arun_inline(
-    pipeline: Pipeline, payload: object, *, faults: Faults | None = None, resources: Sequence[object] = ()
+    pipeline: Pipeline, payload: object, *, faults: Faults | None = None, resources: Resources = ()
 ) -> InlineResult:
     """Do what `run_inline` does, on the running loop.
 
@@ -62,10 +67,22 @@ async def arun_inline(
     its time, and a stage's timeout counts both.
     """
     check_pipeline("arun_inline(pipeline)", pipeline)
+    check_resources(pipeline, resources)
     pipeline = pipeline if faults is None else faults.on(pipeline)
     encoded = encoded_payload(pipeline, payload)
     with _virtual() as (runtime, _):
         return await run_job(pipeline, encoded, runtime, resources=resources, call=asyncio.to_thread)
+
+
+def check_resources(pipeline: Pipeline, resources: Resources) -> None:
+    """Refuse to open real clients and pools in a test that has not asked for them."""
+    if not resources and any(callable(each) for each in pipeline.resources):
+        raise ConfigurationError(
+            field="run_inline(resources)",
+            value=f"the resources of {pipeline.name}",
+            rule="would be opened for real",
+            fix='Pass objects of the test, resources=[FakeClient()], or resources="open".',
+        )
 
 
 def _loop_on(clock: VirtualClock) -> asyncio.Runner:

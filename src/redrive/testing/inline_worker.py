@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Final, NoReturn, cast
+from typing import Final, Literal, NoReturn, cast
 
 import msgspec
 
@@ -27,7 +27,7 @@ from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.observers import installed
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event, Hook, Pipeline
-from redrive.engine.pipeline.resources import open_resources
+from redrive.engine.pipeline.resources import OpenedResources, open_resources
 from redrive.engine.runtime import Runtime
 from redrive.engine.worker.batches.calls import CallResult, run_call, run_call_sync
 from redrive.engine.worker.breakers import SharedBreakers
@@ -51,14 +51,23 @@ DISPATCHES_MAX: Final = 2_000
 
 
 async def run_job(
-    pipeline: Pipeline, payload: bytes, runtime: Runtime, *, resources: Sequence[object], call: RunBlocking
+    pipeline: Pipeline,
+    payload: bytes,
+    runtime: Runtime,
+    *,
+    resources: Sequence[object] | Literal["open"],
+    call: RunBlocking,
 ) -> InlineResult:
-    """Run a job to its end; `call` runs sync functions. Without resources, those of the pipeline are opened and closed."""
+    """Run a job to its end; `call` runs sync functions. Without objects, those of the pipeline are opened and closed."""
     events: list[Event] = []
     inline = _inline(pipeline, events)
     clock = runtime.clock
     async with AsyncExitStack() as stack:
-        given = {pipeline.name: resources} if resources else await open_resources(stack, [pipeline])
+        given: OpenedResources = (
+            {pipeline.name: resources}
+            if resources and not isinstance(resources, str)
+            else await open_resources(stack, [pipeline])
+        )
         store = stack.enter_context(closing(_RecordingStore()))
         classifier = _RecordingClassifier()
         stages = _StagesHere(store, runtime, call)

@@ -242,9 +242,9 @@ def test_resources_are_opened_and_closed_or_replaced_by_those_of_the_test(run: R
         return client.name
 
     pipeline = Pipeline("flow", [ask], resources=[opened])
-
-    assert run(pipeline, 1).value == "real"
-    assert log == ["open", "ask", "close"]
+    with pytest.raises(ConfigurationError, match="would be opened for real"):
+        run(pipeline, 1)
+    assert (run(pipeline, 1, resources="open").value, log) == ("real", ["open", "ask", "close"])
     assert run(pipeline, 1, resources=[Fake()]).value == "fake"
     with pytest.raises(ConfigurationError, match="asks for a resource"):
         run(pipeline, 1, resources=[object()])
@@ -447,7 +447,7 @@ def test_what_is_no_failure_of_a_stage_goes_through_to_the_test(is_async: bool) 
     made = stage(name="call")(acall if is_async else call)
 
     with pytest.raises(pytest.fail.Exception, match="from inside"):
-        run_inline(Pipeline("flow", [made], resources=[opened]), 1)
+        run_inline(Pipeline("flow", [made], resources=[opened]), 1, resources="open")
 
     assert closed == [True]
 

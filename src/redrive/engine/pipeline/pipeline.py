@@ -85,26 +85,27 @@ SeveralStages: TypeAlias = tuple[
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+# Without slots: a frozen dataclass with them cannot be called as `Pipeline[In, Out](...)`.
+@dataclass(frozen=True, eq=False, repr=False)
 class Pipeline(PipelineRef[In_contra, Out_co]):
     """Stages in order. A job goes through all of them; the output of one is the input of the next.
 
     To a type checker it is a `Pipeline[In, Out]`, as you write it: `Pipeline[Order, Receipt]("shop", [price, pay])`. From a tuple
     of stages, pyright finds out both by itself.
 
-    `resources` are functions that return a context manager, opened once per worker and closed when it ends; stages get their values
-    by type. `on_retry`, `on_hold` and `on_dead` are called for failed attempts, after they were committed, at least once; a hook
-    that raises is logged and called again, and never changes an outcome. `on_breaker` is called in the same way when a breaker of a
-    stage opens, is half open, closes or is isolated, whoever changed it. `on_run_end` is called in the same way with the
-    report of a run of this pipeline whose items have all ended, and again after a replay of some. `crash_max` is how often a job
-    that runs alone may kill
-    its process before it is given up. `replay` is what must be on record before failed jobs run again. `sinks` receive every change
-    of a dead letter; each is tried until it has accepted it, and never changes an outcome either. `codes` names failures by the
-    application's own codes, in attempts, letters and hooks alike.
+    `resources` are functions that return a context manager, opened once per worker and closed when it ends, or objects that are
+    ready, which stay open; stages get them by type. `on_retry`, `on_hold` and `on_dead` are called for failed attempts, after
+    they were committed, at least once; a hook that raises is logged and called again, and never changes an outcome.
+    `on_breaker` is called in the same way when a breaker of a stage opens, is half open, closes or is isolated, whoever changed
+    it. `on_run_end` is called in the same way with the report of a run of this pipeline whose items have all ended, and again
+    after a replay of some. `crash_max` is how often a job that runs alone may kill its process before it is given up. `replay`
+    is what must be on record before failed jobs run again. `sinks` receive every change of a dead letter; each is tried until
+    it has accepted it, and never changes an outcome either. `codes` names failures by the application's own codes, in attempts,
+    letters and hooks alike.
     """
 
     stages: tuple[Stage[..., object], ...]
-    resources: tuple[Resource, ...]
+    resources: tuple[Resource | object, ...]
     hooks: dict[str, Hook]
     on_breaker: BreakerHook | None
     on_run_end: RunHook | None
@@ -118,7 +119,7 @@ class Pipeline(PipelineRef[In_contra, Out_co]):
         name: str,
         stages: OneStage[In_contra, Out_co] | SeveralStages[In_contra, Out_co] | Sequence[Stage[..., object]],
         *,
-        resources: Sequence[Resource] = (),
+        resources: Sequence[Resource | object] = (),
         on_retry: Hook | None = None,
         on_hold: Hook | None = None,
         on_dead: Hook | None = None,
@@ -154,7 +155,6 @@ class Pipeline(PipelineRef[In_contra, Out_co]):
             *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
             *([] if on_breaker is None else [("on_breaker", on_breaker)]),
             *([] if on_run_end is None else [("on_run_end", on_run_end)]),
-            *(("resources", each) for each in self.resources),
         ):
             if not callable(given):
                 raise ConfigurationError(

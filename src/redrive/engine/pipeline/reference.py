@@ -24,7 +24,7 @@ else:
     Out_co = TypeVar("Out_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PipelineRef(Generic[In_contra, Out_co]):
     """A pipeline by its name and its payloads. `Pipeline.ref` makes one; a `Pipeline` is one that has its code, too."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import cast
 
-from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.pipeline import Pipeline, Resource
 from redrive.engine.pipeline.stage import Stage
 from redrive.errors import ConfigurationError
 
@@ -21,16 +22,21 @@ async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -
     for pipeline in pipelines:
         for resource in pipeline.resources:
             if id(resource) not in opened:
-                manager = resource()
-                opened[id(resource)] = (
-                    await stack.enter_async_context(manager)
-                    if isinstance(manager, AbstractAsyncContextManager)
-                    else stack.enter_context(manager)
-                )
+                opened[id(resource)] = await _opened(stack, resource)
         given[pipeline.name] = [opened[id(resource)] for resource in pipeline.resources]
         for stage in pipeline.stages:
             resources_for(stage, given[pipeline.name])
     return given
+
+
+async def _opened(stack: AsyncExitStack, resource: object) -> object:
+    """Open a resource; one that is ready is used as it is, and stays open."""
+    if not callable(resource):
+        return resource
+    manager = cast("Resource", resource)()
+    if isinstance(manager, AbstractAsyncContextManager):
+        return await stack.enter_async_context(cast("AbstractAsyncContextManager[object]", manager))
+    return stack.enter_context(manager)
 
 
 def resources_for(stage: Stage[..., object], given: Sequence[object]) -> dict[str, object]:
@@ -43,7 +49,7 @@ def resources_for(stage: Stage[..., object], given: Sequence[object]) -> dict[st
                 field=f"stage({stage.name}).{name}",
                 value=kind.__name__,
                 rule="asks for a resource that its pipeline does not open",
-                fix=f"Pipeline(..., resources=[open_it]) with a context manager that gives a {kind.__name__}.",
+                fix=f"Pipeline(..., resources=[open_it]) opens a {kind.__name__}; or give the object itself.",
             )
         found[name] = fitting[0]
     return found

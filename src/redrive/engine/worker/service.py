@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from redrive.engine.clock import fresh_name
 from redrive.engine.daemon_threads import DaemonThreads
@@ -62,10 +62,25 @@ class Options:
     until_idle: bool = False
     hold_max: float = 0.0
     health: tuple[str, int] | None = None
+    stop: Callable[[], bool] | None = None
+    """Asked ten times a second whether to stop; None when nobody asks."""
     takes_signals: bool = True
     """Whether SIGTERM and SIGINT stop it; False on a loop of the caller, who handles signals."""
 
 
+STOP_LOOK_SECONDS: Final = 0.1
+
+
+class StopEvent(Protocol):
+    """An event of `threading`, `asyncio` or `multiprocessing`."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        ...
+
+
+StopSignal = StopEvent | Callable[[], bool]
+"""What stops a worker from outside."""
 Beside = Callable[[Worker, AskStore], Awaitable[None]]
 """What runs beside a worker; when it returns, the worker is stopped."""
 
@@ -119,6 +134,8 @@ async def serve(
         drivers = _drivers(store, pipelines, worker, parts.ask_store)
         logs = () if log is None else (log,)
         side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]
+        if options.stop is not None:
+            side.append(asyncio.ensure_future(_stop_when(options.stop, worker)))
         stack.push_async_callback(_end, side)
         _stop_on_signals(stack, worker, options)
         stack.push_async_callback(delivery.close)
@@ -263,6 +280,16 @@ async def _reported(
     finally:
         observers.report(lambda each: each.worker_ended(ended_by))
     return ending
+
+
+async def _stop_when(asked: Callable[[], bool], worker: Worker) -> None:
+    """Stop a worker as soon as it is asked to; a function that raises stops it as well, and is logged."""
+    try:
+        while not asked():
+            await CURRENT.get().clock.asleep(STOP_LOOK_SECONDS)
+    except Exception:
+        logger.exception("the function given as stop= failed; the worker stops")
+    worker.stop("stop")
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+import msgspec
 import pytest
 
 from redrive.core.lifecycle import JobState
@@ -23,6 +24,7 @@ from redrive.testing.conformance.build import (
     holds,
     lanes_of,
     new,
+    new_run,
     retry,
     settlement,
     statuses,
@@ -48,6 +50,16 @@ def id_of(one: ClaimedJob) -> int:
 
 class OrderTests(Scene):
     """In which order, how many, and to whom."""
+
+    def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
+        """As JSON, whatever characters they have; nothing for a job without them."""
+        (lane,) = lanes_of(store)
+        run = new_run(store)
+        store.submit([new(lane), new(lane, key='a "b"', owner="o"), new(lane, run=run, ordinal=0)], NOW)
+
+        about = [None if one.about is None else msgspec.json.decode(one.about) for one in claim(store, lane)]
+
+        agree(about, [None, ['a "b"', "o", None], [None, None, run]])
 
     @pytest.mark.parametrize("priority", range(10))
     def test_of_every_priority_what_is_due_is_handed_out_one_by_one_in_its_order(

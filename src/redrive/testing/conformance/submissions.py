@@ -6,7 +6,6 @@ What is handed out afterwards, and in which order, is the subject of `claims`.
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from redrive.errors import StoreError
@@ -85,16 +84,6 @@ class SubmissionTests(Scene):
         agree(seen.expires_at and seen.expires_at.timestamp(), NOW + 50)
         (_, one) = claim(store, lane, now=NOW + 5)[::-1]
         agree((one.id, one.expires_at), (made.id, NOW + 50))
-
-    def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
-        """As JSON, whatever characters they have; nothing for a job without them."""
-        (lane,) = lanes_of(store)
-        run = new_run(store)
-        store.submit([new(lane), new(lane, key='a "b"', owner="o"), new(lane, run=run, ordinal=0)], NOW)
-
-        about = [None if one.about is None else msgspec.json.decode(one.about) for one in claim(store, lane)]
-
-        agree(about, [None, ['a "b"', "o", None], [None, None, run]])
 
     def test_a_job_may_have_expired_before_anybody_counted_time(self, store: Store) -> None:
         """The first instant of the epoch is a time like any other."""

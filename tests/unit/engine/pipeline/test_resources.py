@@ -60,7 +60,7 @@ def store_it(text: str, cache: Cache, client: Client, retries: int = 3) -> str:
 
 def test_resources_are_opened_once_given_by_type_and_closed_in_reverse(filed: Redrive) -> None:
     log: list[str] = []
-    pipeline = Pipeline("shop", [call, store_it], resources=[opening("api", log), caching(log)])  # type: ignore[list-item]
+    pipeline = Pipeline("shop", [call, store_it], resources=[opening("api", log), caching(log)])
     ids = filed.submit_many(pipeline, [1, 2])
     filed.work([pipeline], until_idle=True)
 
@@ -73,7 +73,7 @@ def test_resources_are_opened_once_given_by_type_and_closed_in_reverse(filed: Re
 def test_a_resource_that_pipelines_share_is_opened_once(filed: Redrive) -> None:
     log: list[str] = []
     shared = opening("api", log)
-    one, two = (Pipeline(name, [call], resources=[shared]) for name in ("one", "two"))  # type: ignore[list-item]
+    one, two = (Pipeline(name, [call], resources=[shared]) for name in ("one", "two"))
     filed.submit(one, 1)
     filed.submit(two, 2)
     filed.work([one, two], until_idle=True)
@@ -84,7 +84,7 @@ def test_a_resource_that_pipelines_share_is_opened_once(filed: Redrive) -> None:
 
 def test_a_stage_gets_the_resource_of_its_own_pipeline(filed: Redrive) -> None:
     log: list[str] = []
-    one, two = (Pipeline(name, [call], resources=[opening(name, log)]) for name in ("one", "two"))  # type: ignore[list-item]
+    one, two = (Pipeline(name, [call], resources=[opening(name, log)]) for name in ("one", "two"))
     first, second = filed.submit(one, 1), filed.submit(two, 2)
     filed.work([one, two], until_idle=True)
 
@@ -110,7 +110,7 @@ def test_a_resource_that_nobody_opens_is_refused_before_anything_runs_and_the_ot
     filed: Redrive,
 ) -> None:
     log: list[str] = []
-    pipeline = Pipeline("shop", [call, store_it], resources=[opening("api", log)])  # type: ignore[list-item]
+    pipeline = Pipeline("shop", [call, store_it], resources=[opening("api", log)])
     job = filed.submit(pipeline, 1)
 
     with pytest.raises(ConfigurationError, match="Cache") as refused:
@@ -123,7 +123,7 @@ def test_a_resource_that_nobody_opens_is_refused_before_anything_runs_and_the_ot
 
 def test_a_resource_of_another_pipeline_does_not_count(filed: Redrive) -> None:
     log: list[str] = []
-    has, lacks = Pipeline("has", [call], resources=[opening("api", log)]), Pipeline("lacks", [call])  # type: ignore[list-item]
+    has, lacks = Pipeline("has", [call], resources=[opening("api", log)]), Pipeline("lacks", [call])
 
     with pytest.raises(ConfigurationError, match="does not open"):
         filed.work([has, lacks], until_idle=True)
@@ -139,7 +139,7 @@ def test_a_resource_that_cannot_be_opened_ends_the_work_with_its_own_error(filed
         filed.work([Pipeline("shop", [call], resources=[open_nothing])], until_idle=True)
 
 
-@pytest.mark.parametrize("options", [{"resources": [3]}, {"on_dead": "me"}])
+@pytest.mark.parametrize("options", [{"on_breaker": 3}, {"on_dead": "me"}])
 def test_what_is_no_function_is_refused_when_the_pipeline_is_declared(options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="must be a function"):
         Pipeline("shop", [call], **options)  # type: ignore[arg-type]
@@ -148,3 +148,24 @@ def test_what_is_no_function_is_refused_when_the_pipeline_is_declared(options: d
 def test_a_parameter_that_is_no_class_cannot_be_a_resource() -> None:
     with pytest.raises(ConfigurationError, match="exactly one input"):
         stage(lambda number, other: number)
+
+
+def test_a_ready_object_is_given_as_it_is_and_stays_open(rd: Redrive) -> None:
+    ready = ReadyClient()
+
+    def ask(_number: int, client: ReadyClient) -> str:
+        return client.name
+
+    flow = Pipeline("shop", [stage(ask)], resources=[ready])
+    job = rd.submit(flow, 1)
+    assert rd.work([flow], until_idle=True) == "idle"
+
+    assert (job.result(), ready.is_closed) == ("ready", False)
+
+
+class ReadyClient:
+    name = "ready"
+    is_closed = False
+
+    def __exit__(self, *_error: object) -> None:
+        self.is_closed = True

@@ -202,7 +202,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-SHOP = Pipeline("shop", (price, pay))
+SHOP = Pipeline[Order, str]("shop", (price, pay))
 
 
 @dataclass
