@@ -44,7 +44,7 @@ def test_wrong_limits_are_refused(shell: Shell) -> None:
     shell("submit", "limited:asking", "5")
     shell("worker", "limited:asking", "--until-idle")
 
-    unknown = shell("limit", "pause", "modle", "--yes")
+    unknown = shell("limit", "pause", "modelx", "--yes")
     wrong = shell("limit", "set", "model", "--rate", "fast")
 
     assert (unknown.code, wrong.code) == (1, 2)
