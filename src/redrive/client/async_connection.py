@@ -112,6 +112,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
         failure_budget: FailureBudget | float | UnsetType | None = UNSET,
         thresholds: RunThresholds | Mapping[str, float] | None = None,
         hold_max: timedelta | float | None = None,
+        serve: Sequence[Pipeline] = (),
         resume: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunReport:
@@ -120,6 +121,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
             run_options, self.face.store, resume, failure_budget, thresholds, hold_max
         )
         check_run(pipeline, () if items is None and resume is not None else items)
+        also = check_pipelines("run(serve)", (pipeline, *serve))[1:]
         how = replace(
             work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None), takes_signals=False
         )
@@ -129,6 +131,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
             items=items,
             options=options,
             how=how,
+            also=also,
             resume=resume,
             on_progress=on_progress,
         )

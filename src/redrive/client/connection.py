@@ -263,6 +263,7 @@ class Redrive:
         failure_budget: FailureBudget | float | UnsetType | None = UNSET,
         thresholds: RunThresholds | Mapping[str, float] | None = None,
         hold_max: timedelta | float | None = None,
+        serve: Sequence[Pipeline] = (),
         resume: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> RunReport:
@@ -272,7 +273,8 @@ class Redrive:
         with `resume=` and the same source; or with None in its place, if that was read to its end. It keeps its budget and limits,
         unless others are given. `hold_max` ends a run, resumable, whose rest has been held for so long (an hour). `thresholds` are
         the success rates from which it counts as `completed` (0.95) and as `partial_success` (0.50), by these names. After a crash,
-        another process takes over the items that were in a stage when `lease` seconds have passed.
+        another process takes over the items that were in a stage when `lease` seconds have passed. `serve` are further pipelines to
+        work on meanwhile, those of children that stages submit; the run waits for the children that join it.
 
         Raises:
             FailureBudgetExceededError: too much failed; its `report` accounts for every item.
@@ -281,6 +283,7 @@ class Redrive:
         _refuse_on_a_loop("run", "await rd.run(...) inside `async with redrive.connect(...)`")
         options = run_options(self.store, resume, failure_budget, thresholds, hold_max)
         check_run(pipeline, () if items is None and resume is not None else items)
+        also = check_pipelines("run(serve)", (pipeline, *serve))[1:]
         how = work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None)
         driving = drive_run(
             self.store,
@@ -288,6 +291,7 @@ class Redrive:
             items=items,
             options=options,
             how=how,
+            also=also,
             resume=resume,
             on_progress=on_progress,
         )

@@ -64,12 +64,13 @@ async def drive_run(
     items: Source | None,
     options: RunOptions,
     how: Options,
+    also: Sequence[Pipeline] = (),
     resume: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> RunReport:
     """Start or resume a run, work on it until it ends or is stopped, and return its report.
 
-    A resumed run gets these options in place of its own. If its source was read to the end, it needs no items; if items are given,
+    Meanwhile the worker serves `also`, the pipelines of its children. A resumed run gets these options in place of its own. If its source was read to the end, it needs no items; if items are given,
     they are compared.
     """
     book, clock = Runs(store), CURRENT.get().clock
@@ -84,7 +85,7 @@ async def drive_run(
     try:
         await serve(
             store,
-            [pipeline],
+            [pipeline, *also],
             how,
             on_commit=driver.budget.committed,
             leased_max=driver.budget.leased_max,
