@@ -70,8 +70,8 @@ async def drive_run(
 ) -> RunReport:
     """Start or resume a run, work on it until it ends or is stopped, and return its report.
 
-    Meanwhile the worker serves `also`, the pipelines of its children. A resumed run gets these options in place of its own. If its source was read to the end, it needs no items; if items are given,
-    they are compared.
+    Meanwhile the worker serves `also`, the pipelines of its children. A resumed run gets these options in place of its own. If its
+    source was read to the end, it needs no items; if items are given, they are compared.
     """
     book, clock = Runs(store), CURRENT.get().clock
     if resume is None:
