@@ -13,6 +13,7 @@ Where things are:
     engine/     guard, pipelines, the worker, runs, replays, delivery to hooks and sinks
     ops/        use cases of operators: jobs, letters, replay, reports, checkup, upkeep
     client/     the connection that a program uses
+    lab/        simulated retry storms, and what another policy would have done
     telemetry/  metrics for Prometheus, traces for OpenTelemetry
     testing/    virtual time, pipelines without a store, injected faults, the conformance suite of stores
     cli/        the `redrive` command
