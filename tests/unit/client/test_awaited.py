@@ -44,7 +44,7 @@ def names_of(kind: type) -> set[str]:
     return {name for name, member in inspect.getmembers(kind, callable) if not name.startswith("_")}
 
 
-NOUNS = "jobs letters replays runs schedules pipelines breakers events reports".split()
+NOUNS = "jobs letters replays runs schedules pipelines breakers limits events reports".split()
 
 
 @pytest.mark.parametrize("name", NOUNS)

@@ -184,6 +184,8 @@ def test_one_who_gave_up_and_closed_leaves_no_lock_behind(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.submit([])
+    # Other tests may have left theirs.
+    before = set(threading.enumerate())
     monkeypatch.setattr(file_lock, "WARN_SECONDS", 0.01)
     monkeypatch.setattr(file_lock, "WAIT_SECONDS", 0.02)
     with stopped_holder(scene):
@@ -199,7 +201,7 @@ def test_one_who_gave_up_and_closed_leaves_no_lock_behind(
             return True
 
     until(is_free)
-    until(lambda: not any("file-lock" in thread.name for thread in threading.enumerate()))
+    until(lambda: not any("file-lock" in thread.name for thread in set(threading.enumerate()) - before))
 
 
 def test_a_lock_is_waited_for_while_its_holder_is_at_work(scene: Scene) -> None:
