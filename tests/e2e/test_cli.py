@@ -113,18 +113,19 @@ def test_a_command_that_only_looks_makes_no_database(shell: Shell, command: list
     assert [path.name for path in shell.folder.glob("*.db*")] == []
 
 
-def test_an_interrupt_while_the_commands_are_imported_is_no_stack_trace() -> None:
+@pytest.mark.parametrize("module", ["redrive.cli.app", "redrive.cli.commands.events"])
+def test_an_interrupt_while_a_command_is_imported_is_no_stack_trace(module: str) -> None:
     code = (
         "import sys\n"
         "class Interrupted:\n"
         "    def find_spec(self, name, *rest):\n"
-        "        if name == 'redrive.cli.app':\n"
+        f"        if name == {module!r}:\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupted())\n"
         "from redrive.cli.__main__ import main\n"
         "main()\n"
     )
 
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", code, "stats"], capture_output=True, text=True, check=False)
 
     assert (ended.returncode, ended.stderr) == (130, "")

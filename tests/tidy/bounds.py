@@ -179,7 +179,7 @@ def asserts(source: Source) -> list[str]:
 
 
 def unreferenced(every: Iterable[Source], entries: Iterable[str]) -> list[str]:
-    """A module is dead if nothing imports it, no table of its package names it, and no entry point starts it.
+    """A module is dead if nothing imports it, no table of its package or in full names it, and no entry point starts it.
 
     Args:
         every: The modules of the package.
@@ -190,9 +190,11 @@ def unreferenced(every: Iterable[Source], entries: Iterable[str]) -> list[str]:
     for source in modules:
         for _, name in imports(source):
             used |= {name, name.rpartition(".")[0]}
+        constants = [node.value for node in source.nodes if isinstance(node, ast.Constant)]
+        words = [value for value in constants if isinstance(value, str)]
+        used |= {word.partition(":")[0] for word in words if word.startswith("redrive.")}
         if source.is_package:
-            words = [node.value for node in source.nodes if isinstance(node, ast.Constant)]
-            used |= {f"{source.module}.{word}" for word in words if isinstance(word, str)}
+            used |= {f"{source.module}.{word}" for word in words}
     return [
         source.at(1, f"nothing refers to {source.module}")
         for source in modules

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `redrive`; workers start further ones as `python -m redrive.cli`, whatever the command is called here.
 
-The commands are imported here and not above: that takes most of the first second, and Ctrl-C in it ends without a stack trace.
+The command line is imported here and not above: Ctrl-C while that takes its time ends without a stack trace.
 """
 
 from __future__ import annotations

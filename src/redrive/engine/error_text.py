@@ -13,7 +13,6 @@ from traceback import TracebackException
 from typing import Final
 
 from redrive.core.classify import MESSAGE_MAX, message_of
-from redrive.redaction.process import redact_start
 
 MEMBERS_MAX: Final = 15
 """So many members of a group are written, and so deep are groups in groups: as many as Python itself shows."""
@@ -31,9 +30,20 @@ def error_text(error: BaseException, payload: Mapping[str, str] | None = None) -
     """
     name = type(error).__name__
     try:
-        return redact_start(f"{name}: {message_of(error)}", payload, read=MESSAGE_MAX)
+        return redacted(f"{name}: {message_of(error)}", payload)
     except Exception:  # noqa: BLE001 - see above.
         return name
+
+
+def redacted(text: str, payload: Mapping[str, str] | None = None) -> str:
+    """Return the start of a text, redacted.
+
+    The redactor is imported here and not above: its patterns are almost half of what `from redrive import guard` would take, and a
+    guard needs them when a failure is first written down. The import may fail, for example when no more files can be opened.
+    """
+    from redrive.redaction.process import redact_start
+
+    return redact_start(text, payload, read=MESSAGE_MAX)
 
 
 def traceback_text(exc: BaseException) -> str:

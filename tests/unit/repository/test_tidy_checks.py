@@ -278,7 +278,11 @@ def test_a_module_nobody_refers_to_is_found() -> None:
         Source("src/redrive/rules/grpc_errors.py", ""),
         Source("src/redrive/rules/lost.py", ""),
         Source("src/redrive/core/used.py", ""),
-        Source("src/redrive/engine/run.py", "from redrive.core.used import f"),
+        Source("src/redrive/cli/job.py", ""),
+        Source(
+            "src/redrive/engine/run.py",
+            'from redrive.core.used import f\nTREE = {"job": "redrive.cli.job:app"}',
+        ),
     ]
 
     found = bounds.unreferenced(package, {"redrive.engine.run"})

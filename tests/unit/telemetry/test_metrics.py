@@ -195,7 +195,7 @@ def test_processes_that_share_a_folder_are_summed_up_after_they_were_killed(
 
 LOADED = """
 import sys
-import redrive, redrive.telemetry, redrive.cli.app
+import redrive, redrive.telemetry, redrive.cli.app, redrive.cli.commands.worker
 from redrive import Pipeline, connect, stage
 
 @stage

@@ -13,12 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from redrive.core.classify import MESSAGE_MAX
 from redrive.core.decide import Decision, Reason
 from redrive.core.decision_text import sentence_of
 from redrive.core.failure import Failure
-from redrive.engine.error_text import error_text
-from redrive.redaction.process import redact_start
+from redrive.engine.error_text import error_text, redacted
 
 logger = logging.getLogger("redrive.guard")
 
@@ -130,7 +128,10 @@ class CallHistory:
 
 
 def _line(failure: Failure, decision: Decision) -> str:
-    # Redact before cutting: half a secret would not be recognised.
-    message = redact_start(failure.message, read=MESSAGE_MAX).strip().partition("\n")[0]
+    try:
+        # Redact before cutting: half a secret would not be recognised.
+        message = redacted(failure.message).strip().partition("\n")[0]
+    except Exception:  # noqa: BLE001 - the caller gets its own exception, whatever happens here.
+        message = "(cannot be redacted)"
     text = message if len(message) <= NOTE_MESSAGE_MAX else message[:NOTE_MESSAGE_MAX] + "..."
     return f"  {failure.exception}: {text} -> {sentence_of(decision)}"

@@ -359,6 +359,23 @@ def test_own_codes_find_the_stage_by_the_functions_name_or_a_given_one() -> None
     assert "gave up on convert" in by_option.value.__notes__[0]
 
 
+def test_a_history_that_cannot_be_redacted_keeps_the_exception_and_quotes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_args: object, **_options: object) -> str:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("redrive.redaction.process.redact_start", refuse)
+    last = ConnectionResetError(104, "reset")
+    script = Script(ConnectionResetError(104, "password=hunter2hunter2"), last)
+    with virtual_time(), pytest.raises(ConnectionResetError) as raised:
+        guard(retry=RetryPolicy(2, Backoff.fixed(1)))(script)()
+
+    assert raised.value is last
+    assert "ConnectionResetError: (cannot be redacted) -> " in raised.value.__notes__[0]
+    assert "hunter2" not in raised.value.__notes__[0]
+
+
 def draw(_n: int) -> float:
     return SYSTEM_CHANCE.random()
 

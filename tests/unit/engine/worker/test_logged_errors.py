@@ -97,6 +97,6 @@ def test_an_error_that_cannot_show_itself_is_named() -> None:
 
 
 def test_an_error_that_cannot_be_redacted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.engine.error_text.redact_start", broken)
+    monkeypatch.setattr("redrive.redaction.process.redact_start", broken)
 
     assert error_text(ValueError(SAID)) == "ValueError"
