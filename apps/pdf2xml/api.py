@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -150,8 +150,16 @@ def _job_id(given: str) -> int:
     return int(given)
 
 
+def _refuse_foreign(request: Request) -> None:
+    """Refuse a form of another site: it comes without the cookie, and the answer would replace the visitor's session."""
+    if request.headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
+        raise ProblemError(problem("FORBIDDEN"))
+
+
 def _add_job_routes(app: FastAPI) -> None:
-    @app.post("/api/upload")
+    own_site = [Depends(_refuse_foreign)]
+
+    @app.post("/api/upload", dependencies=own_site)
     async def upload(request: Request) -> Response:
         service, session = _service(request)
         view, is_new = await _upload(request, service, session.owner)
@@ -180,7 +188,7 @@ def _add_job_routes(app: FastAPI) -> None:
         response.headers["Cache-Control"] = "private, no-store"
         return response
 
-    @app.post("/api/jobs/{job}/retry")
+    @app.post("/api/jobs/{job}/retry", dependencies=own_site)
     async def retry(request: Request, job: str) -> Response:
         service, session = _service(request)
         queued = await service.write(functools.partial(service.jobs.retry, session.owner, _job_id(job)))

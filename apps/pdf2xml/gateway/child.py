@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that opens PDFs: `python -m apps.pdf2xml.gateway.child MEMORY SECONDS`.
 
-It takes one order per line on stdin and answers each with one line on stdout. Its memory is limited for good, its processor time
-for each order; a file that needs more ends the process. It ends with its parent, whose death closes stdin.
+It says that it is ready, then takes one order per line on stdin and answers each with one line on stdout. Its memory is limited
+for good, its processor time for each order; a file that needs more ends the process. It ends with its parent, whose death closes
+stdin.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 
 from apps.pdf2xml.gateway.mappings import RefusedError, convert
+
+READY: Final = b"ready\n"
 
 
 class Order(msgspec.Struct):
@@ -57,6 +60,9 @@ def carry_out(order: Order, limit: int) -> Answer:
         return Answer(status=error.status, message=error.message)
     except MemoryError:
         return Answer(status=422, message="The PDF needs too much memory.")
+    except OSError:
+        # A full disk, for example: the file is not to blame, and may be sent again.
+        return Answer(status=503)
 
 
 def main(memory: int, seconds: int) -> None:
@@ -66,6 +72,7 @@ def main(memory: int, seconds: int) -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     # Whatever a library prints must not be taken for an answer.
     os.dup2(2, 1)
+    answers.write(READY)
     for line in sys.stdin.buffer:
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = int(used.ru_utime + used.ru_stime)

@@ -2,12 +2,14 @@
 """A pool of child processes that convert, one file each at a time.
 
 A child that takes too long is killed; one that dies is replaced. Either way its file is refused, because the same file would do the
-same again, and the files of others are not affected.
+same again, and the files of others are not affected. A child that cannot start, or that the system kills for want of memory, is
+the gateway's own trouble: its file may be sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,18 +17,25 @@ from typing import Final
 
 import msgspec
 
-from apps.pdf2xml.gateway.child import Answer, Order
+from apps.pdf2xml.gateway.child import READY, Answer, Order
 
 CONVERSIONS_MAX: Final = 500
 """After so many a child is replaced: a native library may leak."""
+START_SECONDS: Final = 30.0
 _ROOT: Final = Path(__file__).parents[3]
 
 
 class _LostError(Exception):
-    """A child died, or was killed because it took too long."""
+    """A child died, was killed because it took too long, or did not start."""
 
-    def __init__(self, *, is_slow: bool) -> None:
-        super().__init__("The PDF takes too long to convert." if is_slow else "The PDF cannot be converted.")
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+_SLOW: Final = Answer(status=422, message="The PDF takes too long to convert.")
+_BAD: Final = Answer(status=422, message="The PDF cannot be converted.")
+_TROUBLE: Final = Answer(status=503)
 
 
 class Converter:
@@ -48,10 +57,12 @@ class Converter:
             if child is None:
                 child = await _Child.start(self._memory, self._seconds)
                 self._children.add(child)
+                await child.get_ready()
             answer = await child.ask(order, self._seconds)
-            is_kept = child.count < CONVERSIONS_MAX
+            # PDFium keeps the reason of a failure, and would give it for the next bad file, too.
+            is_kept = child.count < CONVERSIONS_MAX and answer.status != 422
         except _LostError as lost:
-            return Answer(status=422, message=str(lost))
+            return lost.answer
         else:
             return answer
         finally:
@@ -76,26 +87,46 @@ class _Child:
     async def start(cls, memory: int, seconds: float) -> _Child:
         command = ("-m", "apps.pdf2xml.gateway.child", str(memory), str(int(seconds) + 1))
         pipe = asyncio.subprocess.PIPE
-        return cls(
-            await asyncio.create_subprocess_exec(sys.executable, *command, stdin=pipe, stdout=pipe, cwd=_ROOT)
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *command, stdin=pipe, stdout=pipe, cwd=_ROOT
+            )
+        except OSError as error:
+            raise _LostError(_TROUBLE) from error
+        return cls(process)
+
+    async def get_ready(self) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = await self._exchange(b"")
+        except TimeoutError as error:
+            raise _LostError(_TROUBLE) from error
+        if line != READY:
+            raise _LostError(_TROUBLE)
 
     async def ask(self, order: Order, seconds: float) -> Answer:
-        if self._process.stdin is None or self._process.stdout is None:
-            raise _LostError(is_slow=False)
         self.count += 1
         try:
             async with asyncio.timeout(seconds):
-                self._process.stdin.write(msgspec.json.encode(order) + b"\n")
-                await self._process.stdin.drain()
-                line = await self._process.stdout.readline()
+                line = await self._exchange(msgspec.json.encode(order) + b"\n")
+                if not line:
+                    # Whoever asks a child does not kill it, so the system did.
+                    is_killed = await self._process.wait() == -signal.SIGKILL
+                    raise _LostError(_TROUBLE if is_killed else _BAD)
         except TimeoutError as error:
-            raise _LostError(is_slow=True) from error
-        except OSError as error:
-            raise _LostError(is_slow=False) from error
-        if not line:
-            raise _LostError(is_slow=False)
+            raise _LostError(_SLOW) from error
         return msgspec.json.decode(line, type=Answer)
+
+    async def _exchange(self, line: bytes) -> bytes:
+        """Send something, and return the next line; nothing when the child is gone."""
+        if self._process.stdin is None or self._process.stdout is None:
+            return b""
+        try:
+            self._process.stdin.write(line)
+            await self._process.stdin.drain()
+            return await self._process.stdout.readline()
+        except ConnectionError:
+            return b""
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,8 @@ import httpx
 import pytest
 
 from apps.pdf2xml.demo import Process
+from apps.pdf2xml.gateway.child import Answer, Order, carry_out
+from apps.pdf2xml.gateway.converter import Converter
 from apps.pdf2xml.sample import sample_pdf
 from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.tests import pdfs
@@ -111,17 +115,41 @@ def children(gateway: Process) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
-def test_a_child_that_dies_is_replaced(gateway: Process) -> None:
-    assert convert(gateway, pdfs.pdf()).status_code == 200
-    for child in children(gateway):
+def test_a_child_that_the_system_kills_is_replaced_and_its_file_not_blamed(gateway: Process) -> None:
+    # The children take turns, so that so many files meet all of them.
+    turns = range(os.cpu_count() or 1)
+    assert {convert(gateway, pdfs.pdf()).status_code for _ in turns} == {200}
+    killed = children(gateway)
+    for child in killed:
         os.kill(child, signal.SIGKILL)
 
-    # An idle child that is gone costs at most the file that meets it.
-    answers = until(
-        lambda: [one for _ in range(3) if (one := convert(gateway, pdfs.pdf())).status_code == 200]
-    )
-    assert answers
+    assert [convert(gateway, pdfs.pdf()).status_code for _ in turns].count(503) == len(killed)
+    assert {convert(gateway, pdfs.pdf()).status_code for _ in turns} == {200}
     assert gateway.is_running()
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python"])
+def test_a_child_that_cannot_start_is_the_gateways_own_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+
+    async def ask() -> Answer:
+        return await Converter(processes=1, seconds=20, memory=400_000_000).convert(
+            order(tmp_path, "out.xml")
+        )
+
+    assert asyncio.run(ask()).status == 503
+
+
+def test_a_full_disk_is_the_gateways_own_trouble(tmp_path: Path) -> None:
+    assert carry_out(order(tmp_path, "/dev/full"), 1_000_000).status == 503
+
+
+def order(folder: Path, target: str) -> Order:
+    source = folder / "in.pdf"
+    source.write_bytes(pdfs.pdf())
+    return Order(str(source), str(folder / target), "text")
 
 
 def test_a_conversion_that_takes_too_long_is_ended(tmp_path: Path) -> None:

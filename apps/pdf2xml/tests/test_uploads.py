@@ -222,6 +222,25 @@ def test_a_session_cannot_be_made_up(site: Site, visitor: Visitor) -> None:
         assert len(same.get("/api/jobs").json()["jobs"]) == 1
 
 
+@pytest.mark.parametrize("path", ["/api/upload", "/api/jobs/1/retry"])
+@pytest.mark.parametrize("origin", ["cross-site", "same-site"])
+def test_a_form_of_another_site_is_refused_and_does_not_replace_the_session(
+    site: Site, path: str, origin: str
+) -> None:
+    files = {"file": ("file.pdf", pdf(), "application/pdf")}
+    headers = {"Sec-Fetch-Site": origin, "Accept": "text/html"}
+    answer = httpx.post(site.api.url + path, files=files, headers=headers, trust_env=False)
+
+    assert code_of(answer) == (403, "FORBIDDEN")
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_form_of_the_page_itself_is_accepted(visitor: Visitor) -> None:
+    visitor.http.headers["Sec-Fetch-Site"] = "same-origin"
+
+    assert visitor.upload(pdf()).status_code == 201
+
+
 def test_a_client_that_leaves_in_the_middle_leaves_nothing(site: Site) -> None:
     address = urlsplit(site.api.url)
     with socket.create_connection((address.hostname, address.port or 80)) as connection:
