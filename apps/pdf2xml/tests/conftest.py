@@ -44,8 +44,9 @@ def visitor(site: Site) -> Generator[Visitor]:
         yield somebody
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
+    """A browser for the tests of one module. While it is open an event loop runs on this thread, and nobody else can run one."""
     found = [
         path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))
     ]

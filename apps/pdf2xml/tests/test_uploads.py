@@ -170,7 +170,7 @@ def test_the_codes_are_one_set_everywhere(site: Site, visitor: Visitor) -> None:
     assert shown["error_code"] == stored == "GW_4XX"
     assert shown["events"][-1]["code"] == "GW_4XX"
     assert shown["error_message"].rstrip(".") in page
-    assert re.search(rf"job {job}: dead, attempt 1: GW_4XX", site.log("worker"))
+    assert re.search(rf"job {job} pdf2xml.convert attempt 1: dead letter with GW_4XX", site.log("worker"))
 
 
 @pytest.mark.parametrize(
