@@ -20,7 +20,7 @@ from msgspec import Struct
 from apps.fetchbox.dead_letters.messages import notes_of, public_url
 from apps.fetchbox.dead_letters.sink import SINK, pointer_of
 from apps.fetchbox.handlers import Handler, HandlerRefusedError, Planned
-from apps.fetchbox.manifest import NO_TASK, Manifest, Task, bad_header, problem, url_problem
+from apps.fetchbox.manifest import NO_TASK, Manifest, Resource, Task, bad_header, problem, url_problem
 from apps.fetchbox.pipeline import NAME
 from apps.fetchbox.settings import JobType, Limits
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, guard
@@ -31,6 +31,8 @@ ERRORS_MAX: Final = 1_000
 LOG_MAX: Final = 1_000
 STATUSES: Final = {"partial_success": "partial"}
 """A run's words that FetchBox has others for."""
+MANIFESTS: Final = "manifests"
+"""Where manifests are kept in a bucket; a task has no key there."""
 RETRY_SECONDS: Final = 0.1
 ATTEMPTS: Final = 3
 
@@ -57,7 +59,7 @@ class Order:
     def manifest_key(self) -> str:
         """The place of the manifest in the bucket, named by its content."""
         digest = hashlib.sha256(self.body).hexdigest()[:40]
-        return f"manifests/{self.tenant}/{self.manifest.type}/{digest}.json"
+        return f"{MANIFESTS}/{self.tenant}/{self.manifest.type}/{digest}.json"
 
     @property
     def job_id(self) -> str:
@@ -119,25 +121,27 @@ class LogLine(Struct, frozen=True):
 
 def plan_tasks(order: Order, job_id: str, handler: Handler, limits: Limits) -> list[Task]:
     """Return the tasks that the handler makes of a manifest; raises the problem of its refusal or its bug."""
+    resources = {each.id: each for each in order.manifest.resources}
     try:
-        planned = list(handler.plan(order.manifest))
+        tasks = [
+            _task(order, job_id, each, resources[each.resource_id]) for each in handler.plan(order.manifest)
+        ]
     except HandlerRefusedError as error:
         raise problem(422, "HANDLER_REFUSED", str(error)) from error
     except Exception as error:
         raise problem(500, "HANDLER_ERROR", "the handler of this type has a bug") from error
-    tasks = [_task(order, job_id, each) for each in planned]
     wrong = next(
         (each for each in tasks if url_problem(each.url, limits.url_max) or bad_header(each.headers)), None
     )
+    if any(each.key.partition("/")[0].lower() == MANIFESTS for each in tasks):
+        raise problem(422, "VALIDATION_INVALID_FIELD", f"no key may be below {MANIFESTS}/", field="resources")
     keys = [each.key for each in tasks]
     if not tasks or wrong is not None or len(set(keys)) != len(keys):
         raise problem(500, "HANDLER_ERROR", "the handler made no tasks, or tasks that cannot be run")
     return tasks
 
 
-def _task(order: Order, job_id: str, planned: Planned) -> Task:
-    resources = {each.id: each for each in order.manifest.resources}
-    resource = resources[planned.resource_id]
+def _task(order: Order, job_id: str, planned: Planned, resource: Resource) -> Task:
     prefix = order.manifest.storage.prefix
     return Task(
         job_id=job_id,

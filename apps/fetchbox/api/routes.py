@@ -177,7 +177,9 @@ async def _post(request: Request) -> Response:
 async def _accept(service: Service, order: Order) -> Accepted:
     """Store the manifest, then the job with its tasks; each is tried three times."""
     job_id = order.job_id
-    tasks = plan_tasks(order, job_id, service.handlers[order.kind.handler], service.settings.limits)
+    handler, limits = service.handlers[order.kind.handler], service.settings.limits
+    # Off the loop: a plug-in may take long, and so do many resources.
+    tasks = await asyncio.to_thread(plan_tasks, order, job_id, handler, limits)
     bucket = service.buckets.of(order.kind.bucket)
     patiently = patient()
     try:

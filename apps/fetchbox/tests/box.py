@@ -41,6 +41,9 @@ handler = "refusing"
 [types.buggy]
 handler = "buggy"
 
+[types.astray]
+handler = "astray"
+
 [types.late]
 handler = "late"
 
@@ -60,7 +63,7 @@ tiers = [["{one}"], ["{one}"]]
 PLUGIN = {
     "fetchbox_test-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: fetchbox-test\nVersion: 1\n",
     "fetchbox_test-1.dist-info/entry_points.txt": "[fetchbox.handlers]\n"
-    "refusing = fetchbox_test:Refusing\nbuggy = fetchbox_test:Buggy\nlate = fetchbox_test:Late\nsigned = fetchbox_test:Signed\n",
+    "refusing = fetchbox_test:Refusing\nbuggy = fetchbox_test:Buggy\nlate = fetchbox_test:Late\nastray = fetchbox_test:Astray\nsigned = fetchbox_test:Signed\n",
     "fetchbox_test.py": '''
 from apps.fetchbox.handlers import DefaultHandler, HandlerRefusedError, Planned
 
@@ -71,6 +74,11 @@ class Refusing(DefaultHandler):
 class Buggy(DefaultHandler):
     def plan(self, manifest):
         return 1 // 0
+
+class Astray(DefaultHandler):
+    """Makes a task of a resource that is not in the manifest."""
+    def plan(self, manifest):
+        return [Planned("nobody", each.url, each.id, each.headers) for each in manifest.resources]
 
 class Late(DefaultHandler):
     """Refuses, or fails, in the worker."""

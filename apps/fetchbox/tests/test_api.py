@@ -43,6 +43,10 @@ def resource(**changes: object) -> dict[str, Any]:
         (manifest(nonsense=1), 422, "VALIDATION_INVALID_FIELD", ""),
         (manifest(storage={"prefix": "../up"}), 422, "VALIDATION_INVALID_FIELD", "storage.prefix"),
         (manifest(storage={"prefix": "/root"}), 422, "VALIDATION_INVALID_FIELD", "storage.prefix"),
+        (manifest(storage={"prefix": "manifests/x"}), 422, "VALIDATION_INVALID_FIELD", "resources"),
+        (manifest(storage={"prefix": "Manifests"}), 422, "VALIDATION_INVALID_FIELD", "resources"),
+        (resource(id="manifests"), 422, "VALIDATION_INVALID_FIELD", "resources"),
+        (resource(id="./manifests/default/default/x.json"), 422, "VALIDATION_INVALID_FIELD", "resources"),
         (manifest(metadata=[1]), 422, "VALIDATION_INVALID_FIELD", "metadata"),
         (resource(id=""), 422, "VALIDATION_INVALID_FIELD", "resources[0].id"),
         (resource(id="x" * 129), 422, "VALIDATION_INVALID_FIELD", "resources[0].id"),
@@ -78,6 +82,7 @@ def resource(**changes: object) -> dict[str, Any]:
         (manifest(type="nothing"), 403, "AUTH_UNKNOWN_TYPE", None),
         (manifest(type="refusing"), 422, "HANDLER_REFUSED", None),
         (manifest(type="buggy"), 500, "HANDLER_ERROR", None),
+        (manifest(type="astray"), 500, "HANDLER_ERROR", None),
     ],
 )
 def test_a_manifest_that_breaks_a_rule_is_refused_by_field_and_code(
