@@ -58,6 +58,8 @@ CODES: Final = CodeSet("fetchbox", [
             line="The origin asks to come later.", hint="Fetch fewer at once, then replay."),
     OwnCode("DOWNLOAD_HTTP_4XX", [range(400, 500)], stages=_D, category=Category.NOT_FOUND, retryable=False,
             line="The origin refuses the request.", hint="Correct the URL or the headers, then replay; or discard."),
+    OwnCode("DOWNLOAD_HTTP_OTHER", [range(100, 400)], stages=_D, category=Category.VALIDATION, retryable=False,
+            line="The origin answered without the resource.", hint="Correct the URL or the headers, then replay; or discard."),
     OwnCode("DOWNLOAD_HTTP_5XX", [range(500, 600)], stages=_D, category=Category.UPSTREAM, retryable=True,
             line="The origin failed.", hint="Check that it is up, then replay."),
     OwnCode("DOWNLOAD_INVALID_URL", ["CONFIG_INVALID", "REQUEST_INVALID"], stages=_D, category=Category.VALIDATION,

@@ -7,10 +7,14 @@ call and raise. A task whose object is there already, with the same SHA-256, is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -23,7 +27,7 @@ from apps.fetchbox.handlers import Handler, HandlerRefusedError, load_handlers
 from apps.fetchbox.manifest import Task, bad_header, url_problem
 from apps.fetchbox.metrics import DOWNLOADS
 from apps.fetchbox.settings import Config, JobType, Settings
-from apps.fetchbox.transfer.download import Body, Downloader, Part
+from apps.fetchbox.transfer.download import Body, Downloader, Part, sweep
 from apps.fetchbox.transfer.proxies import ProxiesExhaustedError, Proxy, proxies_of
 from apps.fetchbox.transfer.storage import Buckets
 from redrive import (
@@ -47,12 +51,14 @@ BACKOFF_MAX: Final = 60.0
 ATTEMPT_SECONDS: Final = 20
 """Time limit of an attempt, as a multiple of the limit of a single read."""
 
+SPOOL_SECONDS: Final = 86_400.0
+SWEEP_SECONDS: Final = 3_600.0
+
 
 class Fetched(Struct, frozen=True):
-    """The output of the download: the task, and the file in the spool of the worker that downloaded it."""
+    """The output of the download: the task, and what is in its file in the spool."""
 
     task: Task
-    file: str
     body: Body
 
 
@@ -81,6 +87,10 @@ class Clients:
         """The folder of files on their way."""
         return self.settings.root / "spool"
 
+    def part(self, ctx: Context) -> Part:
+        """Return the file of a task."""
+        return Part(self.spool, f"{ctx.job_id}.part")
+
     def type_of(self, task: Task) -> JobType:
         """Return the type of a task; a task of an unknown one should never have been stored."""
         if task.type not in self.config.types:
@@ -94,35 +104,37 @@ async def download(task: Task, clients: Clients, ctx: Context) -> Fetched:
     bucket = clients.buckets.of(kind.bucket)
     if task.sha256 is not None and await bucket.has(task.key, task.sha256):
         raise Finish(Stored(task.key, 0, task.sha256, is_skipped=True))
-    return await _fetched(task, kind, clients, ctx)
+    part = clients.part(ctx)
+    with part.held() as file:
+        return Fetched(task, await _fetched(task, part, file, clients, ctx))
 
 
 async def upload(fetched: Fetched, clients: Clients, ctx: Context) -> Stored:
-    """Upload the file as an object, unless it is there; a file that another worker has is downloaded again."""
+    """Upload the file as an object, unless it is there; a file that is gone, or not whole, is downloaded again."""
     task, kind = fetched.task, clients.type_of(fetched.task)
     bucket = clients.buckets.of(kind.bucket)
-    body = fetched.body
-    is_there = await bucket.has(task.key, body.sha256)
-    if not is_there:
-        file = Path(fetched.file)
-        if not file.exists():  # noqa: ASYNC240 - as fast as handing it to a thread.
-            again = await _fetched(task, kind, clients, ctx)
-            file, body = Path(again.file), again.body
-        await bucket.put_file(task.key, file, sha256=body.sha256, content_type=body.content_type)
-    Part(clients.spool, _part_name(ctx)).remove()
+    part, body = clients.part(ctx), fetched.body
+    with part.held() as file:
+        is_there = await bucket.has(task.key, body.sha256)
+        if not is_there:
+            if os.fstat(file.fileno()).st_size != body.size:
+                body = await _fetched(task, part, file, clients, ctx)
+            await bucket.put_file(task.key, part.path, sha256=body.sha256, content_type=body.content_type)
+        part.remove()
     return Stored(task.key, body.size, body.sha256, is_skipped=is_there)
 
 
-async def _fetched(task: Task, kind: JobType, clients: Clients, ctx: Context) -> Fetched:
+async def _fetched(task: Task, part: Part, file: FileIO, clients: Clients, ctx: Context) -> Body:
+    """Download a resource into the part, whose file is held."""
+    kind = clients.type_of(task)
     if (wrong := url_problem(task.url, clients.settings.limits.url_max)) is not None:
         raise Fail(code="VALIDATION_INVALID_URL", message=f"the URL {wrong}")
     proxy = _proxy(kind, clients, ctx)
     ctx.note("proxy", "direct" if proxy is None else proxy.name)
     headers = _headers(task, kind, clients)
-    part = Part(clients.spool, _part_name(ctx))
     pool = "direct" if proxy is None else proxy.pool
     try:
-        body = await clients.downloader.fetch(task.url, headers, part, proxy)
+        body = await clients.downloader.fetch(task.url, headers, part, file, proxy)
     except Exception:
         DOWNLOADS.labels(pool=pool, outcome="failed").inc()
         raise
@@ -131,7 +143,7 @@ async def _fetched(task: Task, kind: JobType, clients: Clients, ctx: Context) ->
     if task.sha256 is not None and body.sha256 != task.sha256:
         part.remove()
         raise Fail(code="DOWNLOAD_CHECKSUM", message=f"its SHA-256 is {body.sha256}")
-    return Fetched(task, str(part.path), body)
+    return body
 
 
 def _proxy(kind: JobType, clients: Clients, ctx: Context) -> Proxy | None:
@@ -158,10 +170,6 @@ def _headers(task: Task, kind: JobType, clients: Clients) -> dict[str, str]:
     if (bad := bad_header(headers)) is not None:
         raise Fail(code="VALIDATION_INVALID_FIELD", message=f"{bad!r} is not allowed as a header")
     return {name.lower(): value for name, value in headers.items()}
-
-
-def _part_name(ctx: Context) -> str:
-    return f"{ctx.job_id}.part"
 
 
 def origin_of(job: JobView) -> str:
@@ -230,8 +238,24 @@ def open_clients(settings: Settings, config: Config) -> Callable[[], AbstractAsy
         for name in ("httpx", "httpcore"):
             logging.getLogger(name).setLevel(logging.WARNING)
         buckets = Buckets(settings)
-        (settings.root / "spool").mkdir(parents=True, exist_ok=True)
         async with Downloader(settings) as downloader:
-            yield Clients(settings, config, load_handlers(config), downloader, buckets)
+            clients = Clients(settings, config, load_handlers(config), downloader, buckets)
+            clients.spool.mkdir(parents=True, exist_ok=True)
+            closing = asyncio.Event()
+            sweeping = asyncio.create_task(_sweep_hourly(clients.spool, closing))
+            try:
+                yield clients
+            finally:
+                closing.set()
+                await asyncio.wait([sweeping])
 
     return opened
+
+
+async def _sweep_hourly(spool: Path, closing: asyncio.Event) -> None:
+    """Delete what tasks left in the spool a day ago: those that failed for good, were cancelled, or lost their worker."""
+    while not closing.is_set():
+        await asyncio.to_thread(sweep, spool, time.time() - SPOOL_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SWEEP_SECONDS):
+                await closing.wait()

@@ -125,6 +125,12 @@ class _OriginHandler(Quiet):
         except OSError:
             self.close_connection = True
 
+    def on_answer(self, rest: str, _seen: int) -> None:
+        """Answer what the origin was told for this path; the last answer again and again."""
+        answers = self.owner.answers[rest]
+        status, body, headers = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.answer(status, body, **headers)
+
     def on_to(self, rest: str, _seen: int) -> None:
         """Redirect to the place that the origin was told."""
         self.answer(302, Location=self.owner.places[rest])
@@ -136,6 +142,7 @@ class Origin(Server):
     def __init__(self) -> None:
         super().__init__(_OriginHandler)
         self.places: dict[str, str] = {}
+        self.answers: dict[str, list[tuple[int, bytes, dict[str, str]]]] = {}
         self.closing = threading.Event()
 
     def close(self) -> None:

@@ -52,8 +52,10 @@ def test_special_addresses_are_not_public_however_they_are_written(address: str,
 def fetch(settings: Settings, url: str, folder: Path) -> str:
     async def scene() -> str:
         async with Downloader(settings) as downloader:
+            part = Part(folder, "x.part")
             try:
-                await downloader.fetch(url, {}, Part(folder, "x.part"), None)
+                with part.held() as file:
+                    await downloader.fetch(url, {}, part, file, None)
             except Fail as refusal:
                 return refusal.code
             return "ok"

@@ -59,6 +59,7 @@ RETRIED, FATAL = True, False
             ("download", status(number), "DOWNLOAD_HTTP_5XX", RETRIED)
             for number in (500, 501, 502, 503, 504, 505)
         ),
+        *(("download", status(number), "DOWNLOAD_HTTP_OTHER", FATAL) for number in (202, 204, 302, 304)),
         ("download", ProxiesExhaustedError(), "DOWNLOAD_PROXY_EXHAUSTED", RETRIED),
         ("download", httpx.InvalidURL("x"), "DOWNLOAD_INVALID_URL", FATAL),
         ("download", httpx.UnsupportedProtocol("x"), "DOWNLOAD_INVALID_URL", FATAL),

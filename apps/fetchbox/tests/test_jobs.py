@@ -14,6 +14,7 @@ from obstore.store import S3Store
 
 from apps.fetchbox.tests.box import Box
 from apps.fetchbox.tests.servers import LARGE, S3Front
+from redrive import connect
 
 
 def test_resources_become_objects_below_the_prefix(box: Box) -> None:
@@ -31,7 +32,12 @@ def test_resources_become_objects_below_the_prefix(box: Box) -> None:
         b"0" * 100,
         b"29" * 100,
     ]
-    assert not list((box.folder / "data" / "spool").glob(f"*{snapshot['job_id']}*"))
+    with connect(box.folder / "data" / "fetchbox.db") as rd:
+        run = int(str(rd.store.query("run_with_key", "fetchbox", str(snapshot["job_id"]))[0][0]))
+        jobs = [line.id for line in rd.jobs.list(run=run, limit=100)]
+    left = {each.name.partition(".")[0] for each in (box.folder / "data" / "spool").iterdir()}
+    assert len(jobs) == 30
+    assert not left & {str(job) for job in jobs}
 
 
 def test_the_manifest_is_kept_as_it_came_and_its_key_is_in_the_answer(box: Box) -> None:

@@ -2,17 +2,21 @@
 """Download a resource into a file of the spool, as it arrives: its size limited, its SHA-256 computed, resumed where it broke off.
 
 One call is one request per redirect; nothing is retried here. A part that is left by an earlier attempt is continued with Range if
-the server gave a validator for it (ETag or Last-Modified) and still has the same content.
+the server gave a validator for it (ETag or Last-Modified) and still has the same content. Only one attempt at a time holds a part.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import itertools
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, suppress
-from io import FileIO, RawIOBase
+import os
+import re
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,7 +25,7 @@ import httpx
 import msgspec
 
 from apps.fetchbox.transfer.addresses import AddressRefusedError, CheckedBackend
-from redrive import Fail, Retry
+from redrive import Fail, Retry, Snooze
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,6 +38,7 @@ POOLS: Final = 8
 """Connection pools for direct connections, and for each proxy."""
 BLOCK: Final = 1 << 18
 """Bytes from which writing is worth the way to a thread."""
+_REST: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _PLAIN: Final = {"accept-encoding": "identity", "user-agent": "fetchbox"}
 
 
@@ -53,6 +58,27 @@ class Part:
         self.path = folder / name
         self._about = folder / f"{name}.etag"
 
+    @contextmanager
+    def held(self) -> Generator[FileIO]:
+        """Hold the part: no other attempt reads or writes it meanwhile, in this process or another. An empty one is not left.
+
+        Raises:
+            Snooze: another attempt holds it, such as one that lost its lease and does not know yet.
+        """
+        with self.path.open("ab", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_there = os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+            except (BlockingIOError, FileNotFoundError):
+                is_there = False
+            if not is_there:
+                raise Snooze(1, message="another attempt holds the file in the spool")
+            try:
+                yield file
+            finally:
+                if not os.fstat(file.fileno()).st_size:
+                    self.remove()
+
     def resumable(self) -> tuple[int, str]:
         """Return how many bytes are there, and their validator; 0 if they cannot be continued."""
         try:
@@ -60,9 +86,9 @@ class Part:
         except (OSError, UnicodeDecodeError):
             return 0, ""
 
-    def begin(self, validator: str) -> None:
+    def begin(self, file: FileIO, validator: str) -> None:
         """Start the file anew, with the validator of the response."""
-        self.path.write_bytes(b"")
+        file.truncate(0)
         if validator:
             self._about.write_text(validator, encoding="utf-8")
         elif self._about.exists():
@@ -73,6 +99,14 @@ class Part:
         for each in (self.path, self._about):
             with suppress(OSError):
                 each.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, before: float) -> None:
+    """Delete the files of the spool that were last written before this time: their tasks have ended, or begin anew."""
+    for each in folder.iterdir():
+        with suppress(OSError):
+            if each.stat().st_mtime < before:
+                each.unlink()
 
 
 class Downloader:
@@ -94,8 +128,10 @@ class Downloader:
         """Close the clients."""
         await self._stack.aclose()
 
-    async def fetch(self, url: str, headers: Mapping[str, str], part: Part, proxy: Proxy | None) -> Body:
-        """Download a URL into the part, in one attempt.
+    async def fetch(
+        self, url: str, headers: Mapping[str, str], part: Part, file: FileIO, proxy: Proxy | None
+    ) -> Body:
+        """Download a URL into the part, whose file is held, in one attempt.
 
         Raises:
             httpx.HTTPError: it failed; the part keeps what arrived, if it can be continued.
@@ -109,41 +145,43 @@ class Downloader:
         try:
             async with AsyncExitStack() as stack:
                 response = await _opened(stack, client, url, asked)
-                return await self._read(response, part, there)
+                return await self._read(response, part, file, there)
         except AddressRefusedError as error:
             raise Fail(code="DOWNLOAD_ADDRESS_REFUSED", message=str(error)) from None
 
-    async def _read(self, response: httpx.Response, part: Part, there: int) -> Body:
+    async def _read(self, response: httpx.Response, part: Part, file: FileIO, there: int) -> Body:
         if (
             response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE
             and "range" in response.request.headers
         ):
             part.remove()
             raise Retry(0)
-        if response.is_error:
-            problem = f"the origin answered {response.status_code} {response.reason_phrase}"
-            raise httpx.HTTPStatusError(problem, request=response.request, response=response)
+        total = _total(response, there)
         digest = hashlib.sha256()
         size = 0
-        if response.status_code == httpx.codes.PARTIAL_CONTENT and _starts_at(response, there):
+        if response.status_code == httpx.codes.OK:
+            part.begin(file, _validator(response))
+        elif total is not None:
             size = await asyncio.to_thread(_digest_file, part.path, digest)
         else:
-            part.begin(_validator(response))
+            part.remove()
+            raise _wrong_part(response)
         most = self._settings.object_max
         if size + int(response.headers.get("content-length") or 0) > most:
             part.remove()
             raise _too_large(most)
-        with part.path.open("ab", buffering=0) as file:
-            async for block in _blocks(response.aiter_raw()):
-                size += len(block)
-                if size > most:
-                    part.remove()
-                    raise _too_large(most)
-                if len(block) < BLOCK:
-                    digest.update(block)
-                    file.write(block)
-                else:
-                    await asyncio.to_thread(_append, file, digest, block)
+        async for block in _blocks(response.aiter_raw()):
+            size += len(block)
+            if size > most:
+                part.remove()
+                raise _too_large(most)
+            if len(block) < BLOCK:
+                _append(file, digest, block)
+            else:
+                await asyncio.to_thread(_append, file, digest, block)
+        if total not in {None, size}:
+            part.remove()
+            raise _wrong_part(response)
         kind = response.headers.get("content-type", "application/octet-stream")
         return Body(size, digest.hexdigest(), kind, response.status_code)
 
@@ -162,7 +200,12 @@ class Downloader:
                 else httpx.AsyncHTTPTransport(proxy=proxy.url, limits=limits, retries=0, trust_env=False)
             )
             client = httpx.AsyncClient(
-                transport=transport, timeout=settings.timeout_seconds, follow_redirects=False, trust_env=False
+                transport=transport,
+                timeout=settings.timeout_seconds,
+                follow_redirects=False,
+                trust_env=False,
+                # A client is shared by all tenants: the cookies that one of them is given are not for the others.
+                cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             )
             self._clients[name] = await self._stack.enter_async_context(client)
         return self._clients[name]
@@ -208,8 +251,22 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
 
 
-def _starts_at(response: httpx.Response, there: int) -> bool:
-    return str(response.headers.get("content-range", "")).startswith(f"bytes {there}-")
+def _total(response: httpx.Response, there: int) -> int | None:
+    """Return the size of the resource if this is exactly the rest of it, else None; raises if it is neither 200 nor 206."""
+    if response.status_code not in {httpx.codes.OK, httpx.codes.PARTIAL_CONTENT}:
+        problem = f"the origin answered {response.status_code} {response.reason_phrase}"
+        raise httpx.HTTPStatusError(problem, request=response.request, response=response)
+    found = _REST.fullmatch(response.headers.get("content-range", ""))
+    if found is None or response.status_code == httpx.codes.OK or "range" not in response.request.headers:
+        return None
+    begin, end, total = map(int, found.groups())
+    return total if (begin, end) == (there, total - 1) else None
+
+
+def _wrong_part(response: httpx.Response) -> httpx.RemoteProtocolError:
+    """Return the failure of an answer with a part that was not asked for; the next attempt starts anew."""
+    problem = "the origin answered with another part of the resource than the rest of it"
+    return httpx.RemoteProtocolError(problem, request=response.request)
 
 
 def _validator(response: httpx.Response) -> str:
@@ -246,9 +303,11 @@ def _digest_file(path: Path, digest: hashlib._Hash) -> int:
     return size
 
 
-def _append(file: RawIOBase | FileIO, digest: hashlib._Hash, block: bytes) -> None:
+def _append(file: FileIO, digest: hashlib._Hash, block: bytes) -> None:
     digest.update(block)
-    file.write(block)
+    rest = memoryview(block)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _too_large(most: int) -> Fail:

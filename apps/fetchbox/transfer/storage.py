@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -45,7 +46,7 @@ class Bucket:
         if self._folder is not None:
             path = self._folder / key
             # Looking is faster than handing it to a thread; reading is not.
-            return path.is_file() and await asyncio.to_thread(_digest, path) == sha256
+            return path.is_file() and await asyncio.to_thread(_is_durable, self._folder, key, sha256)
         try:
             found = await obstore.get_async(self._store, key, options={"head": True})
         except FileNotFoundError:
@@ -56,11 +57,18 @@ class Bucket:
         """Store a file as an object, in parts if it is large; atomic, and durable when this returns."""
         attributes = None if self._folder is not None else {"Content-Type": content_type, "sha256": sha256}
         await obstore.put_async(self._store, key, file, attributes=attributes)
+        await self._keep(key)
 
     async def put(self, key: str, content: bytes) -> None:
-        """Store a small object."""
+        """Store a small object; atomic, and durable when this returns."""
         attributes = None if self._folder is not None else {"Content-Type": "application/json"}
         await obstore.put_async(self._store, key, content, attributes=attributes)
+        await self._keep(key)
+
+    async def _keep(self, key: str) -> None:
+        """Make an object in a folder durable; the library leaves that to the system, which may lose it with the power."""
+        if self._folder is not None:
+            await asyncio.to_thread(_sync, self._folder, key)
 
     async def ping(self) -> None:
         """Ask for an object that is not there; raises what the store raises if it does not answer."""
@@ -87,9 +95,26 @@ class Buckets:
         return self._open[wanted]
 
 
-def _digest(path: Path) -> str:
+def _is_durable(folder: Path, key: str, sha256: str) -> bool:
+    """Return whether a file has this content; then it is durable, also if the process that wrote it had no time for that."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with (folder / key).open("rb") as file:
+            is_same = hashlib.file_digest(file, "sha256").hexdigest() == sha256
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        return ""
+        return False
+    if is_same:
+        _sync(folder, key)
+    return is_same
+
+
+def _sync(folder: Path, key: str) -> None:
+    """Wait until a file, and the folders that lead to it, are on the disk."""
+    path = folder / key
+    for each in (path, *path.parents):
+        handle = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if each == folder:
+            return
