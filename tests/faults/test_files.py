@@ -68,9 +68,11 @@ def contents(scene: Scene) -> dict[str, str]:
 
 
 AS_NOBODY = f"""
-import os, sys
+import importlib.metadata, os, sys
 from redrive import connect
 from redrive.cli.app import main
+from redrive.cli.tree import load
+load(sys.argv[1])  # Before the change of user: the other one may not be able to read the files of Python itself.
 os.setgroups([]), os.setresgid(*[{NOBODY}] * 3), os.setresuid(*[{NOBODY}] * 3)
 main()
 """
