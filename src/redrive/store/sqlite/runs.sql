@@ -97,7 +97,14 @@ SELECT DISTINCT run_id FROM jobs INDEXED BY jobs_leased WHERE status = 'processi
 
 -- name: join_run
 -- A job of a stage joins the run of its parent, after all items of its source.
-UPDATE runs SET children = children + 1 WHERE id = (SELECT run_id FROM jobs WHERE jobs.id = ?1) RETURNING id, children - 1 + (1 << 40);
+UPDATE runs SET children = children + 1 WHERE id = (SELECT run_id FROM jobs WHERE jobs.id = ?1)
+RETURNING id, children - 1 + (1 << 40), status;
+
+-- name: stop_child
+-- A job that joined a run that is stopped: it waits as its items do, or ends like them.
+UPDATE jobs SET status = CASE ?2 WHEN 'cancelled' THEN 'cancelled' ELSE status END, finished_at = CASE ?2 WHEN 'cancelled' THEN ?3 END,
+    run_at = run_at + CASE ?2 WHEN 'paused' THEN 1e12 ELSE 0 END, waiting = CASE ?2 WHEN 'paused' THEN 'paused' END
+WHERE id = ?1;
 
 -- name: cancel_run
 -- From an ordinal on, so that what has ended is not read again at every step.

@@ -392,11 +392,13 @@ class SqliteStore:
     def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
         lane = self._lanes_in(db, child.pipeline, child.stages)[0]
         job = msgspec.structs.replace(child.job, lane=lane, parent=parent)
-        if child.joins_run and self._duplicate(db, job) is None:
-            joined = db.execute(_SQL["join_run"], (parent,)).fetchone()
-            if joined is not None:
-                job = msgspec.structs.replace(job, run=joined[0], ordinal=joined[1])
-        return self._insert(db, job, now)
+        if not child.joins_run or self._duplicate(db, job) is not None:
+            return self._insert(db, job, now)
+        run, ordinal, status = db.execute(_SQL["join_run"], (parent,)).fetchone() or (None, None, "")
+        made = self._insert(db, msgspec.structs.replace(job, run=run, ordinal=ordinal), now)
+        if status in {"paused", "cancelled"}:
+            db.execute(_SQL["stop_child"], (made.id, status, now))
+        return made
 
     def _lanes_in(self, db: sqlite3.Connection, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         found = [

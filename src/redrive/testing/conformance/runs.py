@@ -125,3 +125,25 @@ class RunTests(Scene):
         agree([facts(store, JobId(job)).run for job in (4, 5, 6)], [1, None, None])
         (row,) = store.query("run", 1)
         agree((row[8], row[-1]), (3, 1))
+
+    def test_a_child_that_joins_a_stopped_run_is_stopped_as_well(self, store: Store) -> None:
+        """It waits with the items of a paused run, and is cancelled with those of a cancelled one."""
+        opened(store)
+        (lane,) = lanes_of(store)
+        one, two = claim(store, lane)
+        joining = replace(child(pipeline="other"), joins_run=True)
+        (other,) = lanes_of(store, pipeline="other")
+        store.apply(Step("stop_run", ("paused", "why", NOW, 1), rows=1), Step("pause_run", (1,)))
+        exchange(store, "w1", [settlement(one, children=(joining,))])
+        agree(
+            (statuses(store, "recount"), claim(store, other)),
+            ({"complete": 1, "processing": 1, "queued": 1}, ()),
+        )
+        store.apply(Step("continue_run", (1,), rows=1), Step("unpause_run", (1,)))
+        (waited,) = claim(store, other)
+
+        store.apply(Step("stop_run", ("cancelled", "why", None, 1), rows=1))
+        exchange(store, "w1", [settlement(two, children=(joining,)), settlement(waited)])
+        agree(statuses(store, "recount"), {"complete": 3, "cancelled": 1})
+        agree([row[0] for row in store.query("live_runs", NOW)], [1])
+        agree(store.query("run", 1)[0][8:12], (4, 3, 0, 1))
