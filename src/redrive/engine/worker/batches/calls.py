@@ -217,6 +217,9 @@ class Calls:
         for dispatch, _, _ in shared:
             # It is cut off like one that runs when its worker stops.
             dispatch.state = RUNNING
+            # What the failed call reported is void: the limits have counted its usage, and the halves report anew.
+            for reported in (dispatch.context.children, dispatch.context.notes, dispatch.context.usage):
+                reported.clear()
         call.is_split = True
         # The first half is called next.
         call.parts += reversed(halves([dispatch for dispatch, _, _ in shared]))
