@@ -164,7 +164,7 @@ def a_retry_needs_no_evidence(patch: pytest.MonkeyPatch) -> None:
 
 def letters_come_into_a_replay_later(patch: pytest.MonkeyPatch) -> None:
     plain = sqlite._SQL["mark_letters"]
-    loose = plain.replace("freed <= ?17 AND moved <= ?18", "?18 IS NOT NULL AND ?17 IS NOT NULL")
+    loose = plain.replace("freed <= ?18 AND moved <= ?19", "?19 IS NOT NULL AND ?18 IS NOT NULL")
     assert loose != plain
     patch.setitem(sqlite._SQL, "mark_letters", loose)
 
