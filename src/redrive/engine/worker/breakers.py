@@ -91,12 +91,8 @@ class SharedBreakers:
     def of_key(self, breaker: Breaker, key: str) -> Breaker:
         """Return the breaker of one key."""
         name = keyed_name(breaker.name, key)
-        if name not in self._breakers:
-            self._breakers[name] = replace(breaker, name=name, key=None)
-            self._states[name], self._tallies[name] = BreakerState(), [0, 0]
-            self._codes[name], self._starts[name] = None, (None, 0)
-            self._of_keys.add(name)
-        return self._breakers[name]
+        known = self._breakers.get(name)
+        return self._known(replace(breaker, name=name, key=None)) if known is None else known
 
     def forget_idle(self, now: float) -> None:
         """Remove the breakers of keys that nobody has needed for long, from memory and from the store."""
@@ -112,6 +108,16 @@ class SharedBreakers:
             if old:
                 self._store.apply(*(Step("drop_breaker", each) for each in old))
 
+    def _known(self, breaker: Breaker) -> Breaker:
+        """Remember the breaker of a key; also one that was forgotten while a call of that key was under way."""
+        name = breaker.name
+        if name not in self._breakers:
+            self._states[name], self._tallies[name] = BreakerState(), [0, 0]
+            self._codes[name], self._starts[name] = None, (None, 0)
+            self._breakers[name] = breaker
+            self._of_keys.add(name)
+        return breaker
+
     def _is_quiet(self, name: str, now: float) -> bool:
         """Return whether nothing is known about the breaker of a key that is not in the store."""
         state = self._states[name]
@@ -120,11 +126,15 @@ class SharedBreakers:
 
     def standing(self, breaker: Breaker) -> BreakerStatus:
         """Return the breaker with its state as last seen."""
-        return BreakerStatus(breaker, self._states[breaker.name])
+        return BreakerStatus(breaker, self._state(breaker))
 
     def is_closed(self, breaker: Breaker) -> bool:
         """Return whether calls may start freely."""
-        return self._states[breaker.name].phase is Phase.CLOSED
+        return self._state(breaker).phase is Phase.CLOSED
+
+    def _state(self, breaker: Breaker) -> BreakerState:
+        # The breaker of a key may have been forgotten since the caller looked it up.
+        return self._states.get(breaker.name, BreakerState())
 
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
@@ -160,6 +170,7 @@ class SharedBreakers:
 
     def note(self, breaker: Breaker, evidence: Evidence, code: str | None = None) -> None:
         """Remember what one ordinary call found, for the next `flush`; `code` is that of its failure."""
+        self._known(breaker)
         if evidence is not Evidence.NOTHING:
             self._tallies[breaker.name][evidence is Evidence.DOWN] += 1
         if evidence is Evidence.DOWN:
@@ -181,6 +192,7 @@ class SharedBreakers:
         self, breaker: Breaker, change: Callable[[BreakerState], BreakerState], *, code: str | None = None
     ) -> bool:
         """Change the state in the store by compare-and-swap; return whether it could be written. `code` is of a failure."""
+        self._known(breaker)
         for _ in range(SWAPS_MAX):
             raw = self._store.breaker(breaker.name)
             state = BreakerState() if raw is None else _DECODE(raw)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from redrive import Batch, Breaker, ConfigurationError, Limit, Pipeline, Redrive, guard, stage
+from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opened
 from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
@@ -135,6 +136,24 @@ def test_breakers_of_keys_that_nobody_needs_are_forgotten(store: SqliteStore, cl
     shared.forget_idle(now + 8 * 86_400)
     assert [row[0] for row in store.query("breakers")] == ["origin[failing]", "origin[isolated]", "originals"]
     assert shared.of_key(ORIGIN, "closed") is not mine
+
+
+def test_one_that_is_forgotten_while_a_call_is_under_way_counts_as_closed_and_is_known_again(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    shared, now = SharedBreakers(store, [ORIGIN]), clock.wall()
+    own = shared.of_key(ORIGIN, "dead")
+    shared.forget_idle(now)
+
+    assert shared.is_closed(own)
+    assert shared.standing(own).state == BreakerState()
+    shared.note(own, Evidence.DOWN, "REFUSED")
+    shared.flush(now)
+    assert shared.standing(own).state.failures == 1
+
+    shared.forget_idle(now)
+    shared.change(own, lambda _: opened(now))
+    assert shared.opens_in(now, 1e6) == 60
 
 
 def test_a_key_must_be_a_function_and_a_guard_has_none() -> None:
