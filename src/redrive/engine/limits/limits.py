@@ -61,10 +61,12 @@ class SharedLimits:
         breakers: SharedBreakers,
         *,
         worker: Callable[[], str],
+        is_probe: Callable[[JobId], bool],
     ) -> None:
         self._store = store
         self._lanes = lanes
         self._worker = worker
+        self._is_probe = is_probe
         self._breakers = breakers
         self.keys = breakers.keys = JobKeys(store, lanes)
         self._by_limit: dict[str, tuple[Limit, list[LaneId]]] = {}
@@ -209,10 +211,14 @@ class SharedLimits:
             self._reports.append((limit, key, lambda state: step.paused(state, now + retry_after)))
 
     def _count_in_turn(self, jobs: Sequence[ClaimedJob], now: float) -> Sequence[ClaimedJob]:
-        """Count jobs until one does not fit; return it, and those behind it: they must not overtake it for ever."""
-        for place, job in enumerate(jobs):
+        """Count jobs until one does not fit; return it, and those behind it: they must not overtake it for ever.
+
+        Probes first, and all of them fit: while a breaker holds their lane, nothing is reserved for it.
+        """
+        order = sorted(jobs, key=lambda job: not self._is_probe(job.id))
+        for place, job in enumerate(order):
             if not self._count(job, now):
-                return jobs[place:]
+                return order[place:]
         return ()
 
     def _count(self, job: ClaimedJob, now: float) -> bool:
@@ -227,7 +233,9 @@ class SharedLimits:
             cost = self._cost(job, lane, limit)
             costs[limit.name] = cost
             meters.append((self._meter(limit, key), cost))
-        if not all(meter.limit.cost is None or meter.fits(cost, now) for meter, cost in meters):
+        if not self._is_probe(job.id) and not all(
+            meter.limit.cost is None or meter.fits(cost, now) for meter, cost in meters
+        ):
             return False
         for meter, cost in meters:
             meter.spend(cost)

@@ -123,17 +123,18 @@ class Journal:
         self._release_unsettled(now)
         if not self._by_breaker:
             answer = self._store.exchange(worker, batch, want, now=now, token=token)
-            self._remember_keys(answer)
+            self._remember_keys(answer.claimed)
             return answer
         recovered = self._probes.recover(worker, now=now, token=token)
         want = _reduced_by(recovered, want)
         answer = self._store.exchange(worker, batch, want, now=now, token=token)
-        self._remember_keys(answer)
+        self._remember_keys(answer.claimed)
         for job in answer.claimed:
             breaker = self._breakers.of(job.id, self._lanes[job.lane].stage.breaker)
             if breaker is not None:
                 self._breakers.count_start(breaker, job.id, token)
         probes = self._probes.claim(answer.claimed, want, worker, now=now, token=token)
+        self._remember_keys((*recovered, *probes))
         return msgspec.structs.replace(answer, claimed=(*recovered, *answer.claimed, *probes))
 
     def add_refused(self, answer: Exchange, batch: list[Settlement]) -> None:
@@ -194,9 +195,9 @@ class Journal:
             return True
         return self._breakers.is_closed(breaker)
 
-    def _remember_keys(self, answer: Exchange) -> None:
+    def _remember_keys(self, claimed: Iterable[ClaimedJob]) -> None:
         if self._breakers.keys is not None and self._breakers.keys.lanes:
-            self._breakers.keys.remember(answer.claimed)
+            self._breakers.keys.remember(claimed)
 
 
 def _reduced_by(jobs: list[ClaimedJob], want: ClaimRequest) -> ClaimRequest:

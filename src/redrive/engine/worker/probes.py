@@ -171,13 +171,21 @@ class Probes:
         self._asked.add(lane)
         if not self.take(breaker, now, probe):
             return ()
-        want = ClaimRequest((lane,), 1)
+        want = ClaimRequest((lane,), 1, keys=self._keys_of(lane, now))
         claimed = self._store.exchange(worker, [], want, now=now, token=_claim_token(token, lane)).claimed
         if not claimed:
             self.end(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:
             self._tokens[job.id] = probe
         return claimed
+
+    def _keys_of(self, lane: LaneId, now: float) -> dict[LaneId, dict[str, int]]:
+        """Return the keys of which a probe may be claimed, in a lane whose limits have keys: any of them."""
+        keys = self._breakers.keys
+        if keys is None or lane not in keys.lanes:
+            return {}
+        keys.mark(lane)
+        return {lane: dict.fromkeys(keys.upcoming(lane, now), 1)}
 
     def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""

@@ -102,7 +102,9 @@ class Worker:
             store, breakers_of(self.lanes), worker=lambda: self._name, on_change=self._report_change
         )
         probes = Probes(store, self.lanes, breakers)
-        self.limits = SharedLimits(store, self.lanes, breakers, worker=lambda: self._name)
+        self.limits = SharedLimits(
+            store, self.lanes, breakers, worker=lambda: self._name, is_probe=probes.is_probe
+        )
         runner = self._runner(probes, classifier)
         self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)

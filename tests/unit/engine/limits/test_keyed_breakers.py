@@ -169,3 +169,33 @@ def test_a_batch_cannot_have_a_breaker_with_keys() -> None:
 
     with pytest.raises(ConfigurationError, match="has keys"):
         stage(breaker=ORIGIN, batch=Batch(size=4))(fetch)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Limit("api", rate=100, cost=lambda _: 2),
+        Limit("api", rate=100, key=lambda job: job.input),
+        Limit("api", rate=100, cost=lambda _: 2, key=lambda job: job.input),
+    ],
+    ids=["cost", "key", "both"],
+)
+def test_a_breaker_without_keys_gets_its_probe_through_any_limit(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, limit: Limit
+) -> None:
+    back_at = clock.wall() + 20
+
+    async def fetch(url: str) -> str:
+        if clock.wall() < back_at:
+            raise ConnectionRefusedError(111, "refused")
+        return url
+
+    breaker = Breaker("origin", consecutive=1, open_for=15, ramp=0)
+    pipeline = one_stage(fetch, breaker=breaker, retry=STEADY, limits=limit)
+    rd.submit_many(pipeline, ["a", "b", "c"])
+
+    assert work(store, pipeline, concurrency=1, hold_max=300) == "idle"
+    assert phase_of(store, "origin") is Phase.CLOSED
+    assert rd.jobs.counts() == {"complete": 3}
+    # One that opens it, a probe that fails and one that does not, and the other two.
+    assert len(attempts(store)) == 5
