@@ -113,13 +113,14 @@ def test_what_a_job_waits_for_is_said_in_words(
 
 def test_a_job_waits_for_its_own_key(known: Redrive, store: SqliteStore) -> None:
     job = known.submit(PIPELINE, 1, owner="acme")
-    store.apply(Step("put_keys", ('[[1, "[\\"acme\\"]"]]', 1)), Step("set_keyed_by", ('["tenant"]', 1)))
+    keyed_by = '["tenant"]'
+    store.apply(Step("set_keyed_by", (keyed_by, 1)), Step("put_keys", ('[[1, "[\\"acme\\"]"]]', 1, keyed_by)))
     put(store, "tenant", LimitState(is_paused=True), "acme")
     put(store, "tenant", LimitState(is_paused=True), "other")
 
     waits = limits.waits_of(store, job.id, "shop", "echo")
     assert waits == ["limit tenant for acme, which is paused by hand"]
-    store.apply(Step("drop_keys", (1,)), Step("put_keys", ('[[1, "!KeyError"]]', 1)))
+    store.apply(Step("drop_keys", (1,)), Step("put_keys", ('[[1, "!KeyError"]]', 1, keyed_by)))
     assert limits.waits_of(store, job.id, "shop", "echo") == []
 
 

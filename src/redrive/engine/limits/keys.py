@@ -8,6 +8,7 @@ that raises fails its job alone, when that is run. Lives on the store's thread; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -25,6 +26,7 @@ KEYS_MAX: Final = 64
 """Keys of a lane that one claim considers."""
 MARK_MAX: Final = 1_000
 """Jobs whose keys one claim finds, from either end of the queue: whoever came last does not wait for a backlog."""
+RECORD_SECONDS: Final = 60.0
 BROKEN: Final = "!"
 """Begins what is written for a job whose key function raised; the keys of others are JSON lists."""
 
@@ -54,10 +56,18 @@ class JobKeys:
 
     def __init__(self, store: Store, lanes: Mapping[LaneId, Lane]) -> None:
         self._store = store
+        self._all = lanes
+        self._recorded_at = -math.inf
         self._lanes = {id_: lane for id_, lane in lanes.items() if keyed_names(lane.stage)}
         self._cursors: dict[LaneId, str] = {}
         self._of_job: dict[JobId, tuple[LaneId, str]] = {}
         _record(store, lanes)
+
+    def keep_recorded(self, now: float) -> None:
+        """Record again, now and then, what the keys are for: a worker of another release may have been there, and be gone."""
+        if now >= self._recorded_at + RECORD_SECONDS:
+            self._recorded_at = now
+            _record(self._store, self._all)
 
     @property
     def lanes(self) -> Mapping[LaneId, Lane]:
@@ -71,7 +81,8 @@ class JobKeys:
             rows += self._store.query("last_jobs_without_key", lane, MARK_MAX)
         if rows:
             found = {cast("int", row[0]): self._keys_in(self._lanes[lane], row) for row in rows}
-            self._store.apply(Step("put_keys", (json_list(list(found.items())), lane)))
+            keyed_by = json_list(keyed_names(self._lanes[lane].stage))
+            self._store.apply(Step("put_keys", (json_list(list(found.items())), lane, keyed_by)))
 
     def upcoming(self, lane: LaneId, now: float) -> list[str]:
         """Return keys of a lane that have a due job, each in its turn: those after the last one that was served come first."""
@@ -176,4 +187,8 @@ def _record(store: Store, lanes: Mapping[LaneId, Lane]) -> None:
         named = keyed_names(lane.stage)
         keyed_by = json_list(named) if named else None
         if [keyed_by] != [row[0] for row in store.query("keyed_by", id_)]:
-            store.apply(Step("drop_keys", (id_,)), Step("set_keyed_by", (keyed_by, id_)))
+            store.apply(
+                Step("drop_keys", (id_,)),
+                Step("drop_leased_keys", (id_,)),
+                Step("set_keyed_by", (keyed_by, id_)),
+            )

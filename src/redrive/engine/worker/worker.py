@@ -342,6 +342,7 @@ class Worker:
         now = self._now()
         self._idle_wait.before_claim(is_sated=self._is_sated)
         self._journal.flush_breakers(now)
+        self.limits.keys.keep_recorded(now)
         limits, batched = self.slots.lane_limits(room), self.slots.batches.ids
         # Jobs that share slots come on top of those that each need one.
         limit = min(most, room + sum(limits[lane] for lane in batched)) if batched and room else room

@@ -221,9 +221,11 @@ SELECT jobs.id, jobs.key, owner, priority, run_id,
 FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority DESC, run_at DESC, id DESC LIMIT ?2;
 
 -- name: put_keys
--- With a plus in front of a column its index is not used: the jobs are found by their ids.
+-- Only while the lane is keyed by what these keys are for. With a plus in front of a column its index is not used: the jobs are found
+-- by their ids.
 UPDATE jobs SET lane_key = given.value ->> 1 FROM json_each(?1) AS given
-WHERE jobs.id = CAST(given.value ->> 0 AS INTEGER) AND +lane_id = ?2 AND +status = 'queued' AND +lane_key IS NULL;
+WHERE jobs.id = CAST(given.value ->> 0 AS INTEGER) AND +lane_id = ?2 AND +status = 'queued' AND +lane_key IS NULL
+    AND EXISTS (SELECT 1 FROM lanes WHERE id = ?2 AND keyed_by = ?3);
 
 -- name: keys_of_jobs
 SELECT id, lane_key FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND lane_key IS NOT NULL;
@@ -239,6 +241,9 @@ UPDATE lanes SET keyed_by = ?1 WHERE id = ?2;
 
 -- name: drop_keys
 UPDATE jobs SET lane_key = NULL WHERE lane_id = ? AND status = 'queued' AND lane_key > '';
+
+-- name: drop_leased_keys
+UPDATE jobs INDEXED BY jobs_leased SET lane_key = NULL WHERE status = 'processing' AND lane_id = ? AND lane_key > '';
 
 -- name: limit
 SELECT state FROM limits WHERE name = ? AND key = ?;

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from redrive import Limit, Pipeline, Redrive, stage
-from redrive.engine.limits.keys import JobView
-from redrive.store.records import NewJob, Step
+from redrive.engine.limits.keys import JobKeys, JobView
+from redrive.engine.pipeline.lanes import lanes_of
+from redrive.engine.worker.worker import Ending
+from redrive.store.records import ClaimRequest, LaneId, NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import statements_of
 from redrive.testing import VirtualClock
-from tests.unit.build import ONCE, attempts, jobs, letters, one_stage, work
+from tests.unit.build import ONCE, attempts, bounded, jobs, letters, one_stage, work, worker_on
 
 BY_OWNER = Limit("tenant", concurrency=4, key=lambda job: job.owner)
 
@@ -148,13 +150,65 @@ def test_keys_that_were_for_something_else_are_dropped_when_a_worker_starts(
 ) -> None:
     before = one_stage(echo, limits=BY_OWNER)
     submit(store, before, "ann", 1)
-    store.apply(Step("put_keys", ('[[1, "[\\"ann\\"]"]]', 1)), Step("set_keyed_by", ('["tenant"]', 1)))
+    keyed_by = '["tenant"]'
+    store.apply(Step("set_keyed_by", (keyed_by, 1)), Step("put_keys", ('[[1, "[\\"ann\\"]"]]', 1, keyed_by)))
     assert jobs(store, "lane_key") == [('["ann"]',)]
 
     work(store, one_stage(echo))
 
     assert jobs(store, "status, lane_key") == [("complete", None)]
     assert store.query("keyed_by", 1) == [(None,)]
+
+
+def test_a_worker_whose_keys_are_no_longer_wanted_writes_none(store: SqliteStore, rd: Redrive) -> None:
+    before, after = one_stage(echo, limits=BY_OWNER), one_stage(echo)
+    keys = JobKeys(store, lanes_of(store, [before]))
+    submit(store, before, "ann", 3)
+
+    async def scene() -> Ending:
+        worker = worker_on(store, after)
+        keys.mark(LaneId(1))
+        return await worker.run(until_idle=True)
+
+    assert bounded(scene()) == "idle"
+    assert set(jobs(store, "status, lane_key")) == {("complete", None)}
+
+
+def test_a_job_that_is_leased_when_its_key_is_dropped_comes_back_without(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    before, after = one_stage(echo, limits=BY_OWNER), one_stage(echo)
+    submit(store, before, "ann", 1)
+    keys = JobKeys(store, lanes_of(store, [before]))
+    keys.mark(LaneId(1))
+    store.start_worker("w0", 1e9, 30.0)
+    want = ClaimRequest((LaneId(1),), 1, keys={LaneId(1): {'["ann"]': 1}})
+    (job,) = store.exchange("w0", [], want, now=1e9, token=1).claimed
+
+    JobKeys(store, lanes_of(store, [after]))
+    store.apply(Step("return_job", (job.id, job.token, job.dispatch)))
+
+    assert work(store, after) == "idle"
+    assert jobs(store, "status, lane_key") == [("complete", None)]
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_a_worker_repairs_the_keys_of_its_lanes_after_another_release_was_there(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, has_keys: bool
+) -> None:
+    keyed, plain = one_stage(echo, limits=BY_OWNER), one_stage(echo)
+    mine, other = (keyed, plain) if has_keys else (plain, keyed)
+    submit(store, mine, "ann", 3)
+
+    async def scene() -> Ending:
+        worker = worker_on(store, mine)
+        keys = JobKeys(store, lanes_of(store, [other]))
+        if not has_keys:
+            keys.mark(LaneId(1))
+        return await worker.run(until_idle=True)
+
+    assert bounded(scene()) == "idle"
+    assert rd.jobs.counts() == {"complete": 3}
 
 
 def test_more_keys_than_one_claim_considers_are_all_served(store: SqliteStore, rd: Redrive) -> None:
