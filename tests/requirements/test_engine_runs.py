@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import random
-import statistics
-from collections.abc import Callable
-
 import httpx
 import pytest
 
@@ -15,7 +11,7 @@ from redrive.core.budget import RunThresholds
 from redrive.core.policy import RetryPolicy as Policy
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tests.unit.build import work
 
 from .flows import STEADY, Answered, pipeline, policy, stage_calling
@@ -182,34 +178,3 @@ def test_each_retry_and_each_dead_letter_is_reported_with_its_next_delay(
     assert (told[0].due_at - told[0].at).total_seconds() == pytest.approx(1, abs=0.01) or told[
         0
     ].due_at > told[0].at
-
-
-@pytest.mark.req("FG-8.1")
-def test_half_of_the_calls_are_429_and_every_sample_is_accounted_for() -> None:
-    successes = []
-    for seed in range(200):
-        with virtual_time(seed=seed):
-            store, chance = SqliteStore(":memory:"), random.Random(seed)
-
-            def call(number: int, chance: random.Random = chance) -> int:
-                if chance.random() < 0.5:
-                    Answered(429).call()
-                return number
-
-            flow = pipeline(stage(retry=policy(3), name="call")(_one_input(call)))
-            rd = Redrive(store)
-            rd.submit_many(flow, range(100))
-            work(store, flow)
-            counts = rd.jobs.counts()
-            assert counts.get("complete", 0) + counts.get("failed", 0) == 100
-            successes.append(counts["complete"])
-            store.close()
-
-    assert statistics.mean(successes) == pytest.approx(87.5, abs=1)
-
-
-def _one_input(call: Callable[[int], int]) -> Callable[[int], int]:
-    def run(number: int) -> int:
-        return call(number)
-
-    return run
