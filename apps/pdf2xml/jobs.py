@@ -22,7 +22,7 @@ from apps.pdf2xml.pipeline import BREAKER, NAME, Upload, build
 from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form
 from redrive import Fail
-from redrive.errors import JobNotFoundError, NotOwnerError, ReplayRefusedError
+from redrive.errors import JobErasedError, JobNotFoundError, NotOwnerError, ReplayRefusedError
 from redrive.ops.jobs.facts import JobFacts
 from redrive.web import Problem, ProblemError
 
@@ -89,6 +89,8 @@ class Jobs:
         if job.is_duplicate and job.status == "complete" and not self._result(job.id).exists():
             self._rd.jobs.free_key(job.id, actor="api", reason="its result is gone")
             job = self._rd.submit(self.flow, upload, key=key, owner=owner)
+        if not job.is_duplicate:
+            self._keep(job.id, upload)
         return self._view(job.facts), not job.is_duplicate
 
     def refuse(self, owner: str, form: Form, code: str, reason: str) -> JobView:
@@ -96,7 +98,9 @@ class Jobs:
         failure = redrive.classify(Fail(code, reason), codes=self.flow.codes, stage="convert")
         upload = Upload(form.name, form.mapping, form.sha256, form.size, "", "")
         logger.warning("upload refused: %s: %s", code, redrive.redact(reason))
-        return self._view(self._rd.jobs.bury(self.flow, upload, failure, owner=owner))
+        buried = self._rd.jobs.bury(self.flow, upload, failure, owner=owner)
+        self._keep(buried.id, upload)
+        return self._view(buried)
 
     def list(self, owner: str, before: int | None = None) -> list[JobView]:
         """Return the latest jobs of an owner, newest first."""
@@ -193,12 +197,22 @@ class Jobs:
     def _upload(self, job: int) -> Upload:
         known = self._uploads.get(job)
         if known is None:
-            payload = self._reads.jobs.payload(job)
-            known = _LOST if payload is None else _UPLOAD.decode(payload)
-            if len(self._uploads) >= CACHE_MAX:
-                self._uploads.clear()
-            self._uploads[job] = known
+            known = self._keep(job, self._read(job))
         return known
+
+    def _read(self, job: int) -> Upload:
+        """Read what was submitted; only after a restart, because reading a payload is logged."""
+        try:
+            payload = self._rd.jobs.value(job, part="payload", actor="pdf2xml", reason="to show the job")
+        except JobErasedError:
+            return _LOST
+        return _UPLOAD.decode(payload)
+
+    def _keep(self, job: int, upload: Upload) -> Upload:
+        if len(self._uploads) >= CACHE_MAX:
+            self._uploads.clear()
+        self._uploads[job] = upload
+        return upload
 
     def _view(self, facts: JobFacts) -> JobView:
         upload = self._upload(facts.id)

@@ -19,18 +19,13 @@ from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import by_name
 from redrive.engine.runtime import CURRENT
-from redrive.errors import (
-    JobCancelledError,
-    JobErasedError,
-    JobFailedError,
-    JobSkippedError,
-    WaitTimeoutError,
-)
+from redrive.errors import WaitTimeoutError
 from redrive.ops.jobs.cancel import ENDED, cancel_job
 from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.facts import Attempt, JobEvent, JobFacts, job_attempts, job_events, job_facts
 from redrive.ops.jobs.inspect import children_of
 from redrive.ops.jobs.retry import retry_job
+from redrive.ops.jobs.values import stored_result
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
 
@@ -145,20 +140,8 @@ class Job(Generic[Out_co]):
             JobErasedError: it completed, and its values were erased since.
             WaitTimeoutError: it has not ended within `timeout` seconds.
         """
-        status = self.wait(timeout)
-        if status == "failed":
-            facts = self.facts
-            raise JobFailedError(
-                job_id=self.id, error_code=facts.error_code or "", message=facts.error_message or ""
-            )
-        if status == "cancelled":
-            raise JobCancelledError(job_id=self.id)
-        if status == "skipped":
-            raise JobSkippedError(job_id=self.id, reason=str(self.attempts()[-1].message))
-        result = cast("bytes | None", self._store.query("result", self.id)[0][1])
-        if result is None:
-            raise JobErasedError(job_id=self.id)
-        return cast("Out_co", self._output.check(result))
+        self.wait(timeout)
+        return cast("Out_co", self._output.check(stored_result(self._store, self.facts)))
 
     def cancel(self, **by: Unpack[ActorOptions]) -> str:
         """Cancel the job, at once while it is queued; a running one is asked to end, as its stage allows. Return its status."""

@@ -21,9 +21,10 @@ from redrive.ops.jobs.bury import bury, free_key
 from redrive.ops.jobs.cancel import cancel_job
 from redrive.ops.jobs.erase import ErasureReport, erase
 from redrive.ops.jobs.explain import Explanation, TimelineEntry
-from redrive.ops.jobs.facts import JobFacts, job_payload, jobs_of_owner
+from redrive.ops.jobs.facts import JobFacts, jobs_of_owner
 from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
 from redrive.ops.jobs.retry import retry_job
+from redrive.ops.jobs.values import Part, read_value
 from redrive.store.protocol import Store
 
 
@@ -54,10 +55,6 @@ class JobView:
     ) -> Sequence[JobFacts]:
         """Return the jobs of an owner in a pipeline, newest first, in full; `before` as for `list`."""
         return jobs_of_owner(self._store, owner, pipeline, before=before, limit=limit)
-
-    def payload(self, job: int) -> bytes | None:
-        """Return the payload of a job as JSON; None when it was erased."""
-        return job_payload(self._store, job)
 
     def find(self, pipeline: Pipeline | str, key: str) -> Job | None:
         """Return the job with this key: the one that holds it, or else the newest that failed, was cancelled or was skipped."""
@@ -103,6 +100,13 @@ class Jobs(JobView):
         """Free the key of a complete job whose effect is gone: its work can be submitted anew. Return whether it had one."""
         return free_key(self._store, job, actor_of(by))
 
+    def value(self, job: int, *, part: Part, **by: Unpack[ActorOptions]) -> bytes:
+        """Return the payload or the result of a job as JSON, not redacted; who read it, and why, is logged.
+
+        Raises JobErasedError when its values were erased; a job without a result raises as `Job.result` does.
+        """
+        return read_value(self._store, job, part, actor_of(by))
+
     def cancel(self, job: int, **by: Unpack[ActorOptions]) -> JobFacts:
         """Cancel a job: at once while it is queued; a running one is asked to end, as its stage allows. Return its facts then."""
         return cancel_job(self._store, job, actor_of(by))
@@ -134,7 +138,7 @@ class AsyncJobs(AsyncFace[Jobs]):
 
     list = awaited(Jobs.list)
     of_owner = awaited(Jobs.of_owner)
-    payload = awaited(Jobs.payload)
+    value = awaited(Jobs.value)
     bury = awaited(Jobs.bury)
     free_key = awaited(Jobs.free_key)
 

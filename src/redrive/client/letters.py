@@ -112,6 +112,8 @@ class AsyncLetters(AsyncFace[Letters]):
     show = awaited(Letters.show)
     validate = awaited(Letters.validate)
     edit = awaited(Letters.edit)
+    edit_many = awaited(Letters.edit_many)
+    value = awaited(Letters.value)
     edits = awaited(Letters.edits)
     choose = awaited(Letters.choose)
     triage = awaited(Letters.triage)

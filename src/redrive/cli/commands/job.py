@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Final, Literal
 
+import msgspec
 import typer
 
 from redrive.cli.input.action import Action, confirmed_action, immediate_action
@@ -84,7 +85,7 @@ def show(
 ) -> None:
     """Show one job: its facts, every attempt with its decision, its dead letter."""
     with action.database() as rd:
-        value = read_value(rd.store, job_id, "payload", action.by) if payload else None
+        value = msgspec.Raw(read_value(rd.store, job_id, "payload", action.by)) if payload else None
         details = inspect.job_details(rd.store, job_id)
     if action.output == "table":
         _print_job(details)
@@ -115,7 +116,7 @@ def result(job_id: JobId, *, action: Action) -> None:
     """Print the result of a complete job as JSON; who read it is recorded in the operator log."""
     with action.database() as rd:
         value = read_value(rd.store, job_id, "result", action.by)
-    print_json(value)
+    print_json(msgspec.Raw(value))
 
 
 @app.command()

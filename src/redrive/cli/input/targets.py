@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports the pipeline that `package.module:name` names; the current folder is searched as well, as `python -m` does.
+"""Imports the pipeline or the function that `package.module:name` names; the current folder is searched, too, as `python -m` does.
 
 Whatever a module raises while it is imported ends as a message with file and line, not as a stack trace.
 """
@@ -7,8 +7,10 @@ Whatever a module raises while it is imported ends as a message with file and li
 from __future__ import annotations
 
 import difflib
+import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -24,15 +26,7 @@ _PACKAGE: Final = str(Path(__file__).parents[2])
 
 def import_pipeline(target: str) -> Pipeline:
     """Import the pipeline that `module:name` names."""
-    module_name, separator, name = target.partition(":")
-    if not separator or not module_name or not name:
-        raise ConfigurationError(
-            field=_FIELD,
-            value=target,
-            rule="must name a module and a pipeline",
-            fix="shop.flows:orders, for example.",
-        )
-    module = _imported(module_name)
+    module, name = _split(target, _FIELD, "a pipeline", "shop.flows:orders")
     found = getattr(module, name, None)
     if isinstance(found, Pipeline):
         return cast("Pipeline", found)
@@ -42,7 +36,7 @@ def import_pipeline(target: str) -> Pipeline:
     raise ConfigurationError(
         field=_FIELD,
         value=name,
-        rule=f"is not a pipeline of {module_name}",
+        rule=f"is not a pipeline of {module.__name__}",
         fix=f"Did you mean {near[0]}? {fix}" if near else fix,
     )
 
@@ -59,24 +53,51 @@ def import_pipelines(targets: list[str] | None) -> list[Pipeline]:
     return found
 
 
-def _imported(name: str) -> ModuleType:
+def import_function(target: str, option: str) -> Callable[[object], object]:
+    """Import the function that `module:name` names; refuse what cannot be called, or has to be awaited."""
+    module, name = _split(target, option, "a function", "shop.fixes:fix_price")
+    found = getattr(module, name, None)
+    if callable(found) and not inspect.iscoroutinefunction(found):
+        return cast("Callable[[object], object]", found)
+    known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+    raise ConfigurationError(
+        field=option,
+        value=name,
+        rule=f"is not a function of {module.__name__} that can be called without await",
+        fix=f"Its functions: {', '.join(known) or 'none'}.",
+    )
+
+
+def _split(target: str, field: str, what: str, example: str) -> tuple[ModuleType, str]:
+    """Return the imported module and the name in it."""
+    module, separator, name = target.partition(":")
+    if not separator or not module or not name:
+        raise ConfigurationError(
+            field=field, value=target, rule=f"must name a module and {what}", fix=f"{example}, for example."
+        )
+    return _imported(module, field), name
+
+
+def _imported(name: str, field: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _import_error(name, f"There is no module {error.name}.{_similar(error.name)}") from error
-        raise _import_error(name, _reason(error)) from error
+            raise _import_error(
+                field, name, f"There is no module {error.name}.{_similar(error.name)}"
+            ) from error
+        raise _import_error(field, name, _reason(error)) from error
     except SystemExit as error:
         reason = f"{_where(error)}The module called sys.exit({error.code!r}) while it was imported"
-        raise _import_error(name, f"{redact(reason)}.") from error
+        raise _import_error(field, name, f"{redact(reason)}.") from error
     except Exception as error:
-        raise _import_error(name, _reason(error)) from error
+        raise _import_error(field, name, _reason(error)) from error
 
 
-def _import_error(name: str, fix: str) -> ConfigurationError:
-    return ConfigurationError(field=_FIELD, value=name, rule="cannot be imported", fix=fix)
+def _import_error(field: str, name: str, fix: str) -> ConfigurationError:
+    return ConfigurationError(field=field, value=name, rule="cannot be imported", fix=fix)
 
 
 def _similar(name: str) -> str:

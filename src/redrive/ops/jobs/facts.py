@@ -149,14 +149,6 @@ def get_job(store: Store, job: int) -> JobFacts:
         raise
 
 
-def job_payload(store: Store, job: int) -> bytes | None:
-    """Return the payload of a job as JSON; None when it was erased. Raises JobNotFoundError."""
-    rows = store.query("exported_values", job)
-    if not rows:
-        raise JobNotFoundError(job_id=job)
-    return cast("bytes | None", rows[0][0])
-
-
 def job_attempts(store: Store, job: int) -> list[Attempt]:
     """Return every attempt of a job, in order, with its outcome and the reason."""
     return [_attempt_of(row) for row in store.query("attempts", job)]

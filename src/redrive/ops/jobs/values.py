@@ -7,10 +7,9 @@ operator log, in the transaction before the value is returned.
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
-import msgspec
-
+from redrive.core.arguments import one_of
 from redrive.errors import (
     JobCancelledError,
     JobErasedError,
@@ -19,14 +18,15 @@ from redrive.errors import (
     WaitTimeoutError,
 )
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.facts import JobFacts, get_job
+from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
 
 Part = Literal["payload", "result"]
+PARTS: Final[tuple[Part, ...]] = ("payload", "result")
 
 
-def read_value(store: Store, job_id: int, part: Part, by: Actor) -> msgspec.Raw:
+def read_value(store: Store, job_id: int, part: Part, by: Actor) -> bytes:
     """Return the payload or the result of a job, as JSON, and log who read it.
 
     Raises:
@@ -35,23 +35,19 @@ def read_value(store: Store, job_id: int, part: Part, by: Actor) -> msgspec.Raw:
         JobFailedError, JobCancelledError, JobSkippedError: it has no result.
         WaitTimeoutError: it has no result yet.
     """
+    one_of("part", part, PARTS)
     facts = get_job(store, job_id)
-    if part == "result":
-        _require_complete(store, facts)
-    rows = store.query("result" if part == "result" else "exported_values", job_id)
-    value = cast("bytes | None", rows[0][1 if part == "result" else 0])
-    if value is None:
-        raise JobErasedError(job_id=job_id)
+    value = stored_result(store, facts) if part == "result" else _payload(store, job_id)
     by = by.hiding(values_of_job(store, job_id, by.reason))
     store.apply(by.log(f"read {part}", f"job {job_id}"))
-    return msgspec.Raw(value)
+    return value
 
 
-def _require_complete(store: Store, facts: JobFacts) -> None:
-    """Refuse a job that has no result, with the reason."""
+def stored_result(store: Store, facts: JobFacts) -> bytes:
+    """Return the result of a job as JSON; refuse one that has none, with the reason. Raises as `read_value` does."""
     match facts.status:
         case "complete":
-            return
+            return _present(facts.id, store.query("result", facts.id)[0][1])
         case "failed":
             raise JobFailedError(
                 job_id=facts.id, error_code=facts.error_code or "", message=facts.error_message or ""
@@ -59,7 +55,16 @@ def _require_complete(store: Store, facts: JobFacts) -> None:
         case "cancelled":
             raise JobCancelledError(job_id=facts.id)
         case "skipped":
-            message = store.query("attempts", facts.id)[-1][7]
-            raise JobSkippedError(job_id=facts.id, reason=str(message))
+            raise JobSkippedError(job_id=facts.id, reason=str(job_attempts(store, facts.id)[-1].message))
         case _:
             raise WaitTimeoutError(job_id=facts.id, status=facts.status, timeout=0.0)
+
+
+def _payload(store: Store, job_id: int) -> bytes:
+    return _present(job_id, store.query("exported_values", job_id)[0][0])
+
+
+def _present(job_id: int, value: object) -> bytes:
+    if value is None:
+        raise JobErasedError(job_id=job_id)
+    return cast("bytes", value)

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits of the value a failed job starts with: its payload, or the input of the stage that failed; whole, or by a JSON Patch.
+"""Edits of the value a failed job starts with: its payload, or the input of the stage that failed.
 
-The original is kept; going back to it is one more edit. A replay starts with the last edit of its part. A letter that was imported
-without values gets them by an edit. Whatever is shown or logged is redacted; the raw value is returned only on request.
+The new value is given whole, by a JSON Patch or by a function. The original is kept; going back to it is one more edit. A replay
+starts with the last edit of its part. A letter that was imported without values gets them by an edit. Whatever is shown or logged
+is redacted; the raw value is returned only on request.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypedDict, Unpack, cast
+from typing import Final, TypedDict, Unpack, cast
 
-import jsonpatch
 import msgspec
-from jsonpointer import JsonPointerException
 
 from redrive.core.arguments import one_of
 from redrive.core.lifecycle import JobState, LetterState
@@ -28,7 +26,6 @@ from redrive.ops.letters import edit_history
 from redrive.ops.letters.document import (
     MARK,
     changed_places,
-    deeper,
     difference,
     redacted_json,
     too_deep,
@@ -36,6 +33,7 @@ from redrive.ops.letters.document import (
 )
 from redrive.ops.letters.freeze import check_ids
 from redrive.ops.letters.job_values import values_of_job
+from redrive.ops.letters.new_value import FLATTER, NEW, EditFunction, bad_json, called, compact, patched
 from redrive.ops.suggest import unknown
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
@@ -43,13 +41,9 @@ from redrive.store.records import INLINE_MAX, Step
 
 Part = edit_history.Part
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
-_LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
-_DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
-_APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
-_NEW: Final = "the new value"
-_WHOLE: Final = "the value is nested too deep for a patch; give the whole value instead"
-_FLATTER: Final = "make it flatter, or keep the deep part as a text"
-_TEST_FAILED: Final = "one of its tests fails: the value there is different"
+LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
+"""States of letters that can be edited."""
+_NO_VALUES: Final = "it came without values"
 _BESIDE: Final = {"payload": 0, "input": 1}
 """The dispatch under which a large value of an imported job is kept."""
 
@@ -92,21 +86,14 @@ class EditResult:
 
 
 class Change(TypedDict, total=False):
-    """The options of an edit: the part (default `input`), the new value, a patch or the original, and the code of the pipeline."""
+    """The options of an edit: the part (default `input`); value, patch, function or original; the code of the pipeline."""
 
     part: Part
     value: bytes | None
     patch: bytes | None
+    function: EditFunction | None
     original: bool
     pipeline: Pipeline | None
-
-
-class _Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """The form of one operation of a JSON Patch; the library applies it."""
-
-    op: Literal["add", "remove", "replace", "move", "copy", "test"]
-    path: str
-    source: str | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="from")
 
 
 class _Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,31 +125,41 @@ def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
     return View(redacted=redacted_json(values.present), raw=raw, is_edited=values.edited is not None)
 
 
-def draft(
+def draft(store: Store, letter: int, **change: Unpack[Change]) -> Draft:
+    """Check an edit and return what it would change; changes nothing. See `edit`."""
+    made = possible_draft(store, letter, **change)
+    if made is None:
+        part = change.get("part", "input")
+        raise ConfigurationError(
+            field=f"letter {letter}", value=part, rule="would not change", fix="Change something."
+        )
+    return made
+
+
+def possible_draft(
     store: Store,
     letter: int,
     *,
     part: Part = "input",
     value: bytes | None = None,
     patch: bytes | None = None,
+    function: EditFunction | None = None,
     original: bool = False,
     pipeline: Pipeline | None = None,
-) -> Draft:
-    """Check an edit and return what it would change; changes nothing. See `edit`."""
+) -> Draft | None:
+    """Do the same; None if it would change nothing."""
     values = _editable(store, letter, part)
-    _check_one_way(letter, value is not None, patch is not None, original)
+    _check_one_way(letter, value is not None, patch is not None, function is not None, original)
     if original:
         # Placeholders in it are its own.
         after = _original(store, letter, values, part)
     else:
-        after = _new_value(letter, values, value=value, patch=patch)
+        after = _new_value(letter, values, value=value, patch=patch, function=function)
         if (problem := too_deep(after)) is not None:
-            raise _bad_json(_NEW, f"{problem}: {_FLATTER}")
+            raise bad_json(NEW, f"{problem}: {FLATTER}")
         _check_placeholders(values.present, after)
-    if values.present is not None and _compact("value", values.present) == after:
-        raise ConfigurationError(
-            field=f"letter {letter}", value=part, rule="would not change", fix="Change something."
-        )
+    if values.present is not None and compact("value", values.present) == after:
+        return None
     codec = None if pipeline is None else _checked_by(values, part, after, pipeline)
     return Draft(
         letter=letter,
@@ -178,12 +175,13 @@ def draft(
 def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> EditResult:
     """Change the value a replay of this letter starts with: `value` is the whole of it as JSON, `patch` a JSON Patch (RFC 6902).
 
-    `original` goes back to the value before all edits. With the code of its pipeline, the new value must fit the type of its stage.
+    `function` takes the value as plain JSON and returns the new one. `original` goes back to the value before all edits.
+    With the code of its pipeline, the new value must fit the type of its stage.
 
     Raises:
         SerializationError: it is not JSON, is nested too deep, or does not fit; the problem names the path of the field.
-        ConfigurationError: unknown letter, not exactly one of value, patch and original, a patch that cannot be applied, a
-            placeholder in the value, the original of what was never edited.
+        ConfigurationError: unknown letter, not exactly one of value, patch, function and original, a patch that cannot be
+            applied, a function that raises or returns None, a placeholder in the value, the original of what was never edited.
         ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
     """
     made = draft(store, letter, **change)
@@ -224,8 +222,31 @@ def _supply(values: _Values, made: Draft) -> list[Step]:
     return [*beside, Step("supply_input", (values.job, inline, 0 if is_small else dispatch), rows=1)]
 
 
+def read_letter_value(store: Store, letter: int, part: Part, by: Actor) -> bytes:
+    """Return a value as it would be replayed now, as JSON, and log who read it.
+
+    Raises:
+        LetterNotFoundError: there is no such letter.
+        ReplayRefusedError: its job has not failed, or has no values.
+    """
+    values = _replayable(store, letter, part)
+    if values.present is None:
+        raise _refused(letter, _NO_VALUES, "redrive dlq edit gives it one.")
+    by = by.hiding(values_of_job(store, values.job, by.reason))
+    store.apply(by.log(f"read {part}", f"letter {letter}"))
+    return values.present
+
+
 def _editable(store: Store, letter: int, part: Part) -> _Values:
     """Return the part to edit; raises ReplayRefusedError if it must not be edited."""
+    values = _replayable(store, letter, part)
+    if values.state is LetterState.DISCARDED:
+        raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
+    return values
+
+
+def _replayable(store: Store, letter: int, part: Part) -> _Values:
+    """Return a part of a letter that waits or is discarded; raises ReplayRefusedError if a replay can never start with it."""
     one_of("part", part, PARTS)
     check_ids(store, (letter,))
     rows = store.query("letter_values", letter, part)
@@ -241,13 +262,11 @@ def _editable(store: Store, letter: int, part: Part) -> _Values:
     ):
         # A restart would start with the edit of an earlier round, too.
         values = msgspec.structs.replace(values, edited=past[-1].after)
-    if values.state is LetterState.DISCARDED:
-        raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
-    if values.state not in _LIVE or values.status is not JobState.FAILED:
+    if values.state not in {*LIVE, LetterState.DISCARDED} or values.status is not JobState.FAILED:
         raise _refused(
             letter,
             f"it is {values.state}, and its job {values.job} is {values.status}",
-            "Only the values of a failed job can be edited, before it runs again.",
+            "Only the values of a failed job can be read and edited, before it runs again.",
         )
     if values.present is None and not values.may_be_supplied:
         raise _refused(
@@ -261,7 +280,7 @@ def _check_one_way(letter: int, *ways: bool) -> None:
         raise ConfigurationError(
             field=f"edit of letter {letter}",
             value="several" if any(ways) else "none",
-            rule="takes a whole value, a JSON Patch or the original",
+            rule="takes a whole value, a JSON Patch, a function or the original",
             fix="Give one of them.",
         )
 
@@ -274,46 +293,25 @@ def _original(store: Store, letter: int, values: _Values, part: Part) -> bytes:
             field=f"letter {letter}", value=part, rule="was never edited", fix="It is the original."
         )
     if past[0].before is None:
-        raise _refused(letter, "it came without values", "There is no original to go back to.")
-    return _compact("the original", past[0].before)
+        raise _refused(letter, _NO_VALUES, "There is no original to go back to.")
+    return compact("the original", past[0].before)
 
 
-def _new_value(letter: int, values: _Values, *, value: bytes | None, patch: bytes | None) -> bytes:
-    if patch is None:
-        return _compact(_NEW, cast("bytes", value))
+def _new_value(
+    letter: int,
+    values: _Values,
+    *,
+    value: bytes | None,
+    patch: bytes | None,
+    function: EditFunction | None,
+) -> bytes:
+    if value is not None:
+        return compact(NEW, value)
     if values.present is None:
-        raise _refused(letter, "it came without values", "Give the whole value first.")
-    return _patched(values.present, patch)
-
-
-def _patched(before: bytes, patch: bytes) -> bytes:
-    """Return a value with a JSON Patch applied to it, whole or not at all."""
-    try:
-        msgspec.json.decode(_compact("the patch", patch), type=list[_Operation])
-    except msgspec.ValidationError as error:
-        raise _bad_patch(str(error)) from None
-    operations: object = msgspec.json.decode(patch)
-    document: object = msgspec.json.decode(before)
-    try:
-        after = _APPLY(document, operations)
-    except jsonpatch.JsonPatchTestFailed:
-        # The message quotes the value, which must stay hidden.
-        raise _bad_patch(_TEST_FAILED) from None
-    except RecursionError:
-        raise _bad_patch(_WHOLE) from None
-    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
-        # Some messages end with the whole document: "member 'x' not found in {...".
-        raise _bad_patch(_DOCUMENT.split(str(error))[0][:MESSAGE_MAX]) from None
-    return msgspec.json.encode(after)
-
-
-def _bad_patch(problem: str) -> ConfigurationError:
-    return ConfigurationError(
-        field="patch",
-        value=redact(storable(problem)),
-        rule="cannot be applied",
-        fix='A list of operations, as RFC 6902 has them: [{"op": "replace", "path": "/amount", "value": 5}].',
-    )
+        raise _refused(letter, _NO_VALUES, "Give the whole value first.")
+    if function is not None:
+        return called(function, values.present)
+    return patched(values.present, cast("bytes", patch))
 
 
 def _check_placeholders(before: bytes | None, after: bytes) -> None:
@@ -353,21 +351,6 @@ def _check_fit(codec: Codec, where: str, after: bytes) -> None:
         # The message often quotes the value, which must stay hidden.
         problem = redact(storable(error.problem), payload=literals_in(after))[:MESSAGE_MAX]
         raise SerializationError(where=where, kind="the new value", problem=problem) from None
-
-
-def _compact(what: str, encoded: bytes) -> bytes:
-    """Return JSON without blanks; raises SerializationError."""
-    try:
-        msgspec.json.decode(encoded)
-        return msgspec.json.format(encoded, indent=-1)
-    except RecursionError:
-        raise _bad_json(what, f"{deeper(encoded)}: {_FLATTER}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _bad_json(what, str(error)) from None
-
-
-def _bad_json(what: str, problem: str) -> SerializationError:
-    return SerializationError(where=what, kind="JSON", problem=problem)
 
 
 def _refused(letter: int, problem: str, fix: str) -> ReplayRefusedError:

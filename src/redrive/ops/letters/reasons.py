@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["taken", "state", "untriaged", "left_state", "came_later", "released_later", "gone", "pruned"]
+Kind = Literal[
+    "taken", "state", "untriaged", "left_state", "came_later", "released_later", "gone", "pruned", "unfit"
+]
 _TEXTS: Final[dict[Kind, tuple[str, str]]] = {
     "taken": ("replay {replay} has taken it", "replay {replay} has taken them"),
     "state": ("it is {state}", "they are {state}"),
@@ -19,6 +21,7 @@ _TEXTS: Final[dict[Kind, tuple[str, str]]] = {
     "released_later": ("a replay released it only later", "a replay released them only later"),
     "gone": ("it was moved or pruned meanwhile", "they were moved or pruned meanwhile"),
     "pruned": ("it was pruned", "they were pruned"),
+    "unfit": ("{problem}", "{problem}"),
 }
 """The sentence about one letter, and about several."""
 
@@ -32,6 +35,8 @@ class Reason:
     """The state the letter is in, where that is why."""
     replay: int | None = None
     """The replay that has taken it, where that is why."""
+    problem: str | None = None
+    """What is wrong with its new value, where that is why."""
 
     def __str__(self) -> str:
         """Return the sentence about one letter."""
@@ -40,4 +45,6 @@ class Reason:
     def text(self, letters: int) -> str:
         """Return the sentence about so many letters."""
         one, many = _TEXTS[self.kind]
-        return (one if letters == 1 else many).format(state=self.state, replay=self.replay)
+        return (one if letters == 1 else many).format(
+            state=self.state, replay=self.replay, problem=self.problem
+        )

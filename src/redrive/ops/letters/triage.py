@@ -46,7 +46,7 @@ class ActResult:
     """Letters that were left alone, by the reason why."""
 
 
-class _Letter(NamedTuple):
+class AbleLetter(NamedTuple):
     """What an act has to know about a letter, as it was when it was read."""
 
     id: int
@@ -169,7 +169,9 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
     for ids in frozen_steps(store, frozen):
         seen += len(ids)
         for _ in range(TRIES_MAX):
-            able, reasons = _read(store, frozen, ids, acts[0])
+            # Only a triage leaves letters alone that a replay has taken.
+            freed = freed_later(store, frozen, ids) if acts[0].verb == "triage" else frozenset[int]()
+            able, reasons = able_letters(store, frozen, ids, acts[0].refuses, freed)
             if not able or store.apply(*_steps(store, frozen, by, able, acts)) is not None:
                 break
         else:
@@ -184,22 +186,20 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
     return ActResult(changed=changed, left=dict(left.most_common()))
 
 
-def _read(
-    store: Store, frozen: FrozenSet, ids: list[int], act: _Act
-) -> tuple[list[_Letter], Counter[Reason]]:
-    """Read letters; return those an act can change, and count the others by reason."""
+def able_letters(
+    store: Store, frozen: FrozenSet, ids: list[int], refuses: Refusal, freed: frozenset[int] = frozenset()
+) -> tuple[list[AbleLetter], Counter[Reason]]:
+    """Read letters; return those an act can change, and count the others by reason. `freed` were released only later."""
     rows = store.query("letters_to_triage", json_list(ids))
-    # Only a triage leaves letters alone that a replay has taken.
-    freed = freed_later(store, frozen, ids) if act.verb == "triage" else frozenset[int]()
-    able: list[_Letter] = []
+    able: list[AbleLetter] = []
     reasons: Counter[Reason] = Counter(
         {Reason("pruned"): len(ids) - len(rows)} if len(rows) < len(ids) else {}
     )
     for number, state, taken_by, moved in cast("list[tuple[int, str, int | None, int]]", rows):
-        letter = _Letter(number, LetterState(state), taken_by, moved)
+        letter = AbleLetter(number, LetterState(state), taken_by, moved)
         why = (
             _left_state(letter, frozen)
-            or act.refuses(letter.state, letter.replay)
+            or refuses(letter.state, letter.replay)
             or _newly_able(letter, frozen, freed)
         )
         if why is None:
@@ -209,7 +209,7 @@ def _read(
     return able, reasons
 
 
-def _left_state(letter: _Letter, frozen: FrozenSet) -> Reason | None:
+def _left_state(letter: AbleLetter, frozen: FrozenSet) -> Reason | None:
     """Return that a letter is not in the state of the filter, or came into it after the set was frozen."""
     wanted = frozen.which.state
     if wanted is None or (letter.state == wanted and letter.moved <= frozen.moves):
@@ -217,7 +217,7 @@ def _left_state(letter: _Letter, frozen: FrozenSet) -> Reason | None:
     return Reason("came_later" if letter.state == wanted else "left_state", str(letter.state))
 
 
-def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> Reason | None:
+def _newly_able(letter: AbleLetter, frozen: FrozenSet, freed: frozenset[int]) -> Reason | None:
     """Return that a letter became able only after the preview had counted it as left alone."""
     only = frozen.only
     if only is not None and (letter.state not in only or letter.moved > frozen.moves):
@@ -226,7 +226,7 @@ def _newly_able(letter: _Letter, frozen: FrozenSet, freed: frozenset[int]) -> Re
 
 
 def _steps(
-    store: Store, frozen: FrozenSet, by: Actor, able: Sequence[_Letter], acts: Sequence[_Act]
+    store: Store, frozen: FrozenSet, by: Actor, able: Sequence[AbleLetter], acts: Sequence[_Act]
 ) -> list[Step]:
     """Return the steps of one transaction and their lines of the log; it fails if a letter has moved since it was read."""
     by_state: dict[str, list[int]] = {}
@@ -252,7 +252,7 @@ def _steps(
     return steps
 
 
-def _before(store: Store, able: Sequence[_Letter]) -> dict[str, object]:
+def _before(store: Store, able: Sequence[AbleLetter]) -> dict[str, object]:
     """Return what letters were like: one with what failed and how, many by their states."""
     states: dict[str, object] = {"states": dict(Counter(str(letter.state) for letter in able))}
     if len(able) > 1:

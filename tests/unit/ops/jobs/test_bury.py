@@ -98,9 +98,6 @@ def test_the_jobs_of_an_owner_come_newest_first_and_page_by_page(rd: Redrive) ->
     assert [job.id for job in (*page, *rest)] == mine[::-1]
     assert page[0] == rd.job(page[0].id).facts
     assert rd.jobs.of_owner("ann", "other") == []
-    assert rd.jobs.payload(page[0].id) == b'"2.pdf"'
-    with pytest.raises(JobNotFoundError):
-        rd.jobs.payload(99)
 
 
 def test_retries_by_hand_are_counted_and_replays_are_not(rd: Redrive, clock: VirtualClock) -> None:

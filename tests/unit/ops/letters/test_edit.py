@@ -247,7 +247,9 @@ def test_what_changes_only_where_it_is_redacted_is_said_without_showing_it(rd: R
 def test_an_edit_says_what_it_lacks(rd: Redrive, letter: int) -> None:
     both: dict[str, Any] = {"value": value(), "patch": b"[]"}
     for given in ({}, both):
-        with pytest.raises(ConfigurationError, match="takes a whole value, a JSON Patch or the original"):
+        with pytest.raises(
+            ConfigurationError, match="takes a whole value, a JSON Patch, a function or the original"
+        ):
             edit(rd.store, letter, ANN, **given)
     with pytest.raises(ConfigurationError, match="would not change"):
         edit(rd.store, letter, ANN, value=value(amount=0))
