@@ -18,6 +18,7 @@ from apps.fetchbox.dead_letters.consumer import consume as consume_letters
 from apps.fetchbox.demo import run_demo
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import Settings
+from apps.fetchbox.tracing import trace_if_configured
 from redrive import RedriveError, connect, redact
 from redrive.telemetry import Metrics
 from redrive.web import serve as serve_app
@@ -62,6 +63,7 @@ def worker(
     _log(log_level)
     settings = Settings.read()
     pipeline = pipeline_of(settings)
+    trace_if_configured()
     settings.root.mkdir(parents=True, exist_ok=True)
     with connect(settings.database) as rd:
         schedule_retention(rd, settings)

@@ -8,6 +8,7 @@ finds the same job. The label of the run is the key of the manifest, which is na
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,7 @@ STATUSES: Final = {"partial_success": "partial"}
 """A run's words that FetchBox has others for."""
 MANIFESTS: Final = "manifests"
 """Where manifests are kept in a bucket; a task has no key there."""
+_NUMBERED: Final = re.compile("#(?=[0-9]+$)")
 RETRY_SECONDS: Final = 0.1
 ATTEMPTS: Final = 3
 
@@ -136,6 +138,10 @@ def plan_tasks(order: Order, job_id: str, handler: Handler, limits: Limits) -> l
     if any(each.key.partition("/")[0].lower() == MANIFESTS for each in tasks):
         raise problem(422, "VALIDATION_INVALID_FIELD", f"no key may be below {MANIFESTS}/", field="resources")
     keys = [each.key for each in tasks]
+    if order.kind.handler == "default" and len(set(keys)) != len(keys):
+        place = next(place for place, key in enumerate(keys) if key in keys[:place])
+        field = f"resources[{place}].id"
+        raise problem(422, "VALIDATION_DUPLICATE_ID", f"{field} gives the key of another one", field=field)
     if not tasks or wrong is not None or len(set(keys)) != len(keys):
         raise problem(500, "HANDLER_ERROR", "the handler made no tasks, or tasks that cannot be run")
     return tasks
@@ -160,7 +166,8 @@ def _task(order: Order, job_id: str, planned: Planned, resource: Resource) -> Ta
 def _safe(key: str) -> str:
     """Return a key that stays below its prefix, in a bucket and in a folder."""
     parts = [part for part in key.split("/") if part not in {"", ".", ".."}]
-    return "/".join(parts) or hashlib.sha256(key.encode()).hexdigest()
+    # A local store keeps names that end in # and a number for its own unfinished files.
+    return _NUMBERED.sub("%23", "/".join(parts)) or hashlib.sha256(key.encode()).hexdigest()
 
 
 class Jobs:

@@ -13,10 +13,10 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 
 from apps.fetchbox.api.health import Health
 from apps.fetchbox.api.jobs import Accepted, Jobs, Order, patient, plan_tasks
@@ -33,6 +33,7 @@ from redrive.errors import (
     BodyTooLargeError,
     StoreError,
 )
+from redrive.telemetry import TelemetryMiddleware
 from redrive.web import (
     JsonResponse,
     Problem,
@@ -49,6 +50,8 @@ TENANT: Final = "default"
 KEY_MAX: Final = 255
 TENANT_MAX: Final = 64
 FOLLOW_SECONDS: Final = 0.25
+OFFSET_MAX: Final = 2**63 - 1
+OFFSET_DIGITS: Final = 18
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
 
@@ -68,7 +71,8 @@ class Service:
         """Return the tenant of a request: by its token if tenants are configured, else by the header X-Tenant."""
         if not self.tokens:
             given = request.headers.get("x-tenant", TENANT)
-            if not given.isprintable() or not 0 < len(given) <= TENANT_MAX or "/" in given:
+            is_name = given.isprintable() and 0 < len(given) <= TENANT_MAX and "/" not in given
+            if not is_name or given in {".", ".."}:
                 raise problem(401, "AUTH_INVALID_CREDENTIALS", "X-Tenant is not the name of a tenant")
             return given
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -85,10 +89,10 @@ def make_app(settings: Settings) -> FastAPI:
     config = settings.load_config()
     tokens, handlers = tokens_of(config), load_handlers(config)
     pipeline = pipeline_of(settings, config)
+    settings.root.mkdir(parents=True, exist_ok=True)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        settings.root.mkdir(parents=True, exist_ok=True)
         rd = await asyncio.to_thread(connect, settings.database)
         buckets = Buckets(settings)
         await asyncio.to_thread(schedule_retention, rd, settings)
@@ -112,6 +116,8 @@ def make_app(settings: Settings) -> FastAPI:
             StoreError: Problem(503, "SYSTEM_UNAVAILABLE", "The store is away. Try again."),
         },
     )
+    # After the others, and so around them: it answers /metrics itself, and tasks belong to the trace of their request.
+    app.add_middleware(TelemetryMiddleware, database=settings.database)
     app.add_api_route("/jobs", _post, methods=["POST"])
     app.add_api_route("/jobs/{job_id}", _snapshot, methods=["GET"])
     app.add_api_route("/jobs/{job_id}/errors", _errors, methods=["GET"])
@@ -212,7 +218,13 @@ async def _errors(request: Request, job_id: str) -> Response:
     return JsonResponse({"errors": await asyncio.to_thread(service.jobs.errors, job_id, tenant)})
 
 
-async def _log(request: Request, job_id: str, offset: int = 0, *, follow: bool = False) -> Response:
+async def _log(
+    request: Request,
+    job_id: str,
+    offset: Annotated[int, Query(ge=0, le=OFFSET_MAX)] = 0,
+    *,
+    follow: bool = False,
+) -> Response:
     """Return the attempts after an offset; with `follow`, as server-sent events until the job has ended."""
     service = _service(request)
     tenant = service.tenant_of(request)
@@ -224,7 +236,7 @@ async def _log(request: Request, job_id: str, offset: int = 0, *, follow: bool =
     closing: asyncio.Event = getattr(request.app.state, "closing", None) or asyncio.Event()
 
     async def source(last: str) -> AsyncGenerator[ServerEvent]:
-        after = int(last) if last.isdecimal() else offset
+        after = int(last) if last.isdecimal() and len(last) <= OFFSET_DIGITS else offset
         while True:
             found, is_open = await asyncio.to_thread(service.jobs.log, job_id, tenant, after)
             for line in found:

@@ -43,6 +43,11 @@ from redrive import Fail, connect
         ("::ffff:93.184.216.34", True),
         ("64:ff9b::a00:1", False),
         ("2002:a00:1::", False),
+        ("64:ff9b::5db8:d822", True),
+        ("64:ff9b:1::a00:1", False),
+        ("fec0::1", False),
+        ("::a00:1", False),
+        ("::ffff:0:a00:1", False),
     ],
 )
 def test_special_addresses_are_not_public_however_they_are_written(address: str, is_good: bool) -> None:

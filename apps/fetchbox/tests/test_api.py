@@ -74,6 +74,12 @@ def resource(**changes: object) -> dict[str, Any]:
             "resources[1].id",
         ),
         (
+            manifest(resources=[{"id": "a/b", "url": URL}, {"id": "a//b", "url": URL}]),
+            422,
+            "VALIDATION_DUPLICATE_ID",
+            "resources[1].id",
+        ),
+        (
             manifest(resources=[{"id": str(n), "url": URL} for n in range(1001)]),
             422,
             "VALIDATION_TOO_LARGE",
@@ -129,7 +135,8 @@ def test_a_body_that_cannot_be_read_is_refused(box: Box) -> None:
     assert sent(box, good, Content_Encoding="gzip") == (400, "VALIDATION_INVALID_JSON")
     assert sent(box, gzip.compress(good)[:-5], Content_Encoding="gzip") == (400, "VALIDATION_INVALID_JSON")
     assert sent(box, good, Idempotency_Key="x" * 256) == (400, "VALIDATION_INVALID_FIELD")
-    assert sent(box, good, X_Tenant="a/b") == (401, "AUTH_INVALID_CREDENTIALS")
+    for name in ("a/b", ".", ".."):
+        assert sent(box, good, X_Tenant=name) == (401, "AUTH_INVALID_CREDENTIALS")
 
 
 def test_a_body_that_is_too_large_is_refused_while_it_is_read_compressed_or_not(box: Box) -> None:
@@ -151,11 +158,34 @@ def test_unknown_routes_methods_and_arguments_are_problems_too(box: Box) -> None
     answers = [
         box.client.get("/nothing"),
         box.client.delete(f"/jobs/{job}"),
-        box.client.get(f"/jobs/{job}/log", params={"offset": "x"}),
+        *(
+            box.client.get(f"/jobs/{job}/log", params={"offset": offset})
+            for offset in ("x", "-1", "99999999999999999999")
+        ),
     ]
 
-    assert [each.status_code for each in answers] == [404, 405, 400]
+    assert [each.status_code for each in answers] == [404, 405, 400, 400, 400]
     assert {each.headers["content-type"] for each in answers} == {"application/problem+json"}
+
+
+def test_a_last_event_id_that_is_too_long_is_not_one(box: Box) -> None:
+    job = box.accepted("/file/events")
+    box.ended(job)
+
+    answer = box.client.get(
+        f"/jobs/{job}/log", params={"follow": "true"}, headers={"Last-Event-ID": "9" * 5_000}
+    )
+
+    assert answer.status_code == 200
+    assert answer.text.count("event: attempt") == 2
+    assert "event: end" in answer.text
+
+
+def test_the_api_serves_metrics(box: Box) -> None:
+    metrics = box.client.get("/metrics")
+
+    assert metrics.status_code == 200
+    assert "# TYPE jobs_failed_total counter" in metrics.text
 
 
 def test_the_components_are_asked_really(box: Box) -> None:

@@ -251,6 +251,13 @@ def test_a_broken_download_is_resumed_where_the_server_allows_it(box: Box) -> No
     assert all("range" not in each for each in box.origin.seen("/broken/plain/1"))
 
 
+def test_an_id_that_ends_in_a_number_sign_and_a_number_is_stored(box: Box) -> None:
+    snapshot = box.done("page#1=/file/numbered")
+
+    assert snapshot["status"] == "completed"
+    assert (box.objects / "page%231").read_bytes() == b"numbered" * 100
+
+
 def test_a_checksum_is_verified_and_an_object_that_is_there_is_not_fetched_again(box: Box) -> None:
     content = b"sum" * 100
     manifest = box.manifest("sum=/file/sum")

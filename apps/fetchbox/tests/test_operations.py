@@ -139,6 +139,38 @@ def test_a_dead_origin_does_not_hold_the_downloads_from_others(box: Box, tmp_pat
     assert counts["processing"] <= 4
 
 
+def test_the_breaker_of_a_dead_origin_holds_its_own_tasks_only(box: Box, tmp_path: Path) -> None:
+    settings = Settings(
+        folder=str(tmp_path / "data"),
+        allow_private=True,
+        concurrency=2,
+        backoff_seconds=0.001,
+        breaker_min_calls=4,
+    )
+    pipeline = pipeline_of(settings)
+    settings.root.mkdir()
+    dead = [task(url=f"{box.origin.url}/status/503/breaker/{n}", key=f"dead{n}") for n in range(20)]
+    other = f"http://localhost:{box.origin.port}"
+    fine = [task(url=f"{other}/file/breaker/{n}", key=f"fine{n}") for n in range(20)]
+
+    async def scene() -> list[str]:
+        async with connect(settings.database) as rd:
+            await rd.submit_many(pipeline, [*dead, *fine])
+            working = asyncio.ensure_future(rd.work([pipeline], concurrency=settings.concurrency))
+            async with asyncio.timeout(30):
+                while (await rd.jobs.counts()).get("complete", 0) < len(fine):
+                    await asyncio.to_thread(threading.Event().wait, 0.02)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            return [each.name for each in await rd.breakers.list() if each.phase == "open"]
+
+    assert asyncio.run(scene()) == [f"origin[{box.origin.url}]"]
+    asked = sum(
+        count for path, count in box.origin.requests.items() if path.startswith("/status/503/breaker")
+    )
+    assert 4 <= asked < len(dead)
+
+
 def test_retention_is_a_schedule_of_the_engine(box: Box) -> None:
     with connect(box.folder / "data" / "fetchbox.db") as rd:
         (schedule,) = rd.schedules.list()

@@ -11,9 +11,14 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import httpcore
+
+# Local translation, site-local, and two old ways to write an IPv4 address: the library takes them for public ones.
+_SPECIAL: Final = tuple(
+    map(ipaddress.IPv6Network, ("64:ff9b:1::/48", "fec0::/10", "::/96", "::ffff:0:0:0/96"))
+)
 
 
 class AddressRefusedError(Exception):
@@ -24,6 +29,8 @@ def is_public(address: str) -> bool:
     """Return whether an address belongs to the public internet; the addresses inside mapped and tunnelled ones count."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
+        if any(found in network for network in _SPECIAL):
+            return False
         inner = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
         if inner is not None:
             return inner.is_global and not inner.is_multicast
