@@ -19,21 +19,22 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from msgspec import structs
 
 from apps.pdf2xml.codes import LINES, PAUSED
-from apps.pdf2xml.jobs import PAGE, Jobs, JobView, problem
+from apps.pdf2xml.jobs import PAGE, Jobs, JobView, going_on, problem
 from apps.pdf2xml.live import Feed, Watcher, follow
 from apps.pdf2xml.sample import submit_sample
 from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form, NotPdfError, receive
 from redrive.engine.clock import SYSTEM_CLOCK
-from redrive.errors import BodyTooLargeError, StoreUnavailableError
+from redrive.errors import BodyTooLargeError
 from redrive.telemetry import TelemetryMiddleware
 from redrive.web import (
     JsonResponse,
@@ -53,6 +54,8 @@ POLICY: Final = (
     " base-uri 'none'; frame-ancestors 'none'"
 )
 T = TypeVar("T")
+Before = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+"""The id of the job before the first in a list; no larger one fits into the store."""
 
 
 class Service:
@@ -94,7 +97,7 @@ class Service:
         """Delete what is older than the retention, again and again."""
         while True:
             # What could not be deleted now is deleted the next time.
-            with suppress(OSError, StoreUnavailableError):
+            with going_on("purge"):
                 await self.write(self.jobs.purge)
             await SYSTEM_CLOCK.asleep(self.settings.purge_every)
 
@@ -117,6 +120,7 @@ def api(settings: Settings, *, has_sample: bool = False) -> FastAPI:
         app,
         unexpected=problem("UNKNOWN"),
         answers={BodyTooLargeError: problem("TOO_LARGE")},
+        rename=lambda plain: structs.replace(plain, code="UNKNOWN", title=LINES["UNKNOWN"]),
         headers={"Content-Security-Policy": POLICY},
     )
     # After the others, and so around them: it answers /metrics itself, and a submitted job belongs to its request's trace.
@@ -166,7 +170,7 @@ def _add_job_routes(app: FastAPI) -> None:
         return _answer(request, session, view, 201 if is_new else 200)
 
     @app.get("/api/jobs")
-    async def jobs(request: Request, before: int | None = None) -> Response:
+    async def jobs(request: Request, before: Before = None) -> Response:
         service, session = _service(request)
         found = await service.read(functools.partial(service.jobs.list, session.owner, before))
         is_paused = await service.read(service.jobs.is_paused)
@@ -220,7 +224,7 @@ async def _refuse(service: Service, owner: str, form: Form, code: str, error: Ex
 
 def _add_page_routes(app: FastAPI) -> None:
     @app.get("/")
-    async def queue(request: Request, before: int | None = None) -> Response:
+    async def queue(request: Request, before: Before = None) -> Response:
         service, session = _service(request)
         if service.has_sample and session.cookie is not None:
             await service.write(functools.partial(submit_sample, service.jobs, session.owner))

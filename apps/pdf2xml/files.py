@@ -8,12 +8,13 @@ renews its time, and a purge deletes what was not used for long enough and belon
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -79,6 +80,23 @@ class Files:
         finally:
             os.close(handle)
 
+    def sources_kept(self) -> AbstractContextManager[None]:
+        """Keep purges from deleting a source, in all processes, until a job needs it."""
+        return self._locked(fcntl.LOCK_SH)
+
+    def sources_locked(self) -> AbstractContextManager[None]:
+        """Keep everybody from taking a source into use, in all processes, while it is deleted."""
+        return self._locked(fcntl.LOCK_EX)
+
+    @contextmanager
+    def _locked(self, how: int) -> Generator[None]:
+        handle = os.open(self.sources, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, how)
+            yield
+        finally:
+            os.close(handle)
+
     def touch(self, source: Path) -> bool:
         """Renew the time of a source; return whether it is there."""
         try:
@@ -88,10 +106,12 @@ class Files:
         return True
 
     def old(self, folder: Path, age: float) -> Iterator[Path]:
-        """Yield the files of a folder that were not touched for `age` seconds."""
-        limit = time.time() - age
-        for path in folder.iterdir():
-            # Another process may purge at the same time.
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime <= limit:
-                    yield path
+        """Return the files of a folder that were not touched for `age` seconds."""
+        return (path for path in folder.iterdir() if self.is_old(path, age))
+
+    def is_old(self, path: Path, age: float) -> bool:
+        """Return whether a file is there, and was not touched for `age` seconds."""
+        # Another process may purge at the same time.
+        with suppress(FileNotFoundError):
+            return path.stat().st_mtime <= time.time() - age
+        return False

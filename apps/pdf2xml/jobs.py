@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from apps.pdf2xml.files import DRAFT_SECONDS, Files, key_of
 from apps.pdf2xml.pipeline import BREAKER, NAME, Upload, build
 from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form
-from redrive import Fail
+from redrive import Fail, RedriveError
 from redrive.errors import JobErasedError, JobNotFoundError, NotOwnerError, ReplayRefusedError
 from redrive.ops.jobs.facts import JobFacts
 from redrive.web import Problem, ProblemError
@@ -59,6 +60,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     error_message: str | None
     is_expired: bool
     """True when the result of a complete job is gone."""
+    is_retryable: bool
+    """True when a job has failed and its source is there."""
 
 
 class Jobs:
@@ -83,12 +86,13 @@ class Jobs:
         """Submit a received file; return its job, and whether it is new. Both are durable then, or neither is."""
         key = key_of(owner, form.sha256, form.mapping, form.size)
         upload = Upload(form.name, form.mapping, form.sha256, form.size, key, secrets.token_hex(8))
-        # A duplicate has the same bytes, so replacing its source only renews its time.
-        self.files.keep(draft, self.files.source(key))
-        job = self._rd.submit(self.flow, upload, key=key, owner=owner)
-        if job.is_duplicate and job.status == "complete" and not self._result(job.id).exists():
-            self._rd.jobs.free_key(job.id, actor="api", reason="its result is gone")
+        with self.files.sources_kept():
+            # A duplicate has the same bytes, so replacing its source only renews its time.
+            self.files.keep(draft, self.files.source(key))
             job = self._rd.submit(self.flow, upload, key=key, owner=owner)
+            if job.is_duplicate and job.status == "complete" and not self._result(job.id).exists():
+                self._rd.jobs.free_key(job.id, actor="api", reason="its result is gone")
+                job = self._rd.submit(self.flow, upload, key=key, owner=owner)
         if not job.is_duplicate:
             self._keep(job.id, upload)
         return self._view(job.facts), not job.is_duplicate
@@ -131,17 +135,18 @@ class Jobs:
         facts = self._facts(job)
         if facts.status != "failed":
             raise ProblemError(problem("NOT_READY", detail="Only a failed job can be retried."))
-        key = self._upload(job).key
-        if not key or not self.files.touch(self.files.source(key)):
-            raise ProblemError(problem("EXPIRED"))
-        try:
-            queued = self._rd.jobs.retry(job, owner=owner, actor="owner", reason="retried on the page")
-        except NotOwnerError as error:
-            raise ProblemError(problem("FORBIDDEN")) from error
-        except ReplayRefusedError as error:
-            # Somebody was faster, or the same file was uploaded again and has its own job.
-            detail = "This file has another job already."
-            raise ProblemError(problem("NOT_READY", detail=detail)) from error
+        with self.files.sources_kept():
+            if not self._has_source(job):
+                raise ProblemError(problem("EXPIRED"))
+            try:
+                queued = self._rd.jobs.retry(job, owner=owner, actor="owner", reason="retried on the page")
+            except NotOwnerError as error:
+                raise ProblemError(problem("FORBIDDEN")) from error
+            except ReplayRefusedError as error:
+                # Somebody was faster, or the same file was uploaded again and has its own job.
+                detail = "This file has another job already."
+                raise ProblemError(problem("NOT_READY", detail=detail)) from error
+            self.files.touch(self.files.source(self._upload(job).key))
         self.manual_retries += 1
         return self._view(queued)
 
@@ -160,18 +165,22 @@ class Jobs:
         limit = self.settings.retention if age is None else age
         gone = 0
         for path in self.files.old(self.files.results, limit):
-            path.unlink(missing_ok=True)
-            gone += 1
-            # Without its record, and for a file that somebody else put there, nothing is left to do.
-            with suppress(JobNotFoundError, ValueError):
-                job = int(path.stem.partition("-")[0])
-                self._rd.jobs.free_key(job, actor="retention", reason="its result was purged")
-        for path in self.files.old(self.files.sources, limit):
-            if not self._is_open(path.stem):
+            with going_on("purge of a result"):
                 path.unlink(missing_ok=True)
                 gone += 1
-        for path in self.files.old(self.files.drafts, max(limit, DRAFT_SECONDS)):
-            path.unlink(missing_ok=True)
+                # Without its record, and for a file that somebody else put there, nothing is left to do.
+                with suppress(JobNotFoundError, ValueError):
+                    job = int(path.stem.partition("-")[0])
+                    self._rd.jobs.free_key(job, actor="retention", reason="its result was purged")
+        for path in self.files.old(self.files.sources, limit):
+            # Looked at while nobody submits or retries: it may just have been used again.
+            with going_on("purge of a source"), self.files.sources_locked():
+                if self.files.is_old(path, limit) and not self._is_open(path.stem):
+                    path.unlink(missing_ok=True)
+                    gone += 1
+        for path in self.files.old(self.files.drafts, DRAFT_SECONDS):
+            with going_on("purge of a draft"):
+                path.unlink(missing_ok=True)
         kept = self.settings.record_retention
         self._rd.prune(complete=kept, failed=kept, cancelled=kept, actor="retention")
         return gone
@@ -193,6 +202,10 @@ class Jobs:
 
     def _result(self, job: int) -> Path:
         return self.files.result(job, self._upload(job).token)
+
+    def _has_source(self, job: int) -> bool:
+        key = self._upload(job).key
+        return bool(key) and self.files.source(key).exists()
 
     def _upload(self, job: int) -> Upload:
         known = self._uploads.get(job)
@@ -238,6 +251,7 @@ class Jobs:
             error_code=facts.error_code,
             error_message=self._line(facts) if is_failed else None,
             is_expired=is_complete and not result.exists(),
+            is_retryable=is_failed and self._has_source(facts.id),
         )
 
     def _line(self, facts: JobFacts) -> str:
@@ -246,6 +260,15 @@ class Jobs:
             return line_of(code)
         notes = self._reads.job(facts.id).attempts()[-1].notes or {}
         return line_of(code, notes.get("gateway_message", ""))
+
+
+@contextmanager
+def going_on(what: str) -> Generator[None]:
+    """Log a failure of the store or the disk, and go on: the next time may go well."""
+    try:
+        yield
+    except (RedriveError, OSError) as error:
+        logger.warning("%s: %s", what, redrive.redact(f"{type(error).__name__}: {error}"))
 
 
 def problem(code: str, *, detail: str = "", job: JobView | None = None) -> Problem:

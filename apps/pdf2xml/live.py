@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
-from apps.pdf2xml.jobs import Jobs, JobView
+from apps.pdf2xml.jobs import Jobs, JobView, going_on
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.web import ServerEvent
 
@@ -36,11 +36,12 @@ class Watcher:
             await SYSTEM_CLOCK.asleep(LOOK_SECONDS)
             if self.pages == 0:
                 continue
-            now = await self._read(self._jobs.change_counter)
-            if now != before:
-                before = now
-                self._changed.set()
-                self._changed = asyncio.Event()
+            with going_on("look at the store"):
+                now = await self._read(self._jobs.change_counter)
+                if now != before:
+                    before = now
+                    self._changed.set()
+                    self._changed = asyncio.Event()
 
     async def changed(self) -> None:
         """Wait for the next change."""
@@ -78,6 +79,7 @@ async def follow(
 ) -> AsyncGenerator[ServerEvent]:
     """Yield the changes of one page; `last` is the version that it shows already."""
     watcher.pages += 1
+    waiting: asyncio.Future[None] | None = None
     try:
         while True:
             waiting = asyncio.ensure_future(watcher.changed())
@@ -88,3 +90,5 @@ async def follow(
             await waiting
     finally:
         watcher.pages -= 1
+        if waiting is not None:
+            waiting.cancel()

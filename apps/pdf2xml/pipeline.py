@@ -32,12 +32,12 @@ from redrive import (
     Jitter,
     Pipeline,
     Redrive,
+    RedriveError,
     ReplayRules,
     RetryPolicy,
     stage,
 )
 from redrive.engine.clock import SYSTEM_CLOCK
-from redrive.errors import StoreUnavailableError
 
 logger = logging.getLogger("pdf2xml")
 
@@ -46,6 +46,8 @@ BREAKER: Final = "gateway"
 PROBE_SECONDS: Final = 5.0
 MESSAGE_MAX: Final = 4_096
 """Bytes of an answer that is no XML which are read."""
+RESULT_MAX: Final = 200_000_000
+"""Bytes of a result, whatever the gateway sends."""
 
 
 class Upload(msgspec.Struct, frozen=True):
@@ -82,11 +84,14 @@ class Gateway:
         Raises:
             httpx.HTTPError: there was no good answer; the gateway's own message is in the notes of the attempt.
             OSError: the source cannot be read, or the draft not be written.
+            Fail: the answer is too large.
         """
         headers = {
             "Content-Type": "application/pdf",
             "Content-Length": str(upload.bytes),
             "Idempotency-Key": ctx.idempotency_key,
+            # A packed answer could be many times as large as it looks.
+            "Accept-Encoding": "identity",
         }
         request = self._http.build_request(
             "POST",
@@ -130,6 +135,8 @@ async def _write(answer: httpx.Response, draft: Path) -> int:
     with draft.open("xb") as file:
         async for chunk in answer.aiter_bytes():
             size += len(chunk)
+            if size > RESULT_MAX:
+                raise Fail(code="GW_4XX", message="the gateway's answer is too large")
             file.write(chunk)
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
@@ -201,7 +208,7 @@ async def _probe_for_ever(settings: Settings, http: httpx.AsyncClient) -> None:
         while True:
             await SYSTEM_CLOCK.asleep(settings.probe_every)
             # The store may be busy, and the gateway is not trusted to answer: the next look is soon.
-            with suppress(httpx.HTTPError, StoreUnavailableError):
+            with suppress(httpx.HTTPError, RedriveError, OSError):
                 if await asyncio.to_thread(_is_open, rd):
                     url = f"{settings.gateway_url.rstrip('/')}/health"
                     (await http.get(url, timeout=PROBE_SECONDS)).raise_for_status()

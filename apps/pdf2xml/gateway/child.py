@@ -18,6 +18,8 @@ import msgspec
 from apps.pdf2xml.gateway.mappings import RefusedError, convert
 
 READY: Final = b"ready\n"
+OUTPUT_MAX: Final = 200_000_000
+"""Bytes of the XML of one file."""
 
 
 class Order(msgspec.Struct):
@@ -51,7 +53,7 @@ class _Limited:
         self._file.write(data)
 
 
-def carry_out(order: Order, limit: int) -> Answer:
+def carry_out(order: Order, limit: int = OUTPUT_MAX) -> Answer:
     """Convert one file."""
     try:
         with open(order.target, "wb") as file:  # noqa: PTH123 - as in mappings.
@@ -78,7 +80,7 @@ def main(memory: int, seconds: int) -> None:
         spent = int(used.ru_utime + used.ru_stime)
         resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds + 1, resource.RLIM_INFINITY))
         order = msgspec.json.decode(line, type=Order)
-        answers.write(msgspec.json.encode(carry_out(order, memory)) + b"\n")
+        answers.write(msgspec.json.encode(carry_out(order)) + b"\n")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,9 @@ def switch(faults: Faults) -> APIRouter:
     @router.post("/fault")
     async def set_fault(request: Request) -> Response:
         check(request)
+        # A page that a local browser shows can post other types without being asked.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise ProblemError(Problem.of_status(415))
         faults.set(decode_json(await read_limited(request, 10_000), Fault))
         return Response(status_code=204)
 

@@ -110,6 +110,12 @@ def test_a_stream_that_unpacks_to_more_than_the_memory_is_refused_and_the_gatewa
     assert gateway.is_running()
 
 
+def test_a_fault_is_set_by_json_alone(gateway: Process) -> None:
+    answer = httpx.post(f"{gateway.url}/admin/fault", content="{}", trust_env=False)
+
+    assert answer.status_code == 415
+
+
 def children(gateway: Process) -> list[int]:
     found = subprocess.run(["pgrep", "-P", str(gateway.pid)], capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split()]

@@ -3,25 +3,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 import redrive
+from apps.pdf2xml import live, pipeline
 from apps.pdf2xml.codes import LINES, codes, line_of
-from apps.pdf2xml.jobs import Jobs
-from apps.pdf2xml.pipeline import breaker, build, policy
+from apps.pdf2xml.files import DRAFT_SECONDS, key_of
+from apps.pdf2xml.gateway.child import Order, carry_out
+from apps.pdf2xml.jobs import Jobs, JobView
+from apps.pdf2xml.live import Feed, Watcher, follow
+from apps.pdf2xml.pipeline import Gateway, Upload, breaker, build, policy
 from apps.pdf2xml.settings import Settings
+from apps.pdf2xml.tests.pdfs import pdf
 from apps.pdf2xml.uploads import Form
 from redrive import ConfigurationError
 from redrive.core.decide import DeadLetter, History, RetryAt, decide
 from redrive.core.failure import Failure
-from redrive.errors import AttemptTimeoutError
+from redrive.errors import AttemptTimeoutError, JobNotFoundError
+from redrive.web import ProblemError
 
 SETTINGS = Settings()
+OWNER = "a" * 32
 
 
 def failure_of(error: Exception) -> Failure:
@@ -176,6 +190,157 @@ def test_retention_keeps_what_an_open_job_needs(tmp_path: Path) -> None:
     assert is_new
     assert (job.status, len(list(jobs.files.sources.iterdir())), stray.exists()) == ("queued", 1, False)
     jobs.close()
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Generator[Jobs]:
+    made = Jobs(replace(SETTINGS, folder=tmp_path))
+    yield made
+    made.close()
+
+
+def draft(jobs: Jobs, *, age: float = 0.0) -> Path:
+    path = jobs.files.new_draft()
+    path.write_bytes(b"%PDF-")
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def test_a_draft_of_a_process_that_died_is_purged_after_an_hour(jobs: Jobs) -> None:
+    dead, new = draft(jobs, age=DRAFT_SECONDS + 60), draft(jobs)
+
+    jobs.purge()
+
+    assert (dead.exists(), new.exists()) == (False, True)
+
+
+def test_a_purge_spares_the_source_of_an_upload_that_comes_at_the_same_time(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Form("f.pdf", "text", 5, "b" * 64)
+    source = jobs.files.source(key_of(OWNER, form.sha256, form.mapping, form.size))
+    jobs.files.keep(draft(jobs, age=SETTINGS.retention + 60), source)
+    # The upload comes after the look, and is done, or waits, before the purge goes on.
+    is_open, lock, came = Jobs._is_open, fcntl.flock, threading.Event()
+
+    def submit() -> None:
+        jobs.submit(OWNER, form, draft(jobs))
+        came.set()
+
+    uploading = threading.Thread(target=submit)
+
+    def look(self: Jobs, key: str) -> bool:
+        found = is_open(self, key)
+        uploading.start()
+        assert came.wait(60)
+        return found
+
+    def locked(handle: int, how: int) -> None:
+        if how == fcntl.LOCK_SH:
+            came.set()
+        lock(handle, how)
+
+    monkeypatch.setattr(Jobs, "_is_open", look)
+    monkeypatch.setattr(fcntl, "flock", locked)
+    jobs.purge()
+    uploading.join()
+
+    assert [job.status for job in jobs.list(OWNER)] == ["queued"]
+    assert source.exists()
+
+
+def test_one_file_that_cannot_be_purged_does_not_keep_the_others(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.pdf", "b.pdf"):
+        (jobs.files.sources / name).touch()
+
+    def is_open(_jobs: Jobs, key: str) -> bool:
+        if key == "a":
+            raise JobNotFoundError(job_id=1)
+        return False
+
+    monkeypatch.setattr(Jobs, "_is_open", is_open)
+
+    assert jobs.purge(0.0) == 1
+    assert [path.name for path in jobs.files.sources.iterdir()] == ["a.pdf"]
+
+
+def test_a_look_that_fails_does_not_end_the_watch_and_a_page_that_closes_leaves_nothing(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.001)
+    looks: list[Exception | int] = [JobNotFoundError(job_id=1), OSError("no"), 1]
+
+    async def read(_call: object) -> object:
+        found = looks.pop(0) if looks else 1
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def look() -> tuple[list[JobView], bool]:
+        return [], False
+
+    async def main() -> None:
+        watcher = Watcher(jobs, read)
+        watcher.pages = 1
+        watching = asyncio.create_task(watcher.run())
+        await asyncio.wait_for(watcher.changed(), 60)
+        watching.cancel()
+        await asyncio.wait([watching])
+
+        page = follow("", watcher, Feed(lambda _job: ""), look)
+        await anext(page)
+        (waiting,) = asyncio.all_tasks() - {asyncio.current_task()}
+        await page.aclose()
+        await asyncio.wait([waiting], timeout=60)
+        assert (waiting.cancelled(), watcher.pages) == (True, 1)
+
+    asyncio.run(main())
+
+
+def test_a_retry_by_somebody_else_does_not_renew_the_source_and_one_without_a_source_is_not_offered(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Form("f.pdf", "text", 5, "b" * 64)
+    refused = jobs.refuse(OWNER, form, "IO_ERROR", "no")
+    assert (refused.status, refused.is_retryable) == ("failed", False)
+
+    source = jobs.files.source(key_of(OWNER, form.sha256, form.mapping, form.size))
+    jobs.files.keep(draft(jobs, age=3600), source)
+    before = source.stat().st_mtime
+    monkeypatch.setattr(Jobs, "_upload", lambda *_: Upload("f.pdf", "text", form.sha256, 5, source.stem, "t"))
+    assert jobs.list(OWNER)[0].is_retryable
+    with pytest.raises(ProblemError, match="FORBIDDEN"):
+        jobs.retry("c" * 32, refused.id)
+    assert source.stat().st_mtime == before
+    assert jobs.retry(OWNER, refused.id).status == "queued"
+    assert source.stat().st_mtime > before
+
+
+def test_a_result_has_a_limit_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "in.pdf"
+    source.write_bytes(pdf("A long text. " * 10))
+    assert carry_out(Order(str(source), str(tmp_path / "out.xml"), "text"), 100).status == 413
+
+    monkeypatch.setattr(pipeline, "RESULT_MAX", 100)
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, content=b"x" * 101)
+
+    async def convert() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+            gateway = Gateway(replace(SETTINGS, folder=tmp_path), http)
+            upload = Upload("f.pdf", "text", "", source.stat().st_size, "", "")
+            await gateway.convert(upload, source, tmp_path / "draft", SimpleNamespace(idempotency_key="k"))  # type: ignore[arg-type]
+
+    with pytest.raises(redrive.Fail) as caught:
+        asyncio.run(convert())
+    failure = failure_of(caught.value)
+    assert (failure.code, failure.retryable) == ("GW_4XX", False)
+    assert asked[0].headers["accept-encoding"] == "identity"
 
 
 def test_a_payload_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:

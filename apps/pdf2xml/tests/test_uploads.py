@@ -197,9 +197,28 @@ def test_what_is_no_such_form_is_refused_and_leaves_nothing(
 ) -> None:
     answer = visitor.http.post("/api/upload", content=body, headers={"Content-Type": kind})
 
-    assert code_of(answer) == (400, "body-invalid")
+    assert code_of(answer) == (400, "UNKNOWN")
+    assert answer.json()["title"] == LINES["UNKNOWN"]
     assert visitor.jobs() == []
     assert list((site.settings.folder / "drafts").iterdir()) == []
+
+
+@pytest.mark.req("PX-1.1")
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/jobs?before=99999999999999999999", 400),
+        ("GET", "/?before=99999999999999999999", 400),
+        ("GET", "/?before=-1", 400),
+        ("GET", "/nowhere", 404),
+        ("GET", "/static/nothing", 404),
+        ("DELETE", "/api/jobs", 405),
+    ],
+)
+def test_requests_that_the_api_does_not_know_have_a_code_of_the_set(
+    visitor: Visitor, method: str, path: str, status: int
+) -> None:
+    assert code_of(visitor.http.request(method, path)) == (status, "UNKNOWN")
 
 
 def test_a_name_is_shown_without_folders_and_without_markup(visitor: Visitor) -> None:

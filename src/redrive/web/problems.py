@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -78,6 +78,7 @@ def install_problems(
     unexpected: Problem,
     answers: Mapping[type[Exception], Problem] | None = None,
     headers: Mapping[str, str] | None = None,
+    rename: Callable[[Problem], Problem] = lambda plain: plain,
 ) -> None:
     """Answer every failed request of this application with a problem document.
 
@@ -86,15 +87,23 @@ def install_problems(
         unexpected: The answer to an exception that nobody expected; the exception is logged.
         answers: Exceptions, with their subclasses, that a route may let through, and the answer to each.
         headers: Headers of every response, a Content-Security-Policy for example.
+        rename: Gives the plain problems of bad bodies, bad arguments and unknown paths a code and title of the application.
     """
 
     def add(kind: type[Exception], problem: Problem) -> None:
         app.add_exception_handler(kind, lambda request, _error: _document(request, problem))
 
+    def add_plain(kind: type[Exception], problem_of: Callable[[Any], Problem]) -> None:
+        def answer(request: Request, error: Exception) -> Response:
+            # A 405 has a header of its own.
+            return _document(request, rename(problem_of(error)), getattr(error, "headers", None))
+
+        app.add_exception_handler(kind, answer)
+
     app.add_exception_handler(ProblemError, _answer_problem)
-    app.add_exception_handler(BodyError, _answer_body)
-    app.add_exception_handler(RequestValidationError, _answer_arguments)
-    app.add_exception_handler(HTTPException, _answer_status)
+    add_plain(BodyError, _problem_of_body)
+    add_plain(RequestValidationError, _problem_of_arguments)
+    add_plain(HTTPException, lambda error: Problem.of_status(error.status_code))
     for kind, problem in (answers or {}).items():
         add(kind, problem)
     app.add_middleware(cast("Any", _Requests), unexpected=unexpected, headers=dict(headers or {}))
@@ -119,23 +128,14 @@ def _answer_problem(request: Request, error: Exception) -> Response:
     return _document(request, known.problem, known.headers)
 
 
-def _answer_body(request: Request, error: Exception) -> Response:
-    known = cast("BodyError", error)
-    title = HTTPStatus(known.status).phrase
-    return _document(request, Problem(known.status, known.code, title, str(known)))
+def _problem_of_body(error: BodyError) -> Problem:
+    return Problem(error.status, error.code, HTTPStatus(error.status).phrase, str(error))
 
 
-def _answer_arguments(request: Request, error: Exception) -> Response:
+def _problem_of_arguments(error: RequestValidationError) -> Problem:
     """Name the wrong arguments; their values may be secrets."""
-    places = [
-        ".".join(str(part) for part in one["loc"]) for one in cast("RequestValidationError", error).errors()
-    ]
-    return _document(request, Problem(400, "bad-request", "Bad Request", f"wrong: {', '.join(places)}"))
-
-
-def _answer_status(request: Request, error: Exception) -> Response:
-    known = cast("HTTPException", error)
-    return _document(request, Problem.of_status(known.status_code), known.headers)
+    places = [".".join(str(part) for part in one["loc"]) for one in error.errors()]
+    return Problem(400, "bad-request", "Bad Request", f"wrong: {', '.join(places)}")
 
 
 class _Requests:

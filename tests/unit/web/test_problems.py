@@ -158,3 +158,20 @@ def test_a_json_response_is_encoded_by_msgspec() -> None:
 
 def test_a_status_has_a_plain_problem() -> None:
     assert Problem.of_status(405) == Problem(405, "method-not-allowed", "Method Not Allowed")
+
+
+def test_an_application_can_give_plain_problems_its_own_code_and_keeps_status_and_headers() -> None:
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    install_problems(
+        app, unexpected=UNEXPECTED, rename=lambda plain: Problem(plain.status, "OWN", "Own.", plain.detail)
+    )
+
+    @app.get("/there")
+    async def there() -> None: ...
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            return await client.delete("/there")
+
+    answer = bounded(ask())
+    assert (answer.status_code, answer.json()["code"], answer.headers["allow"]) == (405, "OWN", "GET")

@@ -19,8 +19,7 @@ function note(text, isBad) {
 
 async function lineOf(answer) {
   try {
-    const problem = await answer.json();
-    return problem.detail || problem.title;
+    return (await answer.json()).title;
   } catch {
     return "Something went wrong. We have logged it.";
   }
