@@ -37,7 +37,8 @@ ORDER BY item.key LIMIT 1;
 UPDATE runs SET is_fed = 1 WHERE id = ?;
 
 -- name: open_source
-UPDATE runs SET is_fed = 0 WHERE id = ?;
+-- Not of a run that has ended meanwhile; a paused one has not.
+UPDATE runs SET is_fed = 0 WHERE id = ? AND (ended_at IS NULL OR status = 'paused');
 
 -- name: keep_run
 -- The process that feeds it decides its status until then.
