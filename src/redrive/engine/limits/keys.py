@@ -60,6 +60,10 @@ class JobKeys:
         self._recorded_at = -math.inf
         self._lanes = {id_: lane for id_, lane in lanes.items() if keyed_names(lane.stage)}
         self._cursors: dict[LaneId, str] = {}
+        self._pages: dict[LaneId, list[str]] = {}
+        """The keys that were considered last."""
+        self._rounds: dict[LaneId, str] = {}
+        """The first of the keys that were passed over since one was served."""
         self._of_job: dict[JobId, tuple[LaneId, str]] = {}
         _record(store, lanes)
 
@@ -90,11 +94,34 @@ class JobKeys:
         rows = self._store.query("keys_of_lane", lane, cursor, now, KEYS_MAX)
         if cursor and len(rows) < KEYS_MAX:
             rows += self._store.query("keys_of_lane", lane, "", now, KEYS_MAX - len(rows))
-        return list(dict.fromkeys(str(row[0]) for row in rows))
+        found = {str(key): bool(is_due) for key, is_due in rows}
+        self._pages[lane] = list(found)
+        return [key for key, is_due in found.items() if is_due]
 
     def served(self, lane: LaneId, key: str) -> None:
         """Remember which key of a lane had its turn last."""
         self._cursors[lane] = key
+        self._rounds.pop(lane, None)
+
+    def is_many(self, lane: LaneId) -> bool:
+        """Return whether a lane may have more keys than one claim considers."""
+        return len(self._pages.get(lane, ())) >= KEYS_MAX
+
+    def pass_over(self, lane: LaneId) -> bool:
+        """Go on to the next keys of a lane, because none of these can start; return whether there are some not yet considered."""
+        if not self.is_many(lane):
+            self._rounds.pop(lane, None)
+            return False
+        first, last = self._pages[lane][0], self._pages[lane][-1]
+        self._cursors[lane] = last
+        began = self._rounds.get(lane)
+        if began is None:
+            self._rounds[lane] = first
+            return True
+        if first <= began <= last if first <= last else not last < began < first:
+            del self._rounds[lane]
+            return False
+        return True
 
     def remember(self, jobs: Iterable[ClaimedJob]) -> None:
         """Remember the keys of claimed jobs."""

@@ -23,7 +23,7 @@ from redrive.core.failure import Category, Failure
 from redrive.core.limit import Limit
 from redrive.core.limit_state import Share
 from redrive.engine.limits.keys import JobKeys, breaker_part
-from redrive.engine.limits.meter import Change, Meter
+from redrive.engine.limits.meter import LOOK_SECONDS, Change, Meter
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
@@ -36,6 +36,8 @@ METERS_MAX: Final = 1_000
 UPKEEP_SECONDS: Final = 60.0
 FORGET_SECONDS: Final = 3_600.0
 """After this time a key of a limit that nobody has used is forgotten."""
+PASS_SECONDS: Final = 1.0
+"""How long a worker waits that has passed over all of very many keys."""
 
 MeterKey = tuple[str, str]
 """Name and key of a limit; the key is empty for a limit without keys."""
@@ -90,6 +92,8 @@ class SharedLimits:
         self._reports: deque[tuple[Limit, str, Change]] = deque()
         self._corrections: deque[tuple[Limit, str, float]] = deque()
         self._opens: dict[LaneId, float] = {}
+        self._passed: dict[LaneId, float] = {}
+        """From when keys of a lane may start that were passed over since one was served."""
         self._turn = 0
         self._kept_up_at = -math.inf
 
@@ -268,10 +272,18 @@ class SharedLimits:
             if starts:
                 shares[keys] = Share(0, starts, place)
         given = {keys: count for keys, count in step.divided(room, shares).items() if count}
+        opens_at = min([*opens, self._passed.pop(lane, math.inf)])
         if given:
             self.keys.served(lane, list(given)[-1])
-        elif opens or self._is_held(lane):
-            self._opens[lane] = max(min(opens, default=math.inf), self._opens.get(lane, -math.inf))
+            return given
+        if self.keys.pass_over(lane):
+            self._passed[lane] = opens_at
+            opens_at = now + LOOK_SECONDS
+        elif not opens and opens_at == math.inf and not self._is_held(lane):
+            if not self.keys.is_many(lane):
+                return given
+            opens_at = now + PASS_SECONDS
+        self._opens[lane] = max(opens_at, self._opens.get(lane, -math.inf))
         return given
 
     def _is_held(self, lane: LaneId) -> bool:

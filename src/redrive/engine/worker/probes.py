@@ -185,7 +185,10 @@ class Probes:
         if keys is None or lane not in keys.lanes:
             return {}
         keys.mark(lane)
-        return {lane: dict.fromkeys(keys.upcoming(lane, now), 1)}
+        found = keys.upcoming(lane, now)
+        if not found:
+            keys.pass_over(lane)
+        return {lane: dict.fromkeys(found, 1)}
 
     def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""

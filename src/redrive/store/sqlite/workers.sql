@@ -192,16 +192,17 @@ SELECT lane.value,
 FROM json_each(?) AS lane;
 
 -- name: keys_of_lane
--- Keys of a lane after one, in order, that have a due job; by skipping from key to key.
+-- Keys of a lane after one, in order, and whether each has a due job; by skipping from key to key.
 WITH RECURSIVE found (lane_key, place) AS (
     SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND jobs.lane_key > ?2 ORDER BY jobs.lane_key LIMIT 1), 1
     UNION ALL
     SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND jobs.lane_key > found.lane_key ORDER BY jobs.lane_key LIMIT 1), place + 1
     FROM found WHERE found.lane_key IS NOT NULL AND place < ?4)
-SELECT lane_key FROM found WHERE lane_key IS NOT NULL AND EXISTS (
+SELECT lane_key, EXISTS (
     SELECT 1 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) WHERE EXISTS (
         SELECT 1 FROM jobs WHERE lane_id = ?1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = column1
-        AND run_at <= ?3));
+        AND run_at <= ?3))
+FROM found WHERE lane_key IS NOT NULL;
 
 -- name: is_all_held
 -- Among the first jobs of a lane: all of them would be too many to look at again and again.

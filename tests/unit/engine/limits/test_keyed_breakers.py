@@ -68,6 +68,20 @@ def test_each_key_is_probed_alone_and_released_when_its_origin_is_back(
     assert max(int(str(row[0])) for row in attempts(store, "attempt")) <= 2
 
 
+def test_many_dead_origins_hold_no_others_and_all_are_held_together(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    breaker = Breaker("origin", consecutive=1, open_for=3_600, key=lambda job: job.input)
+    pipeline = fetching(clock, clock.wall() + 1e6, breaker)
+    rd.submit_many(pipeline, [f"dead{number:03}" for number in range(150) for _ in range(2)])
+    assert work(store, pipeline, concurrency=8, hold_max=1) == "held"
+
+    rd.submit_many(pipeline, ["later"] * 3)
+    assert work(store, pipeline, concurrency=8, hold_max=30) == "held"
+
+    assert rd.jobs.counts() == {"complete": 3, "queued": 300}
+
+
 def test_a_breaker_of_one_key_is_listed_opened_and_closed_by_its_name(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:

@@ -13,7 +13,7 @@ from redrive import Limit, Pipeline, Redrive, stage
 from redrive.engine.limits.keys import JobKeys, JobView
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.worker import Ending
-from redrive.store.records import ClaimRequest, LaneId, NewJob, Step
+from redrive.store.records import ClaimRequest, LaneId, NewJob, Row, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import statements_of
 from redrive.testing import VirtualClock
@@ -209,6 +209,30 @@ def test_a_worker_repairs_the_keys_of_its_lanes_after_another_release_was_there(
 
     assert bounded(scene()) == "idle"
     assert rd.jobs.counts() == {"complete": 3}
+
+
+def test_many_keys_whose_jobs_are_not_due_keep_no_other_waiting_and_no_worker_busy(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    class Counting(SqliteStore):
+        looks = 0
+
+        def query(self, name: str, *parameters: object) -> list[Row]:
+            self.looks += name == "keys_of_lane"
+            return super().query(name, *parameters)
+
+    store = Counting(":memory:")
+    rd = Redrive(store)
+    pipeline = one_stage(echo, limits=Limit("tenant", rate=100, key=lambda job: f"k{job.input:03}"))
+    for number in range(150):
+        rd.submit(pipeline, number, delay=100)
+    rd.submit(pipeline, 999, delay=5)
+    work(store, pipeline)
+
+    assert rd.jobs.counts() == {"complete": 151}
+    begun = min(float(str(row[0])) for row in attempts(store, "started_at"))
+    assert 5 <= begun - 1e9 <= 8
+    assert store.looks < 1_000
 
 
 def test_more_keys_than_one_claim_considers_are_all_served(store: SqliteStore, rd: Redrive) -> None:
