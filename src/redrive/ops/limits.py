@@ -173,7 +173,7 @@ def _change(
         if not rows and name not in known:
             names = sorted({each.name for each in limits(store)})
             raise unknown(name, names, kind="limit", otherwise="No worker has used a limit yet.")
-        if key and not known[name].has_keys:
+        if key and name in known and not known[name].has_keys:
             raise ConfigurationError(
                 field=f"limit {name}", value=key, rule="has no keys", fix="Leave out --key."
             )

@@ -143,6 +143,14 @@ def test_wrong_names_keys_and_numbers_are_refused(known: Redrive) -> None:
             known.limits.set("openai", **numbers)
 
 
+def test_a_key_of_a_limit_whose_code_is_gone_can_still_be_changed(known: Redrive, store: SqliteStore) -> None:
+    put(store, "former", LimitState(is_paused=True), "acme")
+
+    assert known.limits.resume("former", key="acme").status == "open"
+    with pytest.raises(RedriveError, match="former"):
+        known.limits.resume("former", key="other")
+
+
 def test_a_change_that_others_always_overtake_ends_with_an_error() -> None:
     class Busy(SqliteStore):
         def apply(self, *steps: Step) -> list[list[Row]] | None:
