@@ -108,7 +108,7 @@ class JobKeys:
         return len(self._pages.get(lane, ())) >= KEYS_MAX
 
     def pass_over(self, lane: LaneId) -> bool:
-        """Go on to the next keys of a lane, because none of these can start; return whether there are some not yet considered."""
+        """Continue with the next keys of a lane, because none of these can start; return whether some are not considered yet."""
         if not self.is_many(lane):
             self._rounds.pop(lane, None)
             return False
