@@ -151,6 +151,16 @@ def test_lists_have_one_line_per_row_and_fit_the_screen(
     assert len(lines) == 1 + len(found)
 
 
+def test_jobs_are_listed_with_their_keys_if_any_has_one(failed: Shell) -> None:
+    before = failed("job", "list").out.splitlines()[0]
+    failed("submit", "flows:orders", "5", "--key", "order-5")
+    after = failed("job", "list").out
+
+    assert "key" not in before.split()
+    assert "key" in after.splitlines()[0].split()
+    assert "order-5" in after
+
+
 def test_a_column_that_is_empty_everywhere_is_left_out(failed: Shell) -> None:
     before = failed("dlq", "list").out.splitlines()[0]
     failed("dlq", "assign", "1", "--to", "ann", "--yes")

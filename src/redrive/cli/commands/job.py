@@ -212,6 +212,7 @@ def _row_of(job: JobLine) -> dict[str, object]:
         "status": job.status if job.waiting is None else f"{job.status}, {job.waiting}",
         "attempt": job.attempt,
         "code": job.error_code,
+        "key": job.key,
         "age": job.created_at,
         "due": job.run_at if job.status == "queued" and job.run_at > job.created_at else None,
     }
