@@ -116,7 +116,7 @@ def make_app(settings: Settings) -> FastAPI:
             StoreError: Problem(503, "SYSTEM_UNAVAILABLE", "The store is away. Try again."),
         },
     )
-    # After the others, and so around them: it answers /metrics itself, and tasks belong to the trace of their request.
+    # After the others, and so around them: it answers /metrics itself, and makes a span of every request.
     app.add_middleware(TelemetryMiddleware, database=settings.database)
     app.add_api_route("/jobs", _post, methods=["POST"])
     app.add_api_route("/jobs/{job_id}", _snapshot, methods=["GET"])

@@ -86,6 +86,7 @@ def test_a_part_that_nobody_asked_for_is_not_the_resource(origin: Origin, tmp_pa
     [
         (WHOLE[4:8], "bytes 4-7/10"),
         (WHOLE[2:], "bytes 2-9/10"),
+        (WHOLE[3:9], "bytes 3-8/10"),
         (WHOLE[4:], "bytes 4-9/*"),
         (WHOLE[4:], ""),
         (WHOLE[4:8], "bytes 4-9/10"),
