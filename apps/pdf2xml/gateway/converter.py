@@ -67,10 +67,10 @@ class Converter:
             return answer
         finally:
             # Also when this is cancelled: what the child would answer then is not for the next order.
-            if child is not None and not is_kept:
-                child.kill()
-                self._children.discard(child)
             self._free.put_nowait(child if is_kept else None)
+            if child is not None and not is_kept:
+                self._children.discard(child)
+                await child.end()
 
     def close(self) -> None:
         """End all children."""
@@ -94,6 +94,11 @@ class _Child:
         except OSError as error:
             raise _LostError(_TROUBLE) from error
         return cls(process)
+
+    async def end(self) -> None:
+        """End the process and wait until it is gone, with its pipes."""
+        self.kill()
+        await self._process.communicate()
 
     async def get_ready(self) -> None:
         try:
