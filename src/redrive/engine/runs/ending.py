@@ -46,8 +46,6 @@ class RunStatusDriver:
         self._wake = asyncio.Event()
         self._has_live = False
         """Whether there was a run to decide at the last look: without one, commits are no reason to look again."""
-        self._unreadable: set[object] = set()
-        """Runs whose options cannot be read, and that are logged."""
         self._at_work: dict[int, int] = {}
         """Items of paused runs that were in a stage at the last look, with their run."""
 
@@ -88,19 +86,7 @@ class RunStatusDriver:
         if not self._has_live:
             return 0
         now = self._clock.wall()
-        return sum(self._decide_readable(row, now) for row in self._store.query("live_runs", now))
-
-    def _decide_readable(self, row: Row, now: float) -> bool:
-        """Decide a run unless its options cannot be read: that must not keep the others waiting."""
-        try:
-            return self._decide_one(row, now)
-        except msgspec.MsgspecError as error:
-            if row[0] not in self._unreadable:
-                self._unreadable.add(row[0])
-                logger.error(  # noqa: TRY400 - the trace says nothing about the row.
-                    "run %s is not decided: its options cannot be read: %s", row[0], type(error).__name__
-                )
-            return False
+        return sum(self._decide_one(row, now) for row in self._store.query("live_runs", now))
 
     def _decide_one(self, row: Row, now: float) -> bool:
         run, status, options, total, complete, failed, cancelled, skipped, has_permanent = row

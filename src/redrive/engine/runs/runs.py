@@ -156,7 +156,7 @@ class Runs:
                 fix="Resume it with its own pipeline.",
             )
         if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED}:
-            raise self._ended(report)
+            raise RunError(run=run, problem=f"it has ended as {report.status}", fix="Start a new run.")
         return report
 
     def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
@@ -178,16 +178,8 @@ class Runs:
         return max((cast("int", row[0]) + 1 for row in gone), default=first)
 
     def mark_source(self, run: RunId, *, is_fed: bool) -> None:
-        """Record whether the source was read to its end; before that, the run does not end.
-
-        Raises RunError when it has ended already, and there is nothing to add to.
-        """
-        if self._store.apply(Step("end_source" if is_fed else "open_source", (run,), rows=1)) is None:
-            raise self._ended(self.report(run))
-
-    @staticmethod
-    def _ended(report: RunReport) -> RunError:
-        return RunError(run=report.id, problem=f"it has ended as {report.status}", fix="Start a new run.")
+        """Record whether the source was read to its end; before that, the run does not end."""
+        self._store.apply(Step("end_source" if is_fed else "open_source", (run,)))
 
     def _row(self, run: int) -> Row:
         rows = self._store.query("run", run)

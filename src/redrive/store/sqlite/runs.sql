@@ -37,8 +37,7 @@ ORDER BY item.key LIMIT 1;
 UPDATE runs SET is_fed = 1 WHERE id = ?;
 
 -- name: open_source
--- Not of a run that has ended meanwhile; a paused one has not.
-UPDATE runs SET is_fed = 0 WHERE id = ? AND (ended_at IS NULL OR status = 'paused');
+UPDATE runs SET is_fed = 0 WHERE id = ?;
 
 -- name: keep_run
 -- The process that feeds it decides its status until then.

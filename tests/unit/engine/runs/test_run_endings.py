@@ -23,8 +23,8 @@ from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runs.ending import RunStatusDriver
 from redrive.engine.runs.runs import RunOptions, Runs, keep_run
-from redrive.errors import ConfigurationError, RunError, StoreUnavailableError
-from redrive.store.records import RunId, Step
+from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import at_once
@@ -127,44 +127,6 @@ def test_a_run_is_not_decided_between_two_batches_of_items(
 
     assert seen == [0]
     assert rd.runs.report(run).status == "running"
-
-
-def test_items_are_refused_for_a_run_that_ended_after_its_size_was_read(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = rd.runs.add("shop", RunOptions(), 0.0)
-    rd.submit_many(SHOP, [1], run=run)
-    work(store, SHOP)
-    plain = Runs.mark_source
-
-    def ended_first(book: Runs, run: RunId, *, is_fed: bool) -> None:
-        decide(store, clock)
-        plain(book, run, is_fed=is_fed)
-
-    monkeypatch.setattr(Runs, "mark_source", ended_first)
-
-    with pytest.raises(RunError, match="ended as completed"):
-        rd.submit_many(SHOP, [2], run=run)
-    report = rd.runs.report(run)
-    assert (report.status, report.total, Runs(store).is_fed(run)) == ("completed", 1, True)
-
-
-@pytest.mark.parametrize("options", [b"{", b'{"budget":{"max_rate":7}}'])
-def test_a_run_whose_options_cannot_be_read_keeps_no_other_waiting(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture, options: bytes
-) -> None:
-    for _ in range(2):
-        rd.runs.open(SHOP, [1])
-    store._db.execute("UPDATE runs SET options = ? WHERE id = 1", (options,))
-    work(store, SHOP)
-
-    async def scene() -> list[int]:
-        endings = RunStatusDriver(store, clock, ask_store=at_once)
-        return [endings.decide() for _ in range(2)]
-
-    assert bounded(scene()) == [1, 0]
-    assert [rd.runs.report(run).status for run in (1, 2)] == ["running", "completed"]
-    assert caplog.text.count("run 1 is not decided: its options cannot be read") == 1
 
 
 def test_a_decision_about_a_run_that_has_changed_since_is_not_taken(
