@@ -14,7 +14,6 @@ from redrive.engine.runs.runs import RunOptions
 from redrive.errors import RunError
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.sqlite.store import SqliteStore
-from redrive.store.statements import statements_of
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import bounded, jobs, rows, work
@@ -98,41 +97,6 @@ def test_a_cancelled_run_ends_when_its_running_items_have(
     assert (cancelled.status, cancelled.cancelled, cancelled.open) == ("cancelled", 2_500, 0)
     assert rows(store, "status, ended_at", "runs") == [("cancelled", clock.wall())]
     assert verbs(store) == [("cancel", f"run {run}", "ann", "wrong file", '{"status":"cancelled"}')]
-
-
-def test_a_run_that_was_resumed_since_the_last_look_is_not_paused_again(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
-) -> None:
-    run = rd.runs.open(SHOP, [1]).id
-    store._db.execute(
-        "UPDATE jobs SET status = 'processing', lease_token = 1, worker_id = 'w0', dispatch = 1"
-    )
-    rd.runs.pause(run)
-
-    async def scene() -> None:
-        endings = RunStatusDriver(store, clock, ask_store=at_once)
-        endings.decide()
-        rd.runs.resume(run)
-        store._db.execute("UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL")
-        endings.decide()
-
-    bounded(scene())
-
-    assert jobs(store, "status, waiting, run_at > 1e12") == [("queued", None, 0)]
-
-
-@pytest.mark.parametrize(("statement", "values"), [("paused_at_work", ()), ("pause_jobs", ("[1]",))])
-def test_a_look_at_paused_runs_reads_neither_all_runs_nor_all_their_items(
-    store: SqliteStore, statement: str, values: tuple[object, ...]
-) -> None:
-    plan = store.read("EXPLAIN QUERY PLAN " + statements_of("sqlite")[statement], values)
-    steps = [str(row[3]) for row in plan]
-
-    assert any(step.startswith("SEARCH runs USING INTEGER PRIMARY KEY") for step in steps)
-    assert [step for step in steps if step.startswith("SCAN") and "json_each" not in step] in (
-        [],
-        ["SCAN jobs USING INDEX jobs_leased"],
-    )
 
 
 def test_a_run_that_has_no_more_items_to_come_is_cancelled_while_paused_too(

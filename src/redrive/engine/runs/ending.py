@@ -46,8 +46,8 @@ class RunStatusDriver:
         self._wake = asyncio.Event()
         self._has_live = False
         """Whether there was a run to decide at the last look: without one, commits are no reason to look again."""
-        self._at_work: dict[int, int] = {}
-        """Items of paused runs that were in a stage at the last look, with their run."""
+        self._at_work: set[int] = set()
+        """Paused runs that had items in a stage at the last look."""
 
     def committed(self, done: list[Settlement]) -> None:
         """Look at once if a job ended while there are runs."""
@@ -116,10 +116,7 @@ class RunStatusDriver:
 
     def _pause_again(self) -> None:
         """Pause items of paused runs that were in a stage before: they are queued again after it."""
-        at_work = {cast("int", job): cast("int", run) for run, job in self._store.query("paused_at_work")}
-        # All items of a run when it is first seen; then only those that were in a stage, however many there are.
-        for run in sorted(set(at_work.values()) - set(self._at_work.values())):
+        at_work = {cast("int", run) for (run,) in self._store.query("paused_runs_at_work")}
+        for run in sorted(at_work | self._at_work):
             self._book.pause_items(RunId(run))
-        if self._at_work:
-            self._store.apply(Step("pause_jobs", (msgspec.json.encode(list(self._at_work)).decode(),)))
         self._at_work = at_work

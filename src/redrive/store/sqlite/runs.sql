@@ -56,11 +56,8 @@ SELECT id, status, options, total, complete, failed, cancelled, skipped, has_per
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed') AS failed,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled') AS cancelled,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped') AS skipped,
-        -- Reads the letters of the run, so only for a running one whose rule asks for it.
-        CASE WHEN runs.status = 'running' AND json_valid(CAST(options AS TEXT)) AND CAST(options AS TEXT) ->> '$.rule' IS NOT NULL
-            THEN EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_run CROSS JOIN letter_facts ON letter_id = dead_letters.id
-                WHERE run_id = runs.id AND is_retryable = 0)
-            ELSE 0 END AS has_permanent
+        EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_run CROSS JOIN letter_facts ON letter_id = dead_letters.id
+            WHERE run_id = runs.id AND is_retryable = 0) AS has_permanent
     FROM runs INDEXED BY runs_live
     WHERE ended_at IS NULL AND status <> 'paused')
 WHERE (ended >= total AND driven_until <= ?1 AND (is_fed OR status = 'cancelled')) OR (ended < total AND has_permanent AND status = 'running')
@@ -93,15 +90,10 @@ UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = ? 
 -- name: label_run
 UPDATE runs SET label = ? WHERE id = ?;
 
--- name: paused_at_work
--- Items of paused runs that are in a stage: they are queued again after it, and have to be paused as well.
-SELECT run_id, jobs.id FROM jobs INDEXED BY jobs_leased CROSS JOIN runs ON runs.id = run_id
-WHERE jobs.status = 'processing' AND runs.status = 'paused';
-
--- name: pause_jobs
--- Those of these jobs that are queued again, if their run still is paused: ?1 their ids as JSON.
-UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'queued'
-    AND run_at < 1e12 AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
+-- name: paused_runs_at_work
+-- Paused runs with items in a stage: those are queued again after it, and have to be paused as well.
+SELECT DISTINCT run_id FROM jobs INDEXED BY jobs_leased WHERE status = 'processing' AND run_id IN (
+    SELECT id FROM runs WHERE status = 'paused');
 
 -- name: join_run
 -- A job of a stage joins the run of its parent, after all items of its source.

@@ -58,7 +58,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "run": (1,),
     "run_payloads": (1, 0, 10),
     "live_runs": (NOW,),
-    "paused_at_work": (),
+    "paused_runs_at_work": (),
     "run_results": (1, 0, 10),
     "run_tally": (1,),
     "run_with_key": ("shop", "a"),

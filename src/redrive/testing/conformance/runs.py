@@ -30,13 +30,11 @@ from redrive.testing.conformance.replays import released
 ITEMS = '[["1", null, null, 5], ["\\"two\\"", "b", "ann", 0]]'
 
 
-def opened(
-    store: Store, items: str = ITEMS, count: int = 2, *, key: str | None = "k", options: bytes = b"{}"
-) -> object:
+def opened(store: Store, items: str = ITEMS, count: int = 2, *, key: str | None = "k") -> object:
     """Open a run; return what the store answers."""
     (lane,) = lanes_of(store)
     return store.apply(
-        Step("open_run", ("shop", options, NOW, count, key, "label", "bob"), rows=1),
+        Step("open_run", ("shop", b"{}", NOW, count, key, "label", "bob"), rows=1),
         Step("open_items", (lane, NOW, items, 4), rows=count),
         Step("open_values", (items, 4)),
     )
@@ -93,7 +91,7 @@ class RunTests(Scene):
 
     def test_a_permanent_failure_is_seen_while_other_items_are_open(self, store: Store) -> None:
         """And for ever."""
-        opened(store, options=b'{"rule":{"rule":"failure"}}')
+        opened(store)
         (lane,) = lanes_of(store)
         one, _ = claim(store, lane)
         exchange(store, "w1", [burial(one)])
@@ -101,15 +99,6 @@ class RunTests(Scene):
         ((run, status, *_, has_permanent),) = store.query("live_runs", NOW)
         agree((run, status, has_permanent), (1, "running", 1))
         agree(store.query("has_permanent", 1), [(1,)])
-
-    def test_without_a_rule_about_it_a_permanent_failure_is_no_reason_to_decide(self, store: Store) -> None:
-        """Nor with options that nobody can read."""
-        (lane,) = lanes_of(store)
-        for key, options in (("a", b'{"rule":null}'), ("c", b"{}"), ("d", b"{")):
-            opened(store, '[["1", null, null, 5], ["2", null, null, 5]]', key=key, options=options)
-            exchange(store, "w1", [burial(claim(store, lane)[0])])
-
-        agree(store.query("live_runs", NOW), [])
 
     def test_an_item_that_runs_again_makes_its_run_live(self, store: Store) -> None:
         """Until it has ended again."""
