@@ -97,6 +97,8 @@ class ErrorLog:
     def failed(self, event: Event) -> None:
         """Record a failed attempt; a hook of the pipeline."""
         category = _category(event.code, event.reason)
+        # Taken in any case: the number of an attempt comes again after a replay.
+        stack = STACKS.pop(event)
         self.write(
             ErrorRecord(
                 timestamp=event.at,
@@ -104,7 +106,7 @@ class ErrorLog:
                 category=category,
                 message=event.message or event.sentence,
                 error_type=_error_type(event.code, event.exception),
-                stack_trace=event.stack or STACKS.pop(event) or _no_stack(event.code, event.sentence),
+                stack_trace=event.stack or stack or _no_stack(event.code, event.sentence),
                 context={
                     "email_id": event.key or f"job-{event.job_id}",
                     "operation": event.stage,
@@ -157,6 +159,10 @@ class Stacks:
     def pop(self, event: Event) -> str | None:
         """Return the stack of an event's attempt; None if another process ran it."""
         return self._stacks.pop((event.job_id, event.stage, event.attempt), None)
+
+    def clear(self) -> None:
+        """Forget all of them, before this process works on another database."""
+        self._stacks.clear()
 
 
 STACKS: Final = Stacks()

@@ -17,6 +17,7 @@ import pytest
 from redrive import Backoff, Breaker, Context, Jitter, Pipeline, Redrive, RetryPolicy, stage
 from redrive.client.schedules import Schedules
 from redrive.engine.delivery.outbox import Delivery
+from redrive.engine.observers import AttemptFacts, Observer, install, uninstall
 from redrive.engine.pipeline.pipeline import Event
 from redrive.engine.schedules import Ticker
 from redrive.engine.worker.leases import Leases
@@ -208,6 +209,34 @@ def test_whichever_call_to_the_store_fails_every_promise_is_kept(
     assert calm.faulty.calls > 50
     if bad:
         pytest.fail("\n".join([*bad[:10], f"{len(bad)} breaches"]), pytrace=False)
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_whichever_call_fails_while_attempts_are_observed_every_promise_is_kept(when: str) -> None:
+    observer = _Observing()
+    install(observer)
+    try:
+        calm = Sweep()
+        calm.run()
+        bad = []
+        for nth, name in enumerate(calm.faulty.names, start=1):
+            # Nothing else asks while jobs are claimed.
+            if name == "query":
+                world = Sweep(nth, when)
+                world.run()
+                bad += world.breaches()
+    finally:
+        uninstall(observer)
+
+    assert calm.faulty.names.count("query") > 10
+    assert bad == []
+
+
+class _Observing(Observer):
+    """Wants to know the trace of every attempt."""
+
+    def attempt_started(self, facts: AttemptFacts) -> None:
+        assert facts.trace is None
 
 
 @pytest.mark.parametrize("when", WHEN)

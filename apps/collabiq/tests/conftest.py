@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from apps.collabiq.files import STACKS
 from apps.collabiq.settings import Settings
 from apps.collabiq.tests.services import Gemini, Gmail, Infisical, Notion
 from apps.collabiq.tests.wire import Service
@@ -47,6 +48,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.fixture
 def rd(settings: Settings) -> Generator[Redrive]:
+    # Jobs of every database have the same ids.
+    STACKS.clear()
     with connect(settings.root / "collabiq.db") as made:
         yield made
 

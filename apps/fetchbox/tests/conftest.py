@@ -15,12 +15,21 @@ from moto.server import ThreadedMotoServer
 
 from apps.fetchbox.tests.box import CONFIG, PLUGIN, Box
 from apps.fetchbox.tests.servers import Broker, Origin, Process, S3Front, proxy
+from redrive.engine import observers
 from tools import pytest_requirements
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add the requirement marks."""
     pytest_requirements.register(config)
+
+
+@pytest.fixture(autouse=True)
+def untraced() -> Generator[None]:
+    """An API that is made here switches traces on for the whole process, which other tests share."""
+    before = tuple(observers._installed)
+    yield
+    observers._installed[:] = before
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,8 @@ class SharedBreakers:
         """Jobs of the commit with this token whose start is counted: that commit may have to be made again."""
         self._of_keys: set[str] = set()
         """The breakers of single keys."""
+        self.holding: set[str] = set()
+        """Breakers for which holds were committed since they were last looked at: somebody may have closed them meanwhile."""
         self.keys: JobKeys | None = None
         """The keys of jobs, if any breaker or limit has some."""
 
@@ -187,6 +189,15 @@ class SharedBreakers:
             if self.change(breaker, _recorder(breaker, now, ok, failed), code=self._codes[name]):
                 tally[0] -= ok
                 tally[1] -= failed
+        for name in tuple(self.holding):
+            self._release_if_closed(name, now)
+            self.holding.discard(name)
+
+    def _release_if_closed(self, name: str, now: float) -> None:
+        """Release what is held for a closed breaker: whoever closed it released only what was held by then."""
+        raw = self._store.breaker(name)
+        if raw is None or _DECODE(raw).phase is Phase.CLOSED:
+            self._store.apply(Step("release_held", (now, name)))
 
     def change(
         self, breaker: Breaker, change: Callable[[BreakerState], BreakerState], *, code: str | None = None

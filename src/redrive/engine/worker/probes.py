@@ -43,7 +43,8 @@ class Probes:
         self._tokens: dict[JobId, str] = {}
         self._dropped: deque[tuple[Breaker, str]] = deque()
         self._asked: set[LaneId] = set()
-        """Lanes for which the commit under way has asked for a probe; what came of it is unknown until all of it is answered."""
+        """Lanes for which the commit of `_asked_by` has asked for a probe; what came of it is unknown if that is made again."""
+        self._asked_by = 0
         self._served: set[str] = set()
         """Breakers that need no other probe from the commit under way."""
 
@@ -119,6 +120,8 @@ class Probes:
         no probe any more is run, or refused, like every other job. A probe that found no job is freed.
         """
         self._served = set()
+        if token != self._asked_by:
+            self._asked_by, self._asked = token, set()
         found: list[ClaimedJob] = []
         for lane in sorted(self._asked, reverse=True):
             breaker, probe = self._by_lane[lane], _probe_token(worker, token, lane)
@@ -146,7 +149,6 @@ class Probes:
         for lane in self._order:
             if len(claimed) + len(more) < want.limit and want.limits.get(lane, 1) > 0:
                 more += self._claim_one(worker, lane, now=now, token=token)
-        self._asked.clear()
         return more
 
     def _assign_claimed(self, claimed: Sequence[ClaimedJob], worker: str, *, now: float, token: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+from collections.abc import Sequence
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -13,7 +15,9 @@ from redrive import Backoff, Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core import breaker_state as step
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import PhaseChange, Step
+from redrive.ops.audit import Actor
+from redrive.ops.breakers import move
+from redrive.store.records import ClaimRequest, Exchange, PhaseChange, Settlement, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on
@@ -83,6 +87,28 @@ def test_without_a_ramp_all_work_starts_at_once(store: SqliteStore, rd: Redrive,
 
     state, starts = starts_after_closing(store, breaker)
     assert starts[-1] - float(str(state.changed_at)) <= 1.0
+
+
+class ClosedMeanwhile(SqliteStore):
+    """A store in which somebody closes the breaker between the decision to hold a job and its commit."""
+
+    def exchange(
+        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+    ) -> Exchange:
+        if any(one.outcome == "hold" for one in done) and not self.query("operations", 1):
+            move(self, "api", "close", Actor("ann"))
+        return super().exchange(worker, done, want, now=now, token=token)
+
+
+def test_a_job_held_while_somebody_closes_its_breaker_is_released_at_once(clock: VirtualClock) -> None:
+    start = clock.wall()
+    with closing(ClosedMeanwhile(":memory:")) as store:
+        pipeline = calling(clock, start + 1, breaker=Breaker("api", consecutive=2, open_for=3_600))
+        Redrive(store).submit_many(pipeline, range(2))
+        work(store, pipeline)
+
+        assert jobs(store) == [("complete",)] * 2
+        assert clock.wall() - start < 60
 
 
 def test_a_worker_gives_up_waiting_for_what_is_held_though_probes_go_out_meanwhile(
