@@ -19,6 +19,7 @@ app = typer.Typer(
     help="Run jobs through stages and account for every failure.",
     no_args_is_help=True,
     add_completion=True,
+    rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

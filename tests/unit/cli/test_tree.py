@@ -11,12 +11,12 @@ import pytest
 from typer.main import get_command
 
 from redrive.cli.app import app
-from redrive.cli.tree import TREE, LazyGroup, load
+from redrive.cli.tree import BACK, KEEP, LOOK, TREE, WORK, LazyGroup, load
 
 LOADED_MAX = 15
 PROGRAM = """
 import atexit, sys
-atexit.register(lambda: print(*(m for m in sys.modules if m.partition(".")[0] == "redrive"), file=sys.stderr))
+atexit.register(lambda: print(*(m for m in sys.modules if m.partition(".")[0] in ("redrive", "rich")), file=sys.stderr))
 sys.argv[0] = "redrive"
 from redrive.cli.__main__ import main
 main()
@@ -24,7 +24,7 @@ main()
 
 
 def run_and_list(*arguments: str, **env: str) -> tuple[str, list[str]]:
-    """Return what a command printed, and the modules of redrive that it loaded."""
+    """Return what a command printed, and the modules of redrive, and of Rich, that it loaded."""
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,
@@ -66,6 +66,15 @@ def test_what_needs_no_command_loads_none(arguments: list[str], env: dict[str, s
     assert "redrive.cli.tree" in loaded
     assert [name for name in loaded if not name.startswith(("redrive.cli", "redrive.errors"))] == ["redrive"]
     assert len(loaded) <= LOADED_MAX
+
+
+def test_the_help_of_the_root_groups_its_commands() -> None:
+    out, _ = run_and_list("--help")
+
+    assert [line for line in out.splitlines() if line.endswith(":")] == [
+        "Options:",
+        *(f"{panel}:" for panel in (WORK, LOOK, KEEP, BACK)),
+    ]
 
 
 def test_a_command_loads_its_own_module_and_not_those_of_others() -> None:
