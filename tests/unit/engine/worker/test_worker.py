@@ -209,6 +209,22 @@ def test_a_stage_may_raise_or_return_a_signal(
     assert store.read("SELECT outcome, attempt FROM attempts ORDER BY dispatch") == outcomes
 
 
+def test_only_snoozes_count_as_snoozes(store: SqliteStore, clock: VirtualClock) -> None:
+    wishes = [Snooze(7), ConnectionResetError(104, "reset"), Snooze(7)]
+
+    def wish(value: int) -> int:
+        if wishes:
+            raise wishes.pop(0)
+        return value
+
+    pipeline = one_stage(wish, retry=RetryPolicy(3, snooze_max=2))
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    outcomes = store.read("SELECT outcome, attempt FROM attempts ORDER BY dispatch")
+    assert outcomes == [("hold", 1), ("retry", 1), ("hold", 2), ("ok", 2)]
+
+
 def test_an_input_that_does_not_fit_and_an_output_that_cannot_be_encoded_are_failures_of_the_attempt(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
