@@ -181,6 +181,25 @@ def test_an_isolated_breaker_waits_for_somebody(store: SqliteStore, rd: Redrive,
     assert attempts(store) == []
 
 
+def test_one_of_the_jobs_that_are_claimed_together_is_the_probe_of_a_breaker_that_fails_fast(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    called: list[int] = []
+
+    def call(number: int) -> int:
+        called.append(number)
+        raise ConnectionRefusedError(111, "refused")
+
+    breaker = Breaker("api", consecutive=1, open_for=60, mode="fail_fast")
+    pipeline = one_stage(call, breaker=breaker, retry=RetryPolicy(1))
+    store.swap_breaker("api", None, msgspec.json.encode(step.opened(clock.wall() - 61)))
+    rd.submit_many(pipeline, range(5))
+    work(store, pipeline)
+
+    assert len(called) == 1
+    assert jobs(store) == [("failed",)] * 5
+
+
 def test_a_fail_fast_stage_is_refused_by_name_with_the_time_to_come_back(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
