@@ -1,0 +1,104 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Reports: counts over many jobs and attempts.
+
+-- part: of_lanes
+-- $1 pipeline, $2 stage; NULL matches all.
+($1::text IS NULL OR lanes.pipeline = $1::text) AND ($2::text IS NULL OR lanes.stage = $2::text);
+
+-- part: attempts_of_run
+-- $1 run
+FROM jobs JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id WHERE run_id = $1::bigint;
+
+-- name: retry_histogram
+-- How many jobs needed how many retries, in all their stages or in one.
+SELECT retries, count(*) FROM (
+    SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries FROM attempts
+    WHERE lane_id IN (SELECT id FROM lanes WHERE {of_lanes}) GROUP BY job_id) AS by_job
+GROUP BY retries ORDER BY retries;
+
+-- name: retry_histogram_of_run
+SELECT retries, count(*) FROM (
+    SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries {attempts_of_run} AND ($2::text IS NULL OR stage = $2::text)
+    GROUP BY job_id) AS by_job
+GROUP BY retries ORDER BY retries;
+
+-- name: error_ranking
+SELECT code, count(*), count(DISTINCT job_id), max(ended_at) FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE code IS NOT NULL AND {of_lanes} GROUP BY code ORDER BY count(*) DESC, code;
+
+-- name: error_ranking_of_run
+SELECT code, count(*), count(DISTINCT job_id), max(ended_at) {attempts_of_run} AND code IS NOT NULL
+    AND ($2::text IS NULL OR stage = $2::text)
+GROUP BY code ORDER BY count(*) DESC, code;
+
+-- part: reliability
+SELECT stage, count(*), count(*) FILTER (WHERE outcome = 'ok'), count(*) FILTER (WHERE outcome = 'retry'),
+    count(*) FILTER (WHERE outcome = 'hold'), count(*) FILTER (WHERE outcome = 'dead'), count(*) FILTER (WHERE outcome = 'crashed'),
+    count(*) FILTER (WHERE outcome = 'skipped'), avg(ended_at - attempts.started_at), lanes.pipeline
+
+-- name: stage_reliability
+{reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE $1::text IS NULL OR lanes.pipeline = $1::text
+GROUP BY lanes.id ORDER BY lanes.pipeline, position;
+
+-- name: stage_reliability_of_run
+{reliability} {attempts_of_run} GROUP BY lanes.id ORDER BY position;
+
+-- name: pipeline_account
+-- How many jobs a pipeline has in each state. Those of ended jobs are counters that are moved with each job; open ones are counted.
+SELECT status, sum(jobs - pruned)::bigint, sum(pruned)::bigint FROM tallies JOIN lanes ON lanes.id = lane_id WHERE pipeline = $1::text
+GROUP BY status
+UNION ALL
+SELECT status, count(*), 0 FROM jobs
+WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = $1::text) GROUP BY status
+UNION ALL
+SELECT status, count(*), 0 FROM jobs WHERE status = 'processing' AND pipeline = $1::text GROUP BY status;
+
+-- name: pipeline_total
+SELECT count(*) FROM jobs WHERE pipeline = $1::text;
+
+-- name: run_account
+SELECT status, sum(jobs - pruned)::bigint, sum(pruned)::bigint FROM tallies WHERE run_id = $1::bigint GROUP BY status
+UNION ALL
+SELECT status, count(*), 0 FROM jobs WHERE run_id = $1::bigint AND status IN ('queued', 'processing') GROUP BY status;
+
+-- name: run_total
+SELECT items, (SELECT count(*) FROM jobs WHERE run_id = runs.id) FROM runs WHERE id = $1::bigint;
+
+-- name: newest_attempt
+-- The attempt that was committed last, and the latest end of the last ones: within a commit they are in no order.
+SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000) AS newest)
+FROM attempts WHERE seq <= (SELECT attempts_frontier()) ORDER BY seq DESC LIMIT 1;
+
+-- name: is_attempt
+SELECT 1 FROM attempts WHERE seq = $1::bigint AND job_id = $2::bigint AND dispatch = $3::bigint;
+
+-- name: attempt_tally
+-- Attempts committed after one and up to another, which ended after a time: how many, and how long, by the upper limits $4 to $16.
+SELECT lane_id, outcome, code, width, count(*), sum(took)
+FROM (SELECT lane_id, outcome, code, ended_at - started_at AS took FROM attempts
+        WHERE seq > $1::bigint AND seq <= $2::bigint AND ended_at > $3::double precision) AS ended
+    CROSS JOIN LATERAL (SELECT CASE WHEN took <= $4::double precision THEN 0 WHEN took <= $5::double precision THEN 1
+        WHEN took <= $6::double precision THEN 2 WHEN took <= $7::double precision THEN 3 WHEN took <= $8::double precision THEN 4
+        WHEN took <= $9::double precision THEN 5 WHEN took <= $10::double precision THEN 6 WHEN took <= $11::double precision THEN 7
+        WHEN took <= $12::double precision THEN 8 WHEN took <= $13::double precision THEN 9 WHEN took <= $14::double precision THEN 10
+        WHEN took <= $15::double precision THEN 11 WHEN took <= $16::double precision THEN 12 ELSE 13 END AS width) AS bucket
+GROUP BY lane_id, outcome, code, width;
+
+-- name: retries_by_hand
+-- Since one line of the operator log, and its last line.
+SELECT count(CASE WHEN verb IN ('retry', 'restart') THEN 1 END), coalesce(max(id), $1::bigint) FROM operations WHERE id > $1::bigint;
+
+-- name: released_letters
+-- How many letters replays have released, ever; pruned ones stay counted.
+SELECT coalesce(sum(letters + pruned), 0)::bigint FROM letter_tallies
+WHERE replay_id <> 0 AND standing IN ('replaying', 'completed', 'same', 'other', 'cancelled');
+
+-- name: attempts_of_stages
+-- What burned an attempt, stage by stage of each job and round, in order.
+SELECT attempts.job_id, attempts.lane_id, attempts.round, outcome, code, http_status, decision
+FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
+WHERE burned = 1 AND outcome IN ('ok', 'retry', 'dead') AND {of_lanes}
+ORDER BY attempts.job_id, attempts.lane_id, attempts.round, attempts.dispatch;
+
+-- name: pipeline_lanes
+SELECT id FROM lanes WHERE pipeline = $1::text ORDER BY position;

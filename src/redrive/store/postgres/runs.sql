@@ -1,0 +1,207 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Runs and schedules.
+
+-- name: add_run
+INSERT INTO runs (pipeline, status, options, created_at) VALUES ($1::text, 'running', $2::bytea, $3::double precision) RETURNING id;
+
+-- name: open_run
+-- A run that has all its items: they follow in the same transaction.
+INSERT INTO runs (pipeline, status, options, created_at, is_fed, items, key, label, owner)
+VALUES ($1::text, 'running', $2::bytea, $3::double precision, 1, $4::bigint, $5::text, $6::text, $7::text)
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- part: opened_run
+currval(pg_get_serial_sequence('runs', 'id'));
+
+-- part: payload_of_item
+convert_to(item ->> 0, 'UTF8');
+
+-- name: open_items
+-- Of the run that was opened just before: $1 lane_id, $2 now, $3 the items as JSON, each with payload, key, owner and priority; $4 how
+-- many bytes of a payload are kept in the job's own row. One whose key is taken is left out, and then the whole is rolled back.
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, payload, created_at)
+SELECT lanes.pipeline, lanes.id, 'queued', (item ->> 3)::bigint, $2::double precision, item ->> 1, item ->> 2, {opened_run}, place - 1,
+    CASE WHEN octet_length({payload_of_item}) <= $4::bigint THEN {payload_of_item} END, $2::double precision
+FROM json_array_elements($3::json) WITH ORDINALITY AS items (item, place) JOIN lanes ON lanes.id = $1::bigint ORDER BY place
+ON CONFLICT DO NOTHING;
+
+-- name: open_values
+-- $1 the items as JSON; $2 as above
+INSERT INTO job_values (job_id, dispatch, value)
+SELECT jobs.id, 0, {payload_of_item} FROM json_array_elements($1::json) WITH ORDINALITY AS items (item, place)
+    JOIN jobs ON run_id = {opened_run} AND ordinal = place - 1
+WHERE octet_length({payload_of_item}) > $2::bigint;
+
+-- name: run_with_key
+SELECT id FROM runs WHERE pipeline = $1::text AND key = $2::text;
+
+-- name: taken_item
+-- The first item whose key a job has already: its place, the key and the job.
+SELECT place - 1 AS key, jobs.key, jobs.id FROM json_array_elements($2::json) WITH ORDINALITY AS items (item, place)
+    JOIN jobs ON jobs.pipeline = $1::text AND jobs.key = item ->> 1 AND status IN ('queued', 'processing', 'complete')
+ORDER BY place LIMIT 1;
+
+-- name: end_source
+UPDATE runs SET is_fed = 1 WHERE id = $1::bigint;
+
+-- name: open_source
+UPDATE runs SET is_fed = 0 WHERE id = $1::bigint;
+
+-- name: keep_run
+-- The process that feeds it decides its status until then.
+UPDATE runs SET driven_until = $1::double precision WHERE id = $2::bigint;
+
+-- name: end_run
+-- Not one that somebody cancelled or paused meanwhile, except to record its end.
+UPDATE runs SET status = $1::text, reason = $2::text, ended_at = $3::double precision
+WHERE id = $4::bigint AND (status NOT IN ('cancelled', 'paused') OR status = $1::text);
+
+-- part: has_permanent_letter
+EXISTS (SELECT 1 FROM dead_letters JOIN letter_facts ON letter_id = dead_letters.id WHERE run_id = runs.id AND is_retryable = 0);
+
+-- name: live_runs
+-- Those whose status may have to be decided, at $1: all items have ended, or one has failed for good.
+SELECT id, status, options, total, complete, failed, cancelled, skipped, has_permanent::integer AS has_permanent FROM (
+    SELECT runs.id, runs.status, options, is_fed, driven_until, items + children AS total, ended, complete, failed, cancelled, skipped,
+        {has_permanent_letter} AS has_permanent
+    FROM runs CROSS JOIN LATERAL (SELECT coalesce(sum(jobs), 0)::bigint AS ended,
+            coalesce(sum(jobs) FILTER (WHERE tallies.status = 'complete'), 0)::bigint AS complete,
+            coalesce(sum(jobs) FILTER (WHERE tallies.status = 'failed'), 0)::bigint AS failed,
+            coalesce(sum(jobs) FILTER (WHERE tallies.status = 'cancelled'), 0)::bigint AS cancelled,
+            coalesce(sum(jobs) FILTER (WHERE tallies.status = 'skipped'), 0)::bigint AS skipped
+        FROM tallies WHERE run_id = runs.id) AS tallied
+    WHERE ended_at IS NULL AND status <> 'paused') AS live
+WHERE (ended >= total AND driven_until <= $1::double precision AND (is_fed = 1 OR status = 'cancelled'))
+    OR (ended < total AND has_permanent AND status = 'running')
+ORDER BY id;
+
+-- name: has_permanent
+SELECT EXISTS (SELECT 1 FROM dead_letters JOIN letter_facts ON letter_id = dead_letters.id
+    WHERE run_id = $1::bigint AND is_retryable = 0)::integer;
+
+-- name: has_live_runs
+SELECT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL AND status <> 'paused')::integer;
+
+-- name: decide_run
+-- Once, and only while it still is as it was when its status was decided.
+UPDATE runs SET status = $1::text, reason = coalesce($2::text, reason), ended_at = $3::double precision
+WHERE id = $4::bigint AND status = $5::text AND ended_at IS NULL AND items + children = $6::bigint
+    AND (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = $4::bigint) = $7::bigint
+    AND (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = $4::bigint AND tallies.status = 'complete') = $8::bigint;
+
+-- name: restart_run
+UPDATE runs SET status = 'running', options = $1::bytea, reason = NULL, ended_at = NULL WHERE id = $2::bigint;
+
+-- name: stop_run
+-- By an operator: $1 is paused or cancelled.
+UPDATE runs SET status = $1::text, reason = $2::text, ended_at = $3::double precision
+WHERE id = $4::bigint AND status IN ('running', 'paused') AND status <> $1::text;
+
+-- name: continue_run
+UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = $1::bigint AND status = 'paused';
+
+-- name: label_run
+UPDATE runs SET label = $1::text WHERE id = $2::bigint;
+
+-- name: paused_runs_at_work
+-- Paused runs with items in a stage: those are queued again after it, and have to be paused as well.
+SELECT DISTINCT run_id FROM jobs WHERE status = 'processing' AND run_id IN (SELECT id FROM runs WHERE status = 'paused') ORDER BY run_id;
+
+-- name: join_run
+-- A job of a stage joins the run of its parent, after all items of its source.
+UPDATE runs SET children = children + 1 WHERE id = (SELECT run_id FROM jobs WHERE jobs.id = $1::bigint)
+RETURNING id, children - 1 + (1::bigint << 40), status;
+
+-- name: stop_child
+-- A job that joined a run that is stopped: it waits as its items do, or ends like them.
+UPDATE jobs SET status = CASE $2::text WHEN 'cancelled' THEN 'cancelled' ELSE status END,
+    finished_at = CASE $2::text WHEN 'cancelled' THEN $3::double precision END,
+    run_at = run_at + CASE $2::text WHEN 'paused' THEN 1e12 ELSE 0 END, waiting = CASE $2::text WHEN 'paused' THEN 'paused' END
+WHERE id = $1::bigint;
+
+-- name: cancel_run
+-- From an ordinal on, so that what has ended is not read again at every step.
+UPDATE jobs SET status = 'cancelled', finished_at = $1::double precision, waiting = NULL WHERE id = ANY (ARRAY(
+    SELECT id FROM jobs WHERE run_id = $2::bigint AND ordinal >= $4::bigint AND status = 'queued' ORDER BY ordinal LIMIT $3::bigint
+    FOR UPDATE)) AND status = 'queued'
+RETURNING ordinal;
+
+-- name: ask_to_cancel_run
+UPDATE jobs SET cancel_asked = 1 WHERE run_id = $1::bigint AND status = 'processing' AND cancel_asked = 0;
+
+-- name: pause_run
+UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = $1::bigint AND status = 'queued' AND run_at < 1e12;
+
+-- name: unpause_run
+UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = $1::bigint AND status = 'queued' AND run_at >= 1e12;
+
+-- name: run
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children,
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled'),
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped'),
+    key, label, owner, children
+FROM runs WHERE id = $1::bigint;
+
+-- name: runs
+SELECT id FROM runs ORDER BY id DESC LIMIT $1::bigint;
+
+-- name: run_tally
+SELECT status, sum(jobs)::bigint FROM tallies WHERE run_id = $1::bigint GROUP BY status;
+
+-- name: run_payloads
+SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint AND ordinal < $3::bigint ORDER BY ordinal;
+
+-- name: run_results
+-- The jobs of a run from an ordinal on, with their results.
+SELECT ordinal, id, status, CASE WHEN result_from IS NULL THEN result
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint ORDER BY ordinal LIMIT $3::bigint;
+
+-- name: run_codes
+SELECT error_code, count(*) FROM jobs WHERE run_id = $1::bigint AND status = 'failed'
+GROUP BY error_code ORDER BY count(*) DESC, error_code;
+
+-- name: running_runs
+SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT $1::bigint;
+
+-- name: put_schedule
+INSERT INTO schedules (name, lane_id, cron, zone, payload, priority, next_at)
+VALUES ($1::text, $2::bigint, $3::text, $4::text, $5::bytea, $6::bigint, $7::double precision)
+ON CONFLICT (name) DO UPDATE SET lane_id = excluded.lane_id, payload = excluded.payload, priority = excluded.priority,
+    next_at = CASE WHEN schedules.cron = excluded.cron AND schedules.zone = excluded.zone THEN schedules.next_at ELSE excluded.next_at END,
+    cron = excluded.cron, zone = excluded.zone;
+
+-- name: schedule
+SELECT lane_id, cron, zone, payload, priority FROM schedules WHERE name = $1::text;
+
+-- name: tick
+UPDATE schedules SET next_at = $1::double precision, last_at = $2::double precision
+WHERE name = $3::text AND next_at = $4::double precision;
+
+-- name: drop_schedule
+DELETE FROM schedules WHERE name = $1::text;
+
+-- name: submit_tick
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, payload, created_at)
+SELECT lanes.pipeline, lanes.id, 'queued', $2::bigint, $3::double precision, $4::text, $5::bytea, $6::double precision
+FROM lanes WHERE lanes.id = $1::bigint
+ON CONFLICT DO NOTHING;
+
+-- name: schedules
+SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
+
+-- name: due_schedules
+SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHERE next_at <= $1::double precision ORDER BY name;
+
+-- name: next_schedule_at
+SELECT min(next_at) FROM schedules;
+
+-- name: run_log
+-- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job.
+SELECT seq, attempts.started_at, ended_at, stage, attempts.attempt, outcome, code, http_status, notes,
+    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+FROM jobs JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+WHERE run_id = $1::bigint AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint;
