@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from redrive import Redrive, connect
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.databases import DIALECTS, Address, Schemas, server_in
 from tools import pytest_requirements
 
 # A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run.
@@ -31,9 +32,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 typer.main.get_command = cache(typer.main.get_command)
 
 
+ABOVE_THE_SEAM = tuple(Path(__file__).parent / "unit" / room for room in ("ops", "client"))
+"""Tests that run over both stores."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the requirement marks."""
+    """Add the marks of the tests."""
     pytest_requirements.register(config)
+    config.addinivalue_line("markers", "sqlite: it is about the embedded store alone")
 
 
 @pytest.fixture
@@ -43,9 +49,39 @@ def clock() -> Generator[VirtualClock]:
         yield virtual
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is above the seam over both stores."""
+    if "dialect" in metafunc.fixturenames and any(
+        metafunc.definition.path.is_relative_to(room) for room in ABOVE_THE_SEAM
+    ):
+        is_about_sqlite = metafunc.definition.get_closest_marker("sqlite") is not None
+        metafunc.parametrize("dialect", DIALECTS[:1] if is_about_sqlite else DIALECTS)
+
+
+@pytest.fixture(scope="session")
+def schemas(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Generator[Schemas]:
+    """Schemas on a PostgreSQL server that all processes of the run share."""
+    folder = tmp_path_factory.getbasetemp()
+    made = Schemas(server_in((folder if worker_id == "master" else folder.parent) / "postgres"), worker_id)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def store() -> Generator[SqliteStore]:
-    """A store in memory."""
+def dialect() -> str:
+    """The store that the test runs over."""
+    return DIALECTS[0]
+
+
+@pytest.fixture
+def address(dialect: str, tmp_path: Path) -> Address:
+    """The address of an empty database, by its name."""
+    return lambda name: str(tmp_path / f"{name}.db")
+
+
+@pytest.fixture
+def store(dialect: str) -> Generator[SqliteStore]:
+    """An empty store; an embedded one is in memory."""
     made = SqliteStore(":memory:")
     yield made
     made.close()
@@ -53,12 +89,12 @@ def store() -> Generator[SqliteStore]:
 
 @pytest.fixture
 def rd(clock: VirtualClock, store: SqliteStore) -> Redrive:
-    """A connection to the store in memory, in virtual time."""
+    """A connection to the store, in virtual time."""
     return Redrive(store)
 
 
 @pytest.fixture
-def filed(tmp_path: Path) -> Generator[Redrive]:
-    """A connection to a store in the file jobs.db, in real time."""
-    with connect(tmp_path / "jobs.db") as opened:
+def filed(address: Address) -> Generator[Redrive]:
+    """A connection to the database `jobs`, in a file if it is an embedded one, in real time."""
+    with connect(address("jobs")) as opened:
         yield opened

@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded store behind a connection, for tests that read or change its tables."""
+"""The tables behind a connection, for tests that read or change them past the store's own methods."""
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from redrive import Redrive
+from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
+
+Parameters = tuple[object, ...]
+
+
+class Rows(Protocol):
+    """What a statement found."""
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Tables(Protocol):
+    """A transaction that may do anything; parameters are written as `?`."""
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> Rows: ...
 
 
 def embedded(rd: Redrive) -> SqliteStore:
@@ -17,11 +33,25 @@ def embedded(rd: Redrive) -> SqliteStore:
     return rd.store
 
 
-def read_rows(rd: Redrive, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return what a query of the tables finds."""
-    return embedded(rd).read(sql, parameters)
-
-
-def changing(rd: Redrive) -> AbstractContextManager[sqlite3.Connection]:
+@contextmanager
+def changing(tables: Redrive | Store) -> Generator[Tables]:
     """Open a transaction that changes tables past the store's own methods."""
-    return embedded(rd)._writing()
+    store = tables.store if isinstance(tables, Redrive) else tables
+    assert isinstance(store, SqliteStore)
+    with store._writing() as db:
+        yield db
+
+
+def read_rows(tables: Redrive | Store, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    """Return what a query of the tables finds."""
+    store = tables.store if isinstance(tables, Redrive) else tables
+    if isinstance(store, SqliteStore):
+        return store.read(sql, parameters)
+    with changing(store) as db:
+        return db.execute(sql, parameters).fetchall()
+
+
+def change_rows(tables: Redrive | Store, sql: str, parameters: Parameters = ()) -> None:
+    """Change tables by one statement, in a transaction of its own."""
+    with changing(tables) as db:
+        db.execute(sql, parameters)

@@ -18,8 +18,9 @@ from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import StageThreads
 from redrive.engine.worker.worker import Ending, Worker
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
+from tests.embedded import read_rows
 from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
 
 T = TypeVar("T")
@@ -44,14 +45,14 @@ def one_stage(function: Callable[..., object], pipeline: str = "shop", **options
 
 
 def worker_on(
-    store: SqliteStore, *pipelines: Pipeline, parts: WorkerParts | None = None, **options: object
+    store: Store, *pipelines: Pipeline, parts: WorkerParts | None = None, **options: object
 ) -> Worker:
     """Build a worker; to be called on a loop."""
     names = (f"w{n}" for n in itertools.count(1))
     return Worker(store, pipelines, parts or inline_parts(), names=names, **options)  # type: ignore[arg-type]
 
 
-def work(store: SqliteStore, *pipelines: Pipeline, hold_max: float = float("inf"), **options: Any) -> Ending:
+def work(store: Store, *pipelines: Pipeline, hold_max: float = float("inf"), **options: Any) -> Ending:
     """Work until nothing is left."""
 
     async def scene() -> Ending:
@@ -70,7 +71,7 @@ def watching_parts() -> WorkerParts:
     return WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=NoProcesses(), watch=0.001)
 
 
-def leases_of(store: SqliteStore, clock: VirtualClock, worker: Worker, *, lease: float = 30.0) -> Leases:
+def leases_of(store: Store, clock: VirtualClock, worker: Worker, *, lease: float = 30.0) -> Leases:
     return Leases(
         store,
         clock,
@@ -124,17 +125,17 @@ async def items_of(items: Iterable[object]) -> AsyncIterator[object]:
         yield item
 
 
-def rows(store: SqliteStore, columns: str = "status", table: str = "jobs") -> list[tuple[object, ...]]:
-    return store.read(f"SELECT {columns} FROM {table} ORDER BY 1")
+def rows(store: Store, columns: str = "status", table: str = "jobs") -> list[tuple[object, ...]]:
+    return read_rows(store, f"SELECT {columns} FROM {table} ORDER BY 1")
 
 
-def jobs(store: SqliteStore, columns: str = "status") -> list[tuple[object, ...]]:
-    return store.read(f"SELECT {columns} FROM jobs ORDER BY id")
+def jobs(store: Store, columns: str = "status") -> list[tuple[object, ...]]:
+    return read_rows(store, f"SELECT {columns} FROM jobs ORDER BY id")
 
 
-def attempts(store: SqliteStore, columns: str = "outcome") -> list[tuple[object, ...]]:
-    return store.read(f"SELECT {columns} FROM attempts ORDER BY seq")
+def attempts(store: Store, columns: str = "outcome") -> list[tuple[object, ...]]:
+    return read_rows(store, f"SELECT {columns} FROM attempts ORDER BY seq")
 
 
-def letters(store: SqliteStore, columns: str = "code") -> list[tuple[object, ...]]:
-    return store.read(f"SELECT {columns} FROM letters ORDER BY id")
+def letters(store: Store, columns: str = "code") -> list[tuple[object, ...]]:
+    return read_rows(store, f"SELECT {columns} FROM letters ORDER BY id")

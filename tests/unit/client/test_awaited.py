@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -18,7 +17,8 @@ from redrive.client.job import AsyncJob, Job
 from redrive.client.letters import AsyncLetters, Letters
 from redrive.client.replays import AsyncReplays, Replays
 from redrive.errors import EvidenceMissingError, RunError
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
+from tests.databases import Address
 from tests.unit.build import bounded
 
 T = TypeVar("T")
@@ -49,9 +49,9 @@ NOUNS = "jobs letters replays runs schedules pipelines breakers limits events re
 
 @pytest.mark.parametrize("name", NOUNS)
 def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
-    tmp_path: Path, name: str
+    address: Address, name: str
 ) -> None:
-    with connect(tmp_path / "jobs.db") as rd:
+    with connect(address("jobs")) as rd:
         sync, face = getattr(rd, name), getattr(AsyncRedrive(rd), name)
 
     wanted = names_of(type(sync)) - (DRIVING if name == "runs" else set())
@@ -62,8 +62,8 @@ def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
         assert getattr(face, each).__doc__
 
 
-def test_a_face_for_async_code_is_made_for_each_noun(tmp_path: Path) -> None:
-    with connect(tmp_path / "jobs.db") as rd:
+def test_a_face_for_async_code_is_made_for_each_noun(address: Address) -> None:
+    with connect(address("jobs")) as rd:
         nouns = AsyncRedrive(rd)
         faces = {type(getattr(nouns, name)) for name in NOUNS}
 
@@ -73,9 +73,9 @@ def test_a_face_for_async_code_is_made_for_each_noun(tmp_path: Path) -> None:
     assert public(Job) - public(AsyncJob) == {"warn_if_unserved"}
 
 
-def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
+def test_the_whole_way_back_from_async_code(address: Address) -> None:
     async def scene() -> None:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             ids = await rd.submit_many(SHOP, [{"amount": -1}, {"amount": -2}])
             await rd.work([SHOP], until_idle=True)
             (group,) = await rd.letters.groups(pipeline="shop")
@@ -102,16 +102,16 @@ def test_the_whole_way_back_from_async_code(tmp_path: Path) -> None:
 
 
 def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(letters, "STEP", 2)
 
     async def scene() -> tuple[list[bytes], int]:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             await rd.submit_many(SHOP, [{"amount": -1}] * 5)
             await rd.work([SHOP], until_idle=True)
             lines = [line async for line in rd.letters.export(pipeline="shop")]
-        async with connect(tmp_path / "other.db") as rd:
+        async with connect(address("other")) as rd:
             taken = await rd.letters.import_(lines)
         return lines, taken.made
 
@@ -120,9 +120,9 @@ def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
     assert (len(lines), made) == (5, 5)
 
 
-def test_runs_and_schedules_are_looked_at_from_async_code(tmp_path: Path) -> None:
+def test_runs_and_schedules_are_looked_at_from_async_code(address: Address) -> None:
     async def scene() -> None:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             report = await rd.run(SHOP, [{"amount": 1}, {"amount": 2}])
             assert await rd.runs.report(report.id) == report
             assert await rd.runs.latest(limit=5) == [report]
@@ -140,20 +140,24 @@ def test_runs_and_schedules_are_looked_at_from_async_code(tmp_path: Path) -> Non
 
 
 def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asking: set[int] = set()
-    query = SqliteStore.query
 
-    def watched(store: SqliteStore, name: str, *parameters: object) -> list[tuple[object, ...]]:
-        asking.add(threading.get_ident())
-        return query(store, name, *parameters)
+    def watch(store: Store) -> None:
+        query = store.query
+
+        def watched(name: str, *parameters: object) -> list[tuple[object, ...]]:
+            asking.add(threading.get_ident())
+            return query(name, *parameters)
+
+        monkeypatch.setattr(store, "query", watched)
 
     async def scene() -> None:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             await rd.submit(SHOP, {"amount": -1})
             await rd.work([SHOP], until_idle=True)
-            monkeypatch.setattr(SqliteStore, "query", watched)
+            watch(rd.face.store)
             await rd.letters.list()
             await rd.letters.show(1)
             assert len([line async for line in rd.letters.export()]) == 1

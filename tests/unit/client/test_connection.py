@@ -17,6 +17,7 @@ from redrive.engine.pipeline import submission
 from redrive.errors import JobNotFoundError, SerializationError
 from redrive.store.records import ClaimRequest
 from redrive.testing import VirtualClock, virtual_time
+from tests.databases import Address
 
 
 @stage
@@ -128,9 +129,9 @@ def test_work_asks_for_a_list_of_pipelines(rd: Redrive, given: Any) -> None:
         rd.work(given, until_idle=True)
 
 
-def test_misuse_is_refused_in_async_code_as_well(rd: Redrive, tmp_path: Path) -> None:
+def test_misuse_is_refused_in_async_code_as_well(rd: Redrive, address: Address) -> None:
     async def scene() -> None:
-        async with connect(tmp_path / "jobs.db") as here:
+        async with connect(address("jobs")) as here:
             for misuse in (
                 lambda: here.work(SHOP, until_idle=True),  # type: ignore[arg-type]
                 lambda: here.run("shop", [1]),  # type: ignore[arg-type]
@@ -197,10 +198,10 @@ def test_where_the_jobs_live(
     db.close()
 
 
-def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, tmp_path: Path) -> None:
+def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, address: Address) -> None:
     rd.submit(SHOP, 1)
     clock = VirtualClock()
-    with virtual_time(clock=clock), connect(tmp_path / "jobs.db") as other:
+    with virtual_time(clock=clock), connect(address("jobs")) as other:
         other.store.start_worker("gone", clock.wall(), 5)
         lanes = other.store.lanes("shop", ["double", "show"])
         other.store.exchange("gone", [], ClaimRequest(tuple(lanes), 1), now=clock.wall() + 1e9, token=1)

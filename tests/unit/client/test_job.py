@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,11 @@ from redrive.errors import (
     SerializationError,
     WaitTimeoutError,
 )
+from redrive.store.protocol import Store
 from redrive.store.records import WorkerFacts
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.databases import Address
+from tests.embedded import change_rows
 from tests.unit.build import bounded, one_stage, work
 
 
@@ -45,9 +46,7 @@ def answer(number: int, ctx: Context) -> Answer:
 SHOP = Pipeline("shop", [answer])
 
 
-def test_the_result_has_the_type_of_the_last_stage(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
-) -> None:
+def test_the_result_has_the_type_of_the_last_stage(store: Store, rd: Redrive, clock: VirtualClock) -> None:
     job = rd.submit(SHOP, 7)
     assert job.status == "queued"
     work(store, SHOP)
@@ -59,7 +58,7 @@ def test_the_result_has_the_type_of_the_last_stage(
 
 
 def test_a_failed_job_raises_with_its_code_and_a_cancelled_one_says_so(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     failed, cancelled = rd.submit(SHOP, -1), rd.submit(SHOP, 0)
     work(store, SHOP)
@@ -88,8 +87,8 @@ def test_waiting_ends_after_its_timeout_and_looks_less_and_less_often(
         job.wait(-1)
 
 
-def test_waiting_sees_what_another_worker_does(tmp_path: Path) -> None:
-    with connect(tmp_path / "jobs.db") as rd, connect(tmp_path / "jobs.db") as other:
+def test_waiting_sees_what_another_worker_does(address: Address) -> None:
+    with connect(address("jobs")) as rd, connect(address("jobs")) as other:
         job = rd.submit(SHOP, 7)
 
         async def scene() -> object:
@@ -100,12 +99,12 @@ def test_waiting_sees_what_another_worker_does(tmp_path: Path) -> None:
         assert bounded(scene()) == Answer("it is 7", 7)
 
 
-def test_a_handle_on_a_job_that_is_not_there_says_so(store: SqliteStore) -> None:
+def test_a_handle_on_a_job_that_is_not_there_says_so(store: Store) -> None:
     with pytest.raises(JobNotFoundError):
         _ = Job(store, 99).status
 
 
-def test_all_facts_of_a_job_are_on_its_handle(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_all_facts_of_a_job_are_on_its_handle(store: Store, rd: Redrive, clock: VirtualClock) -> None:
     now = datetime.fromtimestamp(clock.wall(), UTC)
     job = rd.submit(
         SHOP, 7, key="a", owner="ann", priority=1, run_at=now + timedelta(5), expires_at=now + timedelta(9)
@@ -122,7 +121,7 @@ def test_all_facts_of_a_job_are_on_its_handle(store: SqliteStore, rd: Redrive, c
     assert (facts.round, facts.dispatch, facts.attempt) == (1, 0, 1)
 
 
-def test_every_attempt_of_a_job_can_be_read(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+def test_every_attempt_of_a_job_can_be_read(store: Store, rd: Redrive, clock: VirtualClock) -> None:
     def slow(number: int) -> int:
         clock.advance(4)
         return number
@@ -138,9 +137,9 @@ def test_every_attempt_of_a_job_can_be_read(store: SqliteStore, rd: Redrive, clo
     assert made.config == pipeline.stages[0].config
 
 
-def test_the_async_face_does_all_that_the_sync_one_does(tmp_path: Path) -> None:
+def test_the_async_face_does_all_that_the_sync_one_does(address: Address) -> None:
     async def scene() -> None:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             job = await rd.submit(SHOP, 7, key="a", owner="ann", priority=1)
             duplicate = await rd.submit(SHOP, 7, key="a")
             ids = await rd.submit_many(SHOP, [1, -1], priority=9)
@@ -162,7 +161,7 @@ def test_the_async_face_does_all_that_the_sync_one_does(tmp_path: Path) -> None:
     bounded(scene())
 
 
-def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(tmp_path: Path) -> None:
+def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(address: Address) -> None:
     async def scene() -> str:
         going = asyncio.Event()
 
@@ -170,7 +169,7 @@ def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(tmp_path: Pat
             going.set()
             await asyncio.Event().wait()
 
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             pipeline = one_stage(endless)
             job = await rd.submit(pipeline, 1)
             working = asyncio.ensure_future(rd.work([pipeline]))
@@ -211,7 +210,7 @@ def test_many_who_wait_for_jobs_do_not_keep_others_from_asking(filed: Redrive) -
 
 
 def test_a_pipeline_that_changed_its_first_stage_is_submitted_to_the_new_one(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     old, new = (one_stage(lambda number: number, name=name) for name in ("old", "new"))
     rd.submit(old, 1)
@@ -222,14 +221,14 @@ def test_a_pipeline_that_changed_its_first_stage_is_submitted_to_the_new_one(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_an_async_run_takes_items_of_both_kinds(tmp_path: Path, is_async: bool) -> None:
+def test_an_async_run_takes_items_of_both_kinds(address: Address, is_async: bool) -> None:
     async def numbers() -> AsyncIterator[object]:
         for number in range(1, 30):
             yield number
 
     async def scene() -> tuple[str, int]:
         with virtual_time():
-            async with connect(tmp_path / "jobs.db") as rd:
+            async with connect(address("jobs")) as rd:
                 report = await rd.run(SHOP, numbers() if is_async else range(1, 30), concurrency=4)
                 return report.status, report.succeeded
 
@@ -259,11 +258,11 @@ def test_what_makes_no_sense_is_refused(rd: Redrive, misuse: dict[str, object]) 
 
 
 def test_a_result_that_no_longer_fits_its_type_says_so(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     job = rd.submit(SHOP, 7)
     work(store, SHOP)
-    store._db.execute("UPDATE jobs SET result = CAST('{\"text\": 3}' AS BLOB)")
+    change_rows(store, "UPDATE jobs SET result = ?", (b'{"text": 3}',))
 
     with pytest.raises(SerializationError, match="answer"):
         job.result()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,8 @@ from redrive.errors import ConfigurationError, EvidenceMissingError, JobNotFound
 from redrive.ops.audit import operations
 from redrive.ops.checkup.doctor import examine
 from redrive.testing import VirtualClock
+from tests.databases import Address
+from tests.embedded import changing
 
 
 @stage(retry=RetryPolicy(1))
@@ -136,7 +137,7 @@ def test_a_report_about_what_is_not_known_names_what_is(rd: Redrive) -> None:
         rd.reports.account()
 
 
-def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, tmp_path: Path) -> None:
+def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, address: Address) -> None:
     chosen = rd.letters.choose(ids=[1])
     rd.letters.discard(chosen)
     with pytest.raises(ReplayRefusedError, match="discarded"):
@@ -145,14 +146,14 @@ def test_discarded_letters_come_back_and_jobs_are_erased_and_moved(rd: Redrive, 
     lines = list(rd.letters.export(pipeline="shop"))
     rd.jobs.erase(2)
 
-    with connect(tmp_path / "elsewhere.db") as there:
+    with connect(address("elsewhere")) as there:
         assert there.letters.import_(lines).made == 2
         assert there.jobs.counts() == {"failed": 2}
 
 
-def test_values_leave_a_program_on_record(tmp_path: Path) -> None:
+def test_values_leave_a_program_on_record(address: Address) -> None:
     free = Pipeline("shop", [pay], replay=ReplayRules(export="include"))
-    with connect(tmp_path / "jobs.db") as rd:
+    with connect(address("jobs")) as rd:
         rd.submit(free, {"amount": -1})
         rd.work([free], until_idle=True)
 
@@ -204,7 +205,7 @@ def findings(rd: Redrive, about: str) -> list[str]:
 def test_the_doctor_finds_counters_and_letters_that_are_wrong(rd: Redrive) -> None:
     assert findings(rd, "letter counters") == ["every counter of dead letters equals its recount"]
     assert findings(rd, "letters")[0].startswith("every failed job has exactly one dead letter")
-    with rd.store._writing() as db:  # type: ignore[attr-defined]
+    with changing(rd) as db:
         db.execute("UPDATE letter_tallies SET letters = 9")
         db.execute("INSERT INTO letter_tallies VALUES (4, 7, 'ready', 2, 0)")
         db.execute("DELETE FROM dead_letters WHERE id = 1")

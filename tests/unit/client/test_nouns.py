@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from redrive.errors import ConfigurationError, JobNotFoundError, UnknownNameErro
 from redrive.ops.breakers import BreakerEvent
 from redrive.ops.jobs.facts import Attempt, JobEvent
 from redrive.ops.jobs.inspect import Event
+from tests.databases import Address
 from tests.unit.build import bounded
 
 
@@ -29,8 +29,8 @@ SHOP = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"))
 
 
 @pytest.fixture
-def rd(tmp_path: Path) -> Iterator[Redrive]:
-    with connect(tmp_path / "jobs.db") as made:
+def rd(address: Address) -> Iterator[Redrive]:
+    with connect(address("jobs")) as made:
         yield made
 
 
@@ -135,9 +135,9 @@ def test_events_are_listed_and_followed_from_now_on(rd: Redrive) -> None:
     assert [each.sentence for each in rd.events.list(job=job.id)] == [event.sentence]
 
 
-def test_events_are_followed_from_async_code(tmp_path: Path) -> None:
+def test_events_are_followed_from_async_code(address: Address) -> None:
     async def scene() -> Event | BreakerEvent:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             waiting = asyncio.ensure_future(anext(rd.events.follow(pipeline="shop")))
             # It starts on a thread, and only what comes after that is news.
             while not waiting.done():
@@ -175,9 +175,9 @@ def test_a_job_is_found_by_its_key_whatever_became_of_it(rd: Redrive) -> None:
     assert (rd.jobs.find("shop", "b"), rd.jobs.find("other", "a")) == (None, None)
 
 
-def test_a_job_is_found_by_its_key_from_async_code(tmp_path: Path) -> None:
+def test_a_job_is_found_by_its_key_from_async_code(address: Address) -> None:
     async def scene() -> None:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             job = await rd.submit(SHOP, 1, key="a")
             found = await rd.jobs.find(SHOP, "a")
             assert found is not None

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from redrive import Context, Pipeline, connect, stage
 from redrive.errors import ConfigurationError
+from tests.databases import Address
 
 
 @stage
@@ -29,23 +29,23 @@ def split(number: int, ctx: Context) -> int:
 TREE = Pipeline("tree", [split])
 
 
-def test_children_that_join_the_run_are_worked_on_and_awaited(tmp_path: Path) -> None:
-    with connect(tmp_path / "jobs.db") as rd:
+def test_children_that_join_the_run_are_worked_on_and_awaited(address: Address) -> None:
+    with connect(address("jobs")) as rd:
         report = rd.run(TREE, [1, 2, 3], serve=[LEAF])
 
         assert (report.status, report.total, report.children, report.open) == ("completed", 6, 3, 0)
         assert {each.status for each in rd.jobs.list(pipeline="leaf")} == {"complete"}
 
 
-def test_the_same_in_async_code(tmp_path: Path) -> None:
+def test_the_same_in_async_code(address: Address) -> None:
     async def scene() -> tuple[str, int]:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             report = await rd.run(TREE, [1], serve=[LEAF])
             return report.status, report.total
 
     assert asyncio.run(scene()) == ("completed", 2)
 
 
-def test_a_pipeline_is_served_once(tmp_path: Path) -> None:
-    with connect(tmp_path / "jobs.db") as rd, pytest.raises(ConfigurationError, match=r"run\(serve\)"):
+def test_a_pipeline_is_served_once(address: Address) -> None:
+    with connect(address("jobs")) as rd, pytest.raises(ConfigurationError, match=r"run\(serve\)"):
         rd.run(TREE, [1], serve=[TREE])

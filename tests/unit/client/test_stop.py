@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from pathlib import Path
 
 import pytest
 
 from redrive import ConfigurationError, Pipeline, connect, stage
+from tests.databases import Address
 from tests.unit.build import bounded
 
 
@@ -25,10 +25,10 @@ def flow_of(going: threading.Event, may_end: threading.Event) -> Pipeline:
 
 
 @pytest.mark.parametrize("form", ["event", "function"])
-def test_an_event_or_a_function_stops_a_worker_on_a_thread(tmp_path: Path, form: str) -> None:
+def test_an_event_or_a_function_stops_a_worker_on_a_thread(address: Address, form: str) -> None:
     going, may_end, stop = threading.Event(), threading.Event(), threading.Event()
     flow, endings = flow_of(going, may_end), list[str]()
-    with connect(tmp_path / "jobs.db") as rd:
+    with connect(address("jobs")) as rd:
         first = rd.submit(flow, 1)
         signal = stop if form == "event" else stop.is_set
         worker = threading.Thread(target=lambda: endings.append(rd.work([flow], concurrency=1, stop=signal)))
@@ -42,9 +42,9 @@ def test_an_event_or_a_function_stops_a_worker_on_a_thread(tmp_path: Path, form:
         assert first.result(0) == 1
 
 
-def test_an_event_of_asyncio_stops_a_worker_on_the_callers_loop(tmp_path: Path) -> None:
+def test_an_event_of_asyncio_stops_a_worker_on_the_callers_loop(address: Address) -> None:
     async def scene() -> str:
-        async with connect(tmp_path / "jobs.db") as rd:
+        async with connect(address("jobs")) as rd:
             stop = asyncio.Event()
             working = asyncio.ensure_future(
                 rd.work([flow_of(threading.Event(), threading.Event())], stop=stop)
@@ -57,17 +57,17 @@ def test_an_event_of_asyncio_stops_a_worker_on_the_callers_loop(tmp_path: Path) 
 
 
 def test_a_function_that_fails_stops_the_worker_and_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    address: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> bool:
         raise RuntimeError("no idea")
 
-    with connect(tmp_path / "jobs.db") as rd, caplog.at_level(logging.ERROR):
+    with connect(address("jobs")) as rd, caplog.at_level(logging.ERROR):
         assert rd.work([flow_of(threading.Event(), threading.Event())], stop=broken) == "stopped"
 
     assert "stop= failed" in caplog.text
 
 
-def test_what_is_neither_an_event_nor_a_function_is_refused(tmp_path: Path) -> None:
-    with connect(tmp_path / "jobs.db") as rd, pytest.raises(ConfigurationError, match="must be an event"):
+def test_what_is_neither_an_event_nor_a_function_is_refused(address: Address) -> None:
+    with connect(address("jobs")) as rd, pytest.raises(ConfigurationError, match="must be an event"):
         rd.work([flow_of(threading.Event(), threading.Event())], stop=True)  # type: ignore[arg-type]

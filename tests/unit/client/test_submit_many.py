@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from redrive.core.budget import RunStatus
 from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.errors import RunError, SerializationError
 from redrive.testing import virtual_time
+from tests.databases import Address
 
 
 @stage
@@ -151,10 +151,10 @@ def test_a_run_takes_no_jobs_that_are_not_its_own(rd: Redrive) -> None:
     assert rd.jobs.counts() == before
 
 
-def test_it_is_the_same_to_await(tmp_path: Path) -> None:
+def test_it_is_the_same_to_await(address: Address) -> None:
     async def scene() -> tuple[list[int], list[int]]:
         later = datetime.now(UTC) + timedelta(hours=1)
-        async with connect(tmp_path / "async.db") as rd:
+        async with connect(address("async")) as rd:
             first = await rd.submit_many(SHOP, [1, 2], key=str, expires_at=later)
             return first, await rd.submit_many(SHOP, [1, 2], key=str)
 

@@ -14,8 +14,10 @@ from redrive.ops import limits
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.work import check_work
 from redrive.ops.jobs.explain import explain
+from redrive.store.protocol import Store
 from redrive.store.records import Row, Step
 from redrive.store.sqlite.store import SqliteStore
+from tests.embedded import read_rows
 from tests.unit.build import one_stage, work
 
 ANN = Actor("ann", "too slow")
@@ -36,16 +38,16 @@ PIPELINE = one_stage(
 
 
 @pytest.fixture
-def known(rd: Redrive, store: SqliteStore) -> Redrive:
+def known(rd: Redrive, store: Store) -> Redrive:
     record_rules(store, [PIPELINE])
     return rd
 
 
-def put(store: SqliteStore, name: str, state: LimitState, key: str = "") -> None:
+def put(store: Store, name: str, state: LimitState, key: str = "") -> None:
     store.apply(Step("add_limit", (name, key, msgspec.json.encode(state), 0.0)))
 
 
-def test_limits_are_listed_as_the_workers_recorded_and_used_them(known: Redrive, store: SqliteStore) -> None:
+def test_limits_are_listed_as_the_workers_recorded_and_used_them(known: Redrive, store: Store) -> None:
     now = 1e9
     put(store, "tenant", LimitState(shares={"w1": Share(3, 4, now)}), "acme")
     put(store, "gone", LimitState())
@@ -66,20 +68,20 @@ def test_limits_are_listed_as_the_workers_recorded_and_used_them(known: Redrive,
     assert listed["learned", ""].rate == "10/s"
 
 
-def test_other_numbers_hold_until_they_are_set_again(known: Redrive, store: SqliteStore) -> None:
+def test_other_numbers_hold_until_they_are_set_again(known: Redrive, store: Store) -> None:
     set_ = known.limits.set("openai", rate="60/min", burst=2, concurrency=3, actor="ann")
     assert (set_.rate, set_.burst, set_.concurrency, set_.is_set) == ("1/s", 2, 3, True)
 
     known.submit_many(PIPELINE, range(12))
     work(store, PIPELINE)
-    times = [float(str(row[0])) for row in store.read("SELECT started_at FROM attempts ORDER BY 1")]
+    times = [float(str(row[0])) for row in read_rows(store, "SELECT started_at FROM attempts ORDER BY 1")]
     assert times[-1] - times[0] >= 9.9
 
     assert known.limits.set("openai").rate == "500/min"
-    assert [row[0] for row in store.read("SELECT verb FROM operations")] == ["set", "set"]
+    assert [row[0] for row in read_rows(store, "SELECT verb FROM operations")] == ["set", "set"]
 
 
-def test_a_paused_limit_lets_nothing_start_and_is_seen_everywhere(known: Redrive, store: SqliteStore) -> None:
+def test_a_paused_limit_lets_nothing_start_and_is_seen_everywhere(known: Redrive, store: Store) -> None:
     job = known.submit(PIPELINE, 1)
     assert known.limits.pause("openai").status == "paused"
 
@@ -102,7 +104,7 @@ def test_a_paused_limit_lets_nothing_start_and_is_seen_everywhere(known: Redrive
     ],
 )
 def test_what_a_job_waits_for_is_said_in_words(
-    known: Redrive, store: SqliteStore, state: LimitState, why: str
+    known: Redrive, store: Store, state: LimitState, why: str
 ) -> None:
     job = known.submit(PIPELINE, 1)
     put(store, "openai", state)
@@ -111,7 +113,7 @@ def test_what_a_job_waits_for_is_said_in_words(
     assert why in limits.limited_work(store, {("shop", "echo"): 1})[0].why
 
 
-def test_a_job_waits_for_its_own_key(known: Redrive, store: SqliteStore) -> None:
+def test_a_job_waits_for_its_own_key(known: Redrive, store: Store) -> None:
     job = known.submit(PIPELINE, 1, owner="acme")
     keyed_by = '["tenant"]'
     store.apply(Step("set_keyed_by", (keyed_by, 1)), Step("put_keys", ('[[1, "[\\"acme\\"]"]]', 1, keyed_by)))
@@ -124,7 +126,7 @@ def test_a_job_waits_for_its_own_key(known: Redrive, store: SqliteStore) -> None
     assert limits.waits_of(store, job.id, "shop", "echo") == []
 
 
-def test_resuming_ends_a_wait_that_the_dependency_asked_for(known: Redrive, store: SqliteStore) -> None:
+def test_resuming_ends_a_wait_that_the_dependency_asked_for(known: Redrive, store: Store) -> None:
     put(store, "openai", LimitState(tokens=0, at=1e9 + 600, paused_until=1e9 + 600))
     assert known.limits.list()[1].status == "waiting"
     assert any("as the dependency asked" in str(found) for found in check_work(store))
@@ -143,7 +145,7 @@ def test_wrong_names_keys_and_numbers_are_refused(known: Redrive) -> None:
             known.limits.set("openai", **numbers)
 
 
-def test_a_key_of_a_limit_whose_code_is_gone_can_still_be_changed(known: Redrive, store: SqliteStore) -> None:
+def test_a_key_of_a_limit_whose_code_is_gone_can_still_be_changed(known: Redrive, store: Store) -> None:
     put(store, "former", LimitState(is_paused=True), "acme")
 
     assert known.limits.resume("former", key="acme").status == "open"

@@ -29,7 +29,7 @@ from redrive.ops.upkeep import location
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.prune import prunable, prune
 from redrive.testing import VirtualClock
-from tests.embedded import embedded
+from tests.embedded import change_rows, read_rows
 from tests.unit.build import work
 
 ANN = Actor("ann", "a test")
@@ -118,14 +118,14 @@ def test_closing_a_breaker_by_hand_releases_what_is_held_for_it_at_once(
     flow = Pipeline("calls", [call])
     record_rules(rd.store, [flow])
     snoozed, job = rd.submit(flow, "later"), rd.submit(flow, "now")
-    assert work(embedded(rd), flow, hold_max=0) == "held"
+    assert work(rd.store, flow, hold_max=0) == "held"
     held_until = job.facts.run_at
     assert (held_until - clock_now(clock)).total_seconds() > 100
     (facts,) = breakers.breakers(rd.store)
     assert (facts.phase, facts.failures, facts.next_probe_at) == ("open", 1, held_until)
 
     breakers.move(rd.store, "api", verb, ANN)
-    assert work(embedded(rd), flow, hold_max=0) == "held"
+    assert work(rd.store, flow, hold_max=0) == "held"
     is_down = False
     closed = breakers.move(rd.store, "api", "close", ANN)
 
@@ -133,7 +133,7 @@ def test_closing_a_breaker_by_hand_releases_what_is_held_for_it_at_once(
     assert job.facts.run_at <= clock_now(clock)
     # A stage that asked to wait is not released.
     assert (snoozed.facts.run_at - clock_now(clock)).total_seconds() > 500
-    assert work(embedded(rd), flow) == "idle"
+    assert work(rd.store, flow) == "idle"
     assert job.result() == "now"
 
 
@@ -231,7 +231,7 @@ def ended(rd: Redrive, count: int) -> None:
 
 
 def rows(rd: Redrive, table: str) -> int:
-    return int(str(rd.store.read(f"SELECT count(*) FROM {table}")[0][0]))  # type: ignore[attr-defined]
+    return int(str(read_rows(rd.store, f"SELECT count(*) FROM {table}")[0][0]))
 
 
 def test_pruning_takes_bounded_steps_and_leaves_nothing_behind(
@@ -359,8 +359,8 @@ def test_a_job_that_was_brought_back_between_looking_and_deleting_stays(
     def late(name: str, *parameters: object) -> list[tuple[object, ...]]:
         answer = query(name, *parameters)
         if name == "prune_window" and answer:
-            rd.store._db.execute(  # type: ignore[attr-defined]
-                "UPDATE jobs SET status = 'queued', finished_at = NULL, result = NULL WHERE id = 1"
+            change_rows(
+                rd, "UPDATE jobs SET status = 'queued', finished_at = NULL, result = NULL WHERE id = 1"
             )
         return answer
 

@@ -13,8 +13,9 @@ from redrive.engine.runs.ending import RunStatusDriver
 from redrive.engine.runs.runs import RunOptions
 from redrive.errors import RunError
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 from redrive.testing import VirtualClock
+from tests.embedded import change_rows, read_rows
 from tests.inline import at_once
 from tests.unit.build import bounded, jobs, rows, work
 
@@ -34,19 +35,21 @@ def store_it(number: int) -> int:
 SHOP = Pipeline("shop", [fetch, store_it], replay=ReplayRules(evidence="optional"))
 
 
-def decide(store: SqliteStore, clock: VirtualClock) -> int:
+def decide(store: Store, clock: VirtualClock) -> int:
     async def scene() -> int:
         return RunStatusDriver(store, clock, ask_store=at_once).decide()
 
     return bounded(scene())
 
 
-def verbs(store: SqliteStore) -> list[tuple[object, ...]]:
-    return store.read("SELECT verb, subject, actor, reason, change ->> '$.after' FROM operations ORDER BY id")
+def verbs(store: Store) -> list[tuple[object, ...]]:
+    return read_rows(
+        store, "SELECT verb, subject, actor, reason, change ->> '$.after' FROM operations ORDER BY id"
+    )
 
 
 def test_a_paused_run_starts_nothing_until_it_is_resumed(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     run = rd.runs.open(SHOP, [1, 2]).id
     paused = rd.runs.pause(run, actor="ann", reason="maintenance")
@@ -67,28 +70,29 @@ def test_a_paused_run_starts_nothing_until_it_is_resumed(
 
 
 def test_items_in_a_stage_finish_it_and_wait_before_the_next(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     run = rd.runs.open(SHOP, [1]).id
 
     async def scene() -> None:
         endings = RunStatusDriver(store, clock, ask_store=at_once)
         # Claimed, and then the run is paused while it is in its stage.
-        store._db.execute(
-            "UPDATE jobs SET status = 'processing', lease_token = 1, worker_id = 'w0', dispatch = 1, last_attempt_at = 0"
+        change_rows(
+            store,
+            "UPDATE jobs SET status = 'processing', lease_token = 1, worker_id = 'w0', dispatch = 1, last_attempt_at = 0",
         )
         rd.runs.pause(run)
         endings.decide()
-        store._db.execute("UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL")
+        change_rows(store, "UPDATE jobs SET status = 'queued', lease_token = NULL, worker_id = NULL")
         endings.decide()
 
     bounded(scene())
 
-    assert jobs(store, "status, waiting, run_at > 1e12") == [("queued", "paused", 1)]
+    assert jobs(store, "status, waiting, run_at > 1e12") == [("queued", "paused", True)]
 
 
 def test_a_cancelled_run_ends_when_its_running_items_have(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     run = rd.runs.open(SHOP, range(2_500)).id
     cancelled = rd.runs.cancel(run, actor="ann", reason="wrong file")
@@ -100,7 +104,7 @@ def test_a_cancelled_run_ends_when_its_running_items_have(
 
 
 def test_a_run_that_has_no_more_items_to_come_is_cancelled_while_paused_too(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     run = rd.runs.open(SHOP, [1]).id
     rd.runs.pause(run)
@@ -111,7 +115,7 @@ def test_a_run_that_has_no_more_items_to_come_is_cancelled_while_paused_too(
 
 
 def test_what_is_not_possible_now_is_refused_and_not_logged(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     run = rd.runs.open(SHOP, [1]).id
     unfed = rd.runs.add("shop", RunOptions(), 0.0)
@@ -130,7 +134,7 @@ def test_what_is_not_possible_now_is_refused_and_not_logged(
     assert verbs(store) == []
 
 
-def test_a_label_is_changed_and_logged(store: SqliteStore, rd: Redrive) -> None:
+def test_a_label_is_changed_and_logged(store: Store, rd: Redrive) -> None:
     run = rd.runs.open(SHOP, [1], label="before").id
 
     assert rd.runs.label(run, "after", actor="ann").label == "after"
@@ -168,9 +172,7 @@ def test_the_process_that_drives_a_run_obeys_and_ends(filed: Redrive, act: str, 
         )
 
 
-def test_dead_letters_and_jobs_are_found_by_their_run(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
-) -> None:
+def test_dead_letters_and_jobs_are_found_by_their_run(store: Store, rd: Redrive, clock: VirtualClock) -> None:
     rd.submit(SHOP, -9)
     one, two = rd.runs.open(SHOP, [-1, 1, -2]).id, rd.runs.open(SHOP, [-3]).id
     work(store, SHOP)
@@ -191,7 +193,7 @@ def test_dead_letters_and_jobs_are_found_by_their_run(
 
 
 def test_a_replay_of_the_letters_of_a_run_takes_only_those(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: Store, rd: Redrive, clock: VirtualClock
 ) -> None:
     one, _ = rd.runs.open(SHOP, [-1, -2]).id, rd.runs.open(SHOP, [-3]).id
     work(store, SHOP)
@@ -199,8 +201,10 @@ def test_a_replay_of_the_letters_of_a_run_takes_only_those(
 
     async def scene() -> None:
         driver = ReplayDriver(store, [SHOP], clock, name=lambda: "w1", ask_store=at_once)
-        while store.read("SELECT 1 FROM replays WHERE status = 'marking'"):
+        while read_rows(store, "SELECT 1 FROM replays WHERE status = 'marking'"):
             driver.drive()
 
     bounded(scene())
-    assert store.read("SELECT DISTINCT run_id FROM dead_letters WHERE replay_id IS NOT NULL") == [(one,)]
+    assert read_rows(store, "SELECT DISTINCT run_id FROM dead_letters WHERE replay_id IS NOT NULL") == [
+        (one,)
+    ]

@@ -41,13 +41,9 @@ GROUP BY letter.group_id, letter.state) AS counted
 GROUP BY 1, 2;
 
 -- name: freeze_by_group
--- The cut-off and the counts are of one moment, because it is one statement.
-SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (SELECT last FROM letter_moves), (
-    SELECT coalesce(json_agg(json_build_array(pipeline, state, letters)), '[]')::text FROM (
-        SELECT lanes.pipeline, state, sum(letters)::bigint AS letters
-        FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
-        WHERE {group_filter} AND state = {filter_states}
-        GROUP BY 1, 2 HAVING sum(letters) > 0) AS counted);
+-- The cut-off and the counts are of one moment.
+SELECT cutoff, moves, counted FROM freeze_letters($1::text, $2::text, $3::text, $4::text, $5::text,
+    ARRAY(SELECT json_array_elements_text($6::json)));
 
 -- name: count_by_group
 {counted} WHERE {window} {by_pipeline};

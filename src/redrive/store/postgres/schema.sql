@@ -301,6 +301,8 @@ CREATE TABLE replays (
 );
 
 CREATE INDEX replays_live ON replays (id) WHERE ended_at IS NULL;
+-- At most one at a time: two at once could not predict how many letters each will have.
+CREATE UNIQUE INDEX replays_marking ON replays (pipeline) WHERE ended_at IS NULL AND marked_to < cutoff;
 
 -- Letters that a replay skipped, and why.
 CREATE TABLE replay_skips (
@@ -560,6 +562,25 @@ DECLARE
     last bigint := letters_last();
 BEGIN
     RETURN frontier(2, last);
+END $$;
+
+-- The cut-off of a set of letters, and how many it has by pipeline and state, as JSON: the counters, less the letters above the cut-off,
+-- which must be found first.
+CREATE FUNCTION freeze_letters(of_pipeline text, of_stage text, of_code text, of_category text, of_fingerprint text, of_states text[],
+    OUT cutoff bigint, OUT moves bigint, OUT counted text)
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    cutoff := letters_frontier();
+    SELECT last, (SELECT coalesce(json_agg(json_build_array(pipeline, state, letters)), '[]')::text FROM (
+        SELECT pipeline, state, sum(letters)::bigint AS letters
+        FROM (SELECT group_id, state, letters FROM letters_by_group
+                UNION ALL SELECT group_id, state, -1 FROM dead_letters WHERE dead_letters.id > cutoff) letters
+            JOIN letter_groups ON letter_groups.id = group_id JOIN lanes ON lanes.id = letter_groups.lane_id
+        WHERE (of_pipeline IS NULL OR pipeline = of_pipeline) AND (of_stage IS NULL OR stage = of_stage)
+            AND (of_code IS NULL OR code = of_code) AND (of_category IS NULL OR category = of_category)
+            AND (of_fingerprint IS NULL OR fingerprint = of_fingerprint) AND state = ANY (of_states)
+        GROUP BY pipeline, state HAVING sum(letters) > 0) found)
+    INTO moves, counted FROM letter_moves;
 END $$;
 
 -- What is added one transaction after the other: its ids are in the order of the commits.

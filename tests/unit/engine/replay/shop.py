@@ -11,9 +11,10 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.worker.worker import Ending
 from redrive.ops.audit import Actor
+from redrive.store.protocol import Store
 from redrive.store.records import NewJob
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import read_rows
 from tests.inline import at_once
 from tests.unit.build import bounded, worker_on
 
@@ -25,7 +26,7 @@ LOOSE = ReplayRules(evidence="optional")
 class Shop:
     """Orders that fail in their second stage while the shop is broken."""
 
-    store: SqliteStore
+    store: Store
     clock: VirtualClock
     rules: ReplayRules = LOOSE
     is_broken: bool = True
@@ -91,5 +92,5 @@ class Shop:
 
     def counts(self) -> dict[str, int]:
         """Count the letters by state."""
-        rows = self.store.read("SELECT state, count(*) FROM dead_letters GROUP BY state")
+        rows = read_rows(self.store, "SELECT state, count(*) FROM dead_letters GROUP BY state")
         return {str(state): int(str(letters)) for state, letters in rows}

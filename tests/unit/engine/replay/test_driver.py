@@ -15,9 +15,10 @@ from redrive.ops import pipelines
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
+from redrive.store.protocol import Store
 from redrive.store.records import NewJob, Step, WorkerFacts
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import changing, read_rows
 from tests.inline import at_once
 from tests.unit.engine.replay.shop import BY, Shop
 
@@ -25,8 +26,8 @@ SHOP = LetterFilter(pipeline="shop")
 
 
 @pytest.fixture
-def shop(clock: VirtualClock) -> Shop:
-    made = Shop(SqliteStore(":memory:"), clock)
+def shop(store: Store, clock: VirtualClock) -> Shop:
+    made = Shop(store, clock)
     made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
     return made
 
@@ -43,7 +44,7 @@ def test_a_replay_starts_at_the_stage_that_failed_and_ends_with_everything_recov
     assert (report.verified, report.stages_done, report.waits_for) == (30, 30, None)
     assert {stage for stage, _ in shop.seen} == {"pay"}
     assert shop.counts() == {"resolved": 30}
-    assert shop.store.read("SELECT DISTINCT round, attempt FROM jobs") == [(2, 1)]
+    assert read_rows(shop.store, "SELECT DISTINCT round, attempt FROM jobs") == [(2, 1)]
 
 
 def test_the_canary_meets_the_old_failure_and_the_rest_is_spared(shop: Shop) -> None:
@@ -67,11 +68,11 @@ def test_a_replay_that_stops_itself_is_in_the_log_by_the_worker_that_stopped_it(
     replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
 
-    ((actor, subject, reason, letters, change),) = shop.store.read(
-        "SELECT actor, subject, reason, letters, change FROM operations WHERE verb = 'stop'"
+    ((actor, subject, reason, letters, change),) = read_rows(
+        shop.store, "SELECT actor, subject, reason, letters, change FROM operations WHERE verb = 'stop'"
     )
 
-    assert actor == shop.store.read("SELECT driver FROM replays")[0][0]
+    assert actor == read_rows(shop.store, "SELECT driver FROM replays")[0][0]
     assert (subject, reason, letters) == ("replay 1", "1 of 1 failed again with the same failure", 29)
     assert change == '{"before":{"status":"running"},"after":{"status":"stopped"}}'
     assert "replay 1 stopped itself: 1 of 1 failed again" in caplog.text
@@ -93,7 +94,7 @@ def test_a_stop_that_comes_too_late_is_not_on_record(
     shop.work()
 
     assert report_of(shop.store, begun.id).status == "paused"
-    assert shop.store.read("SELECT verb FROM operations ORDER BY id") == [("replay",), ("pause",)]
+    assert read_rows(shop.store, "SELECT verb FROM operations ORDER BY id") == [("replay",), ("pause",)]
     assert "stopped itself" not in caplog.text
 
 
@@ -103,8 +104,8 @@ def test_a_replay_that_fails_again_with_the_same_permanent_code_is_escalated(sho
     retry_job(shop.store, 1, BY)
     shop.work()
 
-    letters = shop.store.read(
-        "SELECT id, state, verdict, is_escalated, follows, round FROM dead_letters ORDER BY id"
+    letters = read_rows(
+        shop.store, "SELECT id, state, verdict, is_escalated, follows, round FROM dead_letters ORDER BY id"
     )
     assert letters == [(1, "returned", "same", 0, None, 1), (2, "open", None, 1, 1, 2)]
 
@@ -136,7 +137,7 @@ def test_newcomers_are_not_part_of_it(shop: Shop) -> None:
 
     report = report_of(shop.store, begun.id)
     assert report.letters == 3
-    assert shop.store.read("SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL") == [(3,)]
+    assert read_rows(shop.store, "SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL") == [(3,)]
 
 
 def test_a_replay_that_is_paused_before_it_has_its_letters_takes_them_when_it_is_resumed(shop: Shop) -> None:
@@ -196,8 +197,8 @@ def test_cancelling_frees_what_was_not_released(shop: Shop) -> None:
     cancelled = replays.cancel(shop.store, begun.id, BY)
 
     assert cancelled.status == "cancelled"
-    assert shop.store.read(
-        "SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL AND state = 'open'"
+    assert read_rows(
+        shop.store, "SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL AND state = 'open'"
     ) == [(0,)]
     assert report_of(shop.store, begun.id).left_out == 29
     shop.fix()
@@ -255,7 +256,7 @@ def test_a_key_that_a_newer_job_has_is_left_out_by_name(shop: Shop) -> None:
     report = report_of(shop.store, begun.id)
     assert (report.status, report.skipped) == ("done", 1)
     assert report.skips == [("key", 1)]
-    assert shop.store.read("SELECT state, replay_id FROM dead_letters") == [("open", None)]
+    assert read_rows(shop.store, "SELECT state, replay_id FROM dead_letters") == [("open", None)]
 
 
 def test_of_two_failed_jobs_with_one_key_only_one_comes_back(shop: Shop) -> None:
@@ -272,7 +273,7 @@ def test_of_two_failed_jobs_with_one_key_only_one_comes_back(shop: Shop) -> None
 
 def test_a_value_that_no_longer_fits_its_stage_is_left_out_without_being_told(shop: Shop) -> None:
     shop.fail(1)
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE jobs SET input = ?", (b'"hunter2hunter2"',))
     shop.fix()
 
@@ -291,7 +292,7 @@ def test_a_discarded_letter_leaves_its_replay(shop: Shop) -> None:
     shop.fail(30)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     shop.work()
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE dead_letters SET state = 'discarded', replay_id = NULL WHERE id = 9")
     shop.fix()
     replays.resume(shop.store, begun.id, BY)
@@ -305,7 +306,7 @@ def test_a_discarded_letter_leaves_its_replay(shop: Shop) -> None:
 def test_why_a_replay_stopped_is_not_touched_while_it_releases_letters(shop: Shop) -> None:
     shop.fail(3)
     shop.fix()
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute(
             "CREATE TRIGGER touched AFTER UPDATE OF why ON replays WHEN NEW.status = 'running'"
             " BEGIN SELECT RAISE(ABORT, 'touched'); END"
@@ -341,8 +342,8 @@ def test_marking_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) ->
     assert report_of(shop.store, begun.id).recovered == 14
 
 
-def test_without_evidence_a_strict_pipeline_is_not_replayed(clock: VirtualClock) -> None:
-    shop = Shop(SqliteStore(":memory:"), clock, rules=ReplayRules())
+def test_without_evidence_a_strict_pipeline_is_not_replayed(store: Store, clock: VirtualClock) -> None:
+    shop = Shop(store, clock, rules=ReplayRules())
     shop.fail(2)
 
     with pytest.raises(EvidenceMissingError, match="2 of 2 letters have no evidence") as refused:
@@ -408,7 +409,7 @@ def test_only_a_failed_job_can_be_retried(shop: Shop) -> None:
     retry_job(shop.store, 1, BY)
     with pytest.raises(ReplayRefusedError, match="it is queued"):
         retry_job(shop.store, 1, BY)
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE dead_letters SET state = 'discarded' WHERE job_id = 2")
     with pytest.raises(ReplayRefusedError, match="was discarded"):
         retry_job(shop.store, 2, BY)
@@ -420,7 +421,7 @@ def test_counters_that_tell_of_letters_nobody_finds_do_not_make_it_spin(shop: Sh
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
     driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w1", ask_store=at_once)
     driver.drive()
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE letter_tallies SET letters = letters + 5 WHERE replay_id = ?", (begun.id,))
 
     waits = [driver.drive() for _ in range(8)]

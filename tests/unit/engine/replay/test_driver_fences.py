@@ -11,9 +11,10 @@ from redrive.engine.replay.driver import DRIVE_SECONDS, LOOK_SECONDS, ReplayDriv
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import replay_of
 from redrive.ops.replay import replays
+from redrive.store.protocol import Store
 from redrive.store.records import Step
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import read_rows
 from tests.inline import at_once
 from tests.unit.engine.replay.shop import BY, Shop
 
@@ -21,8 +22,8 @@ SHOP = LetterFilter(pipeline="shop")
 
 
 @pytest.fixture
-def shop(clock: VirtualClock) -> Shop:
-    made = Shop(SqliteStore(":memory:"), clock)
+def shop(store: Store, clock: VirtualClock) -> Shop:
+    made = Shop(store, clock)
     made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
     made.fail(4)
     made.fix()
@@ -40,7 +41,7 @@ def test_a_second_worker_takes_no_turn_while_the_first_has_the_lease(shop: Shop)
 
     assert first.drive() < LOOK_SECONDS
     assert second.drive() == LOOK_SECONDS
-    assert shop.store.read("SELECT driver, status FROM replays") == [("w1", "running")]
+    assert read_rows(shop.store, "SELECT driver, status FROM replays") == [("w1", "running")]
 
 
 def test_the_lease_on_a_replay_is_renewed_before_it_ends(shop: Shop) -> None:
@@ -49,7 +50,7 @@ def test_the_lease_on_a_replay_is_renewed_before_it_ends(shop: Shop) -> None:
     only.drive()
 
     def ends_in() -> float:
-        ((until,),) = shop.store.read("SELECT driven_until FROM replays")
+        ((until,),) = read_rows(shop.store, "SELECT driven_until FROM replays")
         return float(str(until)) - shop.clock.wall()
 
     shop.clock.advance(DRIVE_SECONDS / 4)
@@ -73,8 +74,8 @@ def test_letters_are_not_marked_for_a_replay_that_was_paused_meanwhile(
     monkeypatch.setattr(driver, "mark_steps", pause_first)
     only.drive()
 
-    assert shop.store.read("SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL") == [(0,)]
-    assert shop.store.read("SELECT status FROM replays") == [("paused",)]
+    assert read_rows(shop.store, "SELECT count(*) FROM dead_letters WHERE replay_id IS NOT NULL") == [(0,)]
+    assert read_rows(shop.store, "SELECT status FROM replays") == [("paused",)]
 
 
 def test_letters_are_not_released_by_a_replay_that_was_paused_meanwhile(
@@ -91,8 +92,8 @@ def test_letters_are_not_released_by_a_replay_that_was_paused_meanwhile(
     monkeypatch.setattr(driver, "release_steps", pause_first)
     only.drive()
 
-    assert shop.store.read("SELECT DISTINCT status FROM jobs") == [("failed",)]
-    assert shop.store.read("SELECT DISTINCT state FROM dead_letters") == [("open",)]
+    assert read_rows(shop.store, "SELECT DISTINCT status FROM jobs") == [("failed",)]
+    assert read_rows(shop.store, "SELECT DISTINCT state FROM dead_letters") == [("open",)]
 
 
 def test_letters_that_are_skipped_do_not_count_against_the_rate(shop: Shop) -> None:

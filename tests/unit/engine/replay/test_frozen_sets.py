@@ -14,9 +14,10 @@ from redrive.ops.letters.preview import ReplayPreview
 from redrive.ops.letters.reasons import Reason
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
+from redrive.store.protocol import Store
 from redrive.store.records import Step
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import read_rows
 from tests.inline import at_once
 from tests.unit.engine.replay.shop import BY, Shop
 
@@ -24,8 +25,8 @@ SHOP = LetterFilter(pipeline="shop")
 
 
 @pytest.fixture
-def shop(clock: VirtualClock) -> Shop:
-    made = Shop(SqliteStore(":memory:"), clock)
+def shop(store: Store, clock: VirtualClock) -> Shop:
+    made = Shop(store, clock)
     made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
     made.fail(6)
     made.fix()
@@ -76,7 +77,7 @@ def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(sh
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     shop.store.stop_worker("w")
-    taken = shop.store.read("SELECT count(*) FROM dead_letters WHERE replay_id = 1 AND state = 'open'")
+    taken = read_rows(shop.store, "SELECT count(*) FROM dead_letters WHERE replay_id = 1 AND state = 'open'")
 
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
     replays.cancel(shop.store, held.id, BY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from redrive import CodeSet, Event, OwnCode, Pipeline, Redrive, stage
 from redrive.ops.jobs.explain import explain
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 from redrive.testing import run_inline
 from tests.unit.build import work
 
@@ -17,7 +17,7 @@ def call(number: int) -> float:
     return 1 / number
 
 
-def test_the_hint_of_an_own_code_is_shown(store: SqliteStore, rd: Redrive) -> None:
+def test_the_hint_of_an_own_code_is_shown(store: Store, rd: Redrive) -> None:
     pipeline = Pipeline("shop", [call], codes=OWN)
     job = rd.submit(pipeline, 0)
     work(store, pipeline)

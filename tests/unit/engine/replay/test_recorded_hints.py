@@ -7,7 +7,8 @@ from redrive import CodeSet, OwnCode, Pipeline, ReplayRules, stage
 from redrive.core.taxonomy import CODES
 from redrive.engine.replay.rules import hints_of, record_rules, rules_of
 from redrive.ops.jobs.next_steps import Hints
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
+from tests.embedded import change_rows
 from tests.unit.build import rows
 
 OWN = CodeSet(
@@ -26,7 +27,7 @@ def shop(codes: CodeSet | None, rules: ReplayRules | None = None) -> Pipeline:
     return Pipeline("shop", [stage(name="pay")(lambda number: number)], codes=codes, replay=rules)  # type: ignore[misc]  # a lambda has no types to infer
 
 
-def test_the_hint_of_an_own_code_is_known_from_the_store_alone(store: SqliteStore) -> None:
+def test_the_hint_of_an_own_code_is_known_from_the_store_alone(store: Store) -> None:
     record_rules(store, [shop(OWN)])
 
     hints = Hints(store)
@@ -36,7 +37,7 @@ def test_the_hint_of_an_own_code_is_known_from_the_store_alone(store: SqliteStor
     assert hints.about("shop", "pay", "REST", "bug") == "Call us."
 
 
-def test_what_no_application_speaks_of_has_the_hint_of_the_taxonomy(store: SqliteStore) -> None:
+def test_what_no_application_speaks_of_has_the_hint_of_the_taxonomy(store: Store) -> None:
     record_rules(store, [shop(OWN)])
 
     hints = Hints(store)
@@ -44,7 +45,7 @@ def test_what_no_application_speaks_of_has_the_hint_of_the_taxonomy(store: Sqlit
     assert "the dependency works again" in hints.about("shop", "pay", "QUIET", "network")
 
 
-def test_hints_change_with_the_code_and_leave_the_rules_alone(store: SqliteStore) -> None:
+def test_hints_change_with_the_code_and_leave_the_rules_alone(store: Store) -> None:
     relaxed = ReplayRules(evidence="optional")
     record_rules(store, [shop(OWN, relaxed)])
     first = rows(store, "rules", "replay_rules")
@@ -56,8 +57,8 @@ def test_hints_change_with_the_code_and_leave_the_rules_alone(store: SqliteStore
     assert rules_of(store, "shop") == relaxed
 
 
-def test_rules_of_an_earlier_version_have_no_hints(store: SqliteStore) -> None:
-    store._db.execute("INSERT INTO replay_rules VALUES ('shop', ?)", (b'{"evidence":"optional"}',))
+def test_rules_of_an_earlier_version_have_no_hints(store: Store) -> None:
+    change_rows(store, "INSERT INTO replay_rules VALUES ('shop', ?)", (b'{"evidence":"optional"}',))
 
     assert hints_of(store, "shop") == ()
     assert rules_of(store, "shop").evidence == "optional"

@@ -20,9 +20,10 @@ from redrive.ops.letters.edit import edit
 from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
+from redrive.store.protocol import Store
 from redrive.store.records import NewJob, Row
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import change_rows, read_rows
 from tests.unit.build import work
 from tests.unit.engine.replay.shop import BY, LOOSE, Shop
 
@@ -35,14 +36,14 @@ class Person(BaseModel):
 
 
 @pytest.fixture
-def shop(clock: VirtualClock) -> Shop:
-    made = Shop(SqliteStore(":memory:"), clock)
+def shop(store: Store, clock: VirtualClock) -> Shop:
+    made = Shop(store, clock)
     record_rules(made.store, [made.pipeline])
     return made
 
 
-def seen_by_first_stage(clock: VirtualClock) -> tuple[SqliteStore, Pipeline, list[str]]:
-    store, seen = SqliteStore(":memory:"), list[str]()
+def seen_by_first_stage(store: Store, clock: VirtualClock) -> tuple[Pipeline, list[str]]:
+    seen = list[str]()
 
     @stage(retry=RetryPolicy(1))
     async def first(text: str) -> str:
@@ -54,11 +55,11 @@ def seen_by_first_stage(clock: VirtualClock) -> tuple[SqliteStore, Pipeline, lis
     lane = store.lanes("one", ["first"])[0]
     store.submit([NewJob(lane=lane, payload=b'"as it was"', run_at=0.0)], clock.wall())
     work(store, pipeline)
-    return store, pipeline, seen
+    return pipeline, seen
 
 
-def test_an_edited_payload_counts_where_the_payload_is_the_input(clock: VirtualClock) -> None:
-    store, pipeline, seen = seen_by_first_stage(clock)
+def test_an_edited_payload_counts_where_the_payload_is_the_input(store: Store, clock: VirtualClock) -> None:
+    pipeline, seen = seen_by_first_stage(store, clock)
 
     edit(store, 1, BY, part="payload", value=b'"as it should be"')
     retry_job(store, 1, BY)
@@ -67,8 +68,8 @@ def test_an_edited_payload_counts_where_the_payload_is_the_input(clock: VirtualC
     assert seen == ["as it was", "as it should be"]
 
 
-def test_an_edited_payload_stays_edited_for_every_later_restart(clock: VirtualClock) -> None:
-    store, pipeline, seen = seen_by_first_stage(clock)
+def test_an_edited_payload_stays_edited_for_every_later_restart(store: Store, clock: VirtualClock) -> None:
+    pipeline, seen = seen_by_first_stage(store, clock)
     edit(store, 1, BY, part="payload", value=b'"as it should be"')
 
     for _ in range(2):
@@ -88,8 +89,8 @@ def test_a_letter_that_was_edited_since_it_was_read_is_not_released_with_the_old
     assert shop.store.apply(*steps) is None
 
 
-def test_large_values_and_large_edits_are_replayed_in_a_replay(clock: VirtualClock) -> None:
-    store, pipeline, seen = seen_by_first_stage(clock)
+def test_large_values_and_large_edits_are_replayed_in_a_replay(store: Store, clock: VirtualClock) -> None:
+    pipeline, seen = seen_by_first_stage(store, clock)
     long = "x" * 50_000
     lane = store.lanes("one", ["first"])[0]
     store.submit([NewJob(lane=lane, payload=f'"{long}"'.encode(), run_at=0.0)], clock.wall())
@@ -167,15 +168,14 @@ def test_a_replay_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Sh
     shop.store.start_worker("w", shop.clock.wall(), 60)
     driver.drive()
     second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
-    shop.store._db.execute("UPDATE replays SET options = X'7B' WHERE id = 1")
+    change_rows(shop.store, "UPDATE replays SET options = ? WHERE id = 1", (b"{",))
     for _ in range(3):
         driver.drive()
 
     assert counts_of(shop.store, second.id).released == 1
 
 
-def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: VirtualClock) -> None:
-    store = SqliteStore(":memory:")
+def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(store: Store, clock: VirtualClock) -> None:
 
     @stage(retry=RetryPolicy(1))
     async def read(person: dict[str, str]) -> str:
@@ -188,8 +188,10 @@ def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(clock: Virtua
     store.submit([NewJob(lane=lane, payload=payload, run_at=0.0)], clock.wall())
     work(store, pipeline)
 
-    kept = str(store.read("SELECT * FROM letters"))
-    kept += str(store.read("SELECT * FROM attempts")) + str(store.read("SELECT error_message FROM jobs"))
+    kept = str(read_rows(store, "SELECT * FROM letters"))
+    kept += str(read_rows(store, "SELECT * FROM attempts")) + str(
+        read_rows(store, "SELECT error_message FROM jobs")
+    )
     assert "SCHEMA_INVALID" in kept
     assert "Johanna" not in kept
     assert "Particular" not in kept

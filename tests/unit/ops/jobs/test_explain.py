@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -33,6 +32,7 @@ from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.testing import VirtualClock
+from tests.databases import Address
 from tests.embedded import changing
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
@@ -299,10 +299,10 @@ def test_an_erased_job_is_told_by_the_state_of_its_letter(rd: Redrive) -> None:
     assert next_steps(story.facts, None) == []
 
 
-def test_a_job_that_came_without_values_is_told_to_be_given_one(rd: Redrive, tmp_path: Path) -> None:
+def test_a_job_that_came_without_values_is_told_to_be_given_one(rd: Redrive, address: Address) -> None:
     worked(rd, failing(KeyError("x")))
     lines = list(export(rd.store, LetterFilter()))
-    with connect(tmp_path / "other.db") as other:
+    with connect(address("other")) as other:
         import_letters(other.store, lines, Actor("ann"))
 
         told = explain(other.store, 1)

@@ -7,9 +7,11 @@ import pytest
 
 from redrive import Cancel, Pipeline, Redrive, RetryPolicy, stage
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
+from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import statements_of
+from tests.embedded import read_rows
 
 OTHERS = 3_000
 
@@ -85,6 +87,7 @@ def test_filters_mean_the_same_whatever_index_is_used(
     assert pages == plain
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
@@ -94,9 +97,9 @@ def test_filters_mean_the_same_whatever_index_is_used(
         ("list_of_run", "jobs_of_run"),
     ],
 )
-def test_each_list_goes_along_its_index(store: SqliteStore, statement: str, index: str) -> None:
-    plan = store.read(
-        f"EXPLAIN QUERY PLAN {statements_of('sqlite')[statement]}", (9, None, None, None, 1, None, 5)
+def test_each_list_goes_along_its_index(store: Store, statement: str, index: str) -> None:
+    plan = read_rows(
+        store, f"EXPLAIN QUERY PLAN {statements_of('sqlite')[statement]}", (9, None, None, None, 1, None, 5)
     )
     steps = [str(row[3]) for row in plan]
 
@@ -121,6 +124,7 @@ def effort(store: SqliteStore, which: JobFilter) -> int:
     return steps
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "which",
     [

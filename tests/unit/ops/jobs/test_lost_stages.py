@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.errors import ReplayRefusedError
+from tests.databases import Address
 
 RULES = ReplayRules(evidence="optional", export="include")
 
@@ -97,9 +96,9 @@ def test_a_dry_run_without_the_code_says_which_letters_have_lost_their_stage(rd:
     assert rd.letters.validate(pipeline="shop", pipelines=[BEFORE]).is_fine
 
 
-def test_of_a_pipeline_whose_code_was_never_used_here_nothing_is_said(rd: Redrive, tmp_path: Path) -> None:
+def test_of_a_pipeline_whose_code_was_never_used_here_nothing_is_said(rd: Redrive, address: Address) -> None:
     lines = [*rd.letters.export(with_values=True)]
-    with connect(tmp_path / "other.db") as other:
+    with connect(address("other")) as other:
         other.letters.import_(lines)
         chosen = other.letters.choose()
         other.letters.remediate(chosen, evidence="mended", is_safe=True, diagnosis="data")

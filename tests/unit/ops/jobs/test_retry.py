@@ -24,9 +24,10 @@ from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.replay.validation import validate
+from redrive.store.protocol import Store
 from redrive.store.records import NewJob, Step
-from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import changing, read_rows
 from tests.unit.build import work
 from tests.unit.engine.replay.shop import BY, Shop
 
@@ -34,13 +35,13 @@ SHOP = LetterFilter(pipeline="shop")
 
 
 @pytest.fixture
-def shop(clock: VirtualClock) -> Shop:
-    return Shop(SqliteStore(":memory:"), clock)
+def shop(store: Store, clock: VirtualClock) -> Shop:
+    return Shop(store, clock)
 
 
 @pytest.fixture
-def strict(clock: VirtualClock) -> Shop:
-    return Shop(SqliteStore(":memory:"), clock, rules=ReplayRules(owner_retry=True))
+def strict(store: Store, clock: VirtualClock) -> Shop:
+    return Shop(store, clock, rules=ReplayRules(owner_retry=True))
 
 
 def rule(shop: Shop) -> None:
@@ -51,7 +52,7 @@ def rule(shop: Shop) -> None:
 
 
 def ready(shop: Shop) -> None:
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute(
             "UPDATE dead_letters SET state = 'ready', evidence = 'fixed', is_safe = 1 WHERE state = 'open'"
         )
@@ -83,7 +84,7 @@ def test_evidence_opens_the_way_for_operators(strict: Shop) -> None:
     strict.work()
 
     assert strict.counts() == {"resolved": 1}
-    log = strict.store.read("SELECT actor, verb, subject, reason FROM operations ORDER BY id")
+    log = read_rows(strict.store, "SELECT actor, verb, subject, reason FROM operations ORDER BY id")
     assert log == [("ann", "retry", "letter 1", BY.reason)]
 
 
@@ -92,7 +93,7 @@ def test_a_retry_of_what_does_not_exist_or_does_not_fit_is_refused(shop: Shop) -
     shop.fail(1)
     with pytest.raises(JobNotFoundError):
         retry_job(shop.store, 99, BY)
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE jobs SET input = ?", (b'"no number"',))
     code = by_name([shop.pipeline])
 
@@ -107,11 +108,11 @@ def test_an_edited_value_is_what_the_retry_starts_with_and_the_original_stays_on
     shop.fix(0)
     edit = "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 1, 'input', ?, ?, 0, 'ann')"
     large = b"1" + b"0" * 5_000
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute(edit, (b"0", b"41"))
         db.execute(edit, (b"41", large))
     retry_job(shop.store, 1, BY)
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         assert db.execute("SELECT input, input_from FROM jobs").fetchone() == (None, 2)
         assert db.execute("SELECT value FROM job_values").fetchone() == (large,)
 
@@ -120,11 +121,11 @@ def test_an_erased_job_comes_back_only_with_a_new_value(shop: Shop) -> None:
     rule(shop)
     shop.fail(1)
     shop.fix()
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE jobs SET payload = NULL, input = NULL, erased_at = 1.0")
     with pytest.raises(ReplayRefusedError, match="were erased"):
         retry_job(shop.store, 1, BY)
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute(
             "INSERT INTO edits (letter_id, job_id, part, after, at, actor) VALUES (1, 1, 'input', ?, 0, 'ann')",
             (b"5",),
@@ -177,16 +178,16 @@ def test_a_letter_whose_evidence_is_taken_back_meanwhile_is_not_retried(
         retry_job(strict.store, 1, BY)
 
     assert strict.counts() == {"triaged": 1}
-    assert strict.store.read("SELECT verb FROM operations") == [("triage",)]
+    assert read_rows(strict.store, "SELECT verb FROM operations") == [("triage",)]
 
 
-def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(clock: VirtualClock) -> None:
-    shop = Shop(SqliteStore(":memory:"), clock, rules=ReplayRules())
+def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(store: Store, clock: VirtualClock) -> None:
+    shop = Shop(store, clock, rules=ReplayRules())
     rule(shop)
     shop.fail(3)
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE jobs SET input = ? WHERE id = 2", (b'"no number"',))
-    before = shop.store.read("SELECT * FROM dead_letters")
+    before = read_rows(shop.store, "SELECT * FROM dead_letters")
 
     blind = validate(shop.store, SHOP, pipelines={})
     found = validate(shop.store, SHOP, pipelines=by_name([shop.pipeline]))
@@ -197,15 +198,14 @@ def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(clock: VirtualC
     assert {each.letter for each in found.findings if each.kind == "type"} == {2}
     ready(shop)
     assert validate(shop.store, SHOP, pipelines={}).is_fine
-    with shop.store._writing() as db:
+    with changing(shop.store) as db:
         db.execute("UPDATE dead_letters SET state = 'open', evidence = NULL, is_safe = 0")
-    assert shop.store.read("SELECT * FROM dead_letters") == before
+    assert read_rows(shop.store, "SELECT * FROM dead_letters") == before
 
 
 def test_a_dry_run_knows_renamed_stages_taken_keys_changed_settings_and_open_breakers(
-    clock: VirtualClock,
+    store: Store, clock: VirtualClock
 ) -> None:
-    store = SqliteStore(":memory:")
     breaker = Breaker("bank", consecutive=5, open_for=60)
 
     @stage(breaker=breaker, retry=RetryPolicy(1))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +13,7 @@ from redrive.errors import ReplayRefusedError, SerializationError
 from redrive.ops.letters import bulk_edit
 from redrive.ops.letters.freeze import FrozenSet
 from redrive.ops.letters.reasons import Reason
+from tests.databases import Address
 from tests.embedded import changing, read_rows
 from tests.unit.ops.letters.edited_orders import SHOP, Order
 
@@ -233,7 +233,7 @@ def test_a_value_is_read_by_name_and_that_is_logged(rd: Redrive, chosen: FrozenS
 
 
 def test_only_a_value_that_a_replay_may_start_with_is_read(
-    rd: Redrive, chosen: FrozenSet, tmp_path: Path
+    rd: Redrive, chosen: FrozenSet, address: Address
 ) -> None:
     lines = list(rd.letters.export(ids=[3]))
     rd.jobs.erase(1)
@@ -248,7 +248,7 @@ def test_only_a_value_that_a_replay_may_start_with_is_read(
     with pytest.raises(ConfigurationError, match="part"):
         rd.letters.value(3, part=cast("Any", "result"))
     assert "read" not in " ".join(each.verb for each in rd.events.operations())
-    with connect(tmp_path / "there.db") as there:
+    with connect(address("there")) as there:
         there.letters.import_(lines)
         with pytest.raises(ReplayRefusedError, match="came without values"):
             there.letters.value(1)

@@ -10,15 +10,15 @@ import pytest
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops.letters.preview import preview_replay
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 from redrive.testing import VirtualClock, virtual_time
 from tests.unit.engine.replay.shop import Shop
 
 
 @pytest.fixture
-def shop() -> Generator[Shop]:
+def shop(store: Store) -> Generator[Shop]:
     with virtual_time(seed=1) as clock:
-        made = Shop(SqliteStore(":memory:"), clock)
+        made = Shop(store, clock)
         made.fail(2, owner="ann")
         middle(made.clock)
         made.fail(3, owner="bob")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,8 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.pipeline.codec import DEPTH_MAX
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.ops.letters.document import too_deep
-from tests.embedded import embedded
+from tests.databases import Address
+from tests.embedded import changing
 
 
 @stage(retry=RetryPolicy(1))
@@ -38,11 +38,11 @@ def tree(levels: int) -> bytes:
     return b'{"age": 5, "tree": {"~/": 1, "leaf": %s}}' % nested(levels - 2)
 
 
-def test_what_is_as_deep_as_it_may_be_is_taken(rd: Redrive, tmp_path: Path) -> None:
+def test_what_is_as_deep_as_it_may_be_is_taken(rd: Redrive, address: Address) -> None:
     rd.letters.edit(1, value=tree(DEPTH_MAX))
     (line,) = rd.letters.export(with_values=True)
 
-    with connect(tmp_path / "there.db") as there:
+    with connect(address("there")) as there:
         assert there.letters.import_([line]).made == 1
 
 
@@ -65,7 +65,7 @@ def test_a_patch_that_makes_a_value_too_deep_is_refused(rd: Redrive) -> None:
 
 
 def test_a_deep_value_that_was_stored_earlier_is_replaced_as_a_whole(rd: Redrive) -> None:
-    with embedded(rd)._writing() as db:
+    with changing(rd) as db:
         db.execute("UPDATE jobs SET payload = ?", (tree(900),))
 
     with pytest.raises(ConfigurationError, match="give the whole value instead"):
@@ -76,7 +76,7 @@ def test_a_deep_value_that_was_stored_earlier_is_replaced_as_a_whole(rd: Redrive
 @pytest.mark.parametrize("part", ["payload", "input", "edits[0].before", "edits[0].after"])
 @pytest.mark.parametrize("levels", [DEPTH_MAX + 1, 800])
 def test_a_line_with_a_value_that_is_too_deep_is_refused_by_its_number(
-    rd: Redrive, tmp_path: Path, part: str, levels: int
+    rd: Redrive, address: Address, part: str, levels: int
 ) -> None:
     rd.letters.edit(1, value=b'{"tree": 2}')
     (line,) = rd.letters.export(with_values=True)
@@ -85,7 +85,7 @@ def test_a_line_with_a_value_that_is_too_deep_is_refused_by_its_number(
     place[part.rpartition(".")[2]] = "HERE"
     wrong = json.dumps(told).encode().replace(b'"HERE"', tree(levels))
 
-    with connect(tmp_path / "there.db") as there:
+    with connect(address("there")) as there:
         done = there.letters.import_([b"\n", wrong])
         again = there.letters.import_([line])
 

@@ -18,7 +18,7 @@ from redrive.ops.letters import triage
 from redrive.ops.letters.document import difference
 from redrive.ops.letters.edit import _editable, commit, draft, edit, value_for_edit
 from redrive.ops.letters.freeze import freeze
-from tests.embedded import embedded, read_rows
+from tests.embedded import change_rows, read_rows
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, pay, take, value
 
 __all__ = ["letter"]
@@ -293,7 +293,7 @@ def test_a_letter_that_moves_while_its_edit_is_written_is_left_alone(
 ) -> None:
     mine = draft(rd.store, letter, value=value())
     before = _editable(rd.store, letter, "input")
-    embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
+    change_rows(rd, "UPDATE dead_letters SET state = 'replaying'")
     monkeypatch.setattr("redrive.ops.letters.edit._editable", lambda *_: before)
 
     with pytest.raises(ReplayRefusedError, match="it has moved meanwhile"):
@@ -302,7 +302,7 @@ def test_a_letter_that_moves_while_its_edit_is_written_is_left_alone(
 
 
 def test_a_letter_whose_job_is_gone_has_nothing_to_edit(rd: Redrive, letter: int) -> None:
-    embedded(rd)._db.execute("DELETE FROM jobs")
+    change_rows(rd, "DELETE FROM jobs")
 
     with pytest.raises(ReplayRefusedError, match="its job was pruned"):
         value_for_edit(rd.store, letter)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
@@ -19,6 +18,7 @@ from redrive.ops.jobs.erase import erase
 from redrive.ops.letters.document import changed_places, unknown_fields
 from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.edit_history import edit_history
+from tests.databases import Address
 from tests.embedded import read_rows
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, value
 
@@ -121,10 +121,10 @@ def test_edits_that_were_erased_are_still_told(rd: Redrive, letter: int) -> None
 
 
 def test_what_came_without_values_has_no_original_to_go_back_to(
-    rd: Redrive, letter: int, tmp_path: Path
+    rd: Redrive, letter: int, address: Address
 ) -> None:
     lines = list(rd.letters.export())
-    with connect(tmp_path / "elsewhere.db") as there:
+    with connect(address("elsewhere")) as there:
         there.letters.import_(lines)
         there.letters.edit(1, value=value())
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -28,6 +27,7 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
 from redrive.sinks.base import SunkLetter
 from redrive.testing import virtual_time
+from tests.databases import Address
 from tests.embedded import read_rows
 
 ANN = Actor("ann", "a test")
@@ -61,14 +61,14 @@ OPEN_SHOP = Pipeline("shop", [take, check], replay=ReplayRules(export="include")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "here.db") as opened:
+def here(address: Address) -> Generator[Redrive]:
+    with virtual_time(), connect(address("here")) as opened:
         yield opened
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "there.db") as opened:
+def there(address: Address) -> Generator[Redrive]:
+    with connect(address("there")) as opened:
         yield opened
 
 

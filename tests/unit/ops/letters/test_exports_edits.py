@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,8 @@ from redrive.ops.letters.edit import Part, edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.testing import virtual_time
+from tests.databases import Address
+from tests.embedded import read_rows
 
 ANN = Actor("ann", "a test")
 BOB = Actor("bob", "at the other end")
@@ -43,14 +44,14 @@ SHOP = Pipeline("shop", [take, check], replay=ReplayRules(evidence="optional", e
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Generator[Redrive]:
-    with virtual_time(), connect(tmp_path / "here.db") as opened:
+def here(address: Address) -> Generator[Redrive]:
+    with virtual_time(), connect(address("here")) as opened:
         yield opened
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "there.db") as opened:
+def there(address: Address) -> Generator[Redrive]:
+    with connect(address("there")) as opened:
         opened.submit(SHOP, "other")
         opened.work([SHOP], until_idle=True)
         yield opened
@@ -111,9 +112,9 @@ def test_every_edit_comes_along_with_its_original_who_made_it_and_when(here: Red
     carried(here, there)
 
     columns = "SELECT part, before, after, at, actor FROM edits ORDER BY id"
-    kept = there.store.read(columns)  # type: ignore[attr-defined]
+    kept = read_rows(there.store, columns)
 
-    assert kept == here.store.read(columns)  # type: ignore[attr-defined]
+    assert kept == read_rows(here.store, columns)
     assert [(row[1], row[2]) for row in kept] == [(b'"bad"', b'"worse"'), (b'"worse"', b'"good"')]
     assert value_for_edit(there.store, 1).is_edited
 
@@ -180,7 +181,7 @@ def test_an_edit_that_is_wrong_is_refused_with_its_line(
     taken = import_letters(there.store, [json.dumps(told).encode()], BOB)
 
     assert (taken.made, len(taken.refused)) == (0, 1)
-    assert there.store.read("SELECT count(*) FROM edits") == [(0,)]  # type: ignore[attr-defined]
+    assert read_rows(there.store, "SELECT count(*) FROM edits") == [(0,)]
 
 
 def test_a_value_of_an_edit_is_taken_out_of_what_others_wrote(here: Redrive, there: Redrive) -> None:

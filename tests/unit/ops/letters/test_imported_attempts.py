@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +24,7 @@ from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from redrive.ops.upkeep.prune import prune
 from redrive.testing import VirtualClock
+from tests.databases import Address
 from tests.embedded import read_rows
 
 ANN = Actor("ann", "a test")
@@ -39,8 +39,8 @@ SHOP = Pipeline("shop", [fetch], replay=ReplayRules(evidence="optional"))
 
 
 @pytest.fixture
-def here(tmp_path: Path, clock: VirtualClock) -> Generator[Redrive]:
-    with connect(tmp_path / "here.db") as opened:
+def here(address: Address, clock: VirtualClock) -> Generator[Redrive]:
+    with connect(address("here")) as opened:
         opened.submit(SHOP, "a")
         opened.submit(SHOP, "b")
         opened.work([SHOP], until_idle=True)
@@ -48,9 +48,9 @@ def here(tmp_path: Path, clock: VirtualClock) -> Generator[Redrive]:
 
 
 @pytest.fixture
-def there(tmp_path: Path, here: Redrive, clock: VirtualClock) -> Generator[Redrive]:
+def there(address: Address, here: Redrive, clock: VirtualClock) -> Generator[Redrive]:
     lines = list(export(here.store, LetterFilter(ids=(2,))))
-    with connect(tmp_path / "there.db") as opened:
+    with connect(address("there")) as opened:
         clock.advance(60)
         import_letters(opened.store, lines, Actor("bob"))
         yield opened

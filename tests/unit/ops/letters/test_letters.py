@@ -23,7 +23,7 @@ from redrive.ops.letters.groups import known_codes, list_groups, resolve_group, 
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.pages import cursor_of, list_letters, position_of
 from redrive.testing import VirtualClock
-from tests.embedded import changing
+from tests.embedded import changing, read_rows
 
 STATES = ("open", "triaged", "ready", "replaying", "resolved", "returned", "discarded")
 INSERT_GROUP = (
@@ -78,9 +78,10 @@ def fill(rd: Redrive, count: int = 400) -> None:
 
 def expected(rd: Redrive, which: LetterFilter) -> list[int]:
     """The letters a filter means, found the slow way."""
-    rows = rd.store.read(  # type: ignore[attr-defined]  # the embedded store answers plain questions
+    rows = read_rows(
+        rd.store,
         "SELECT letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at, assignee, is_escalated FROM letters"
-        " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, letters.id DESC"
+        " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, letters.id DESC",
     )
     names = "pipeline stage code category group state owner key".split()
     wanted = {place: getattr(which, name) for place, name in enumerate(names, 1)}
@@ -204,7 +205,7 @@ def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
         ("taken_in_span", 4),
     ):
         values = ("[]", *[1] * (parameters - 1))
-        plan = rd.store.read(f"EXPLAIN QUERY PLAN {statements_of('sqlite')[name]}", values)  # type: ignore[attr-defined]
+        plan = read_rows(rd.store, f"EXPLAIN QUERY PLAN {statements_of('sqlite')[name]}", values)
         steps = [str(row[3]) for row in plan]
         assert not [
             step for step in steps if step.split()[:2] in (["SCAN", "dead_letters"], ["SCAN", "letter"])

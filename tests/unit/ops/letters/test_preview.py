@@ -13,7 +13,7 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.preview import Verb, preview
 from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
-from tests.embedded import embedded
+from tests.embedded import change_rows
 from tests.unit.ops.letters.test_triage import ALL, ANN, fail, only, stamp, states
 
 EARLY = Reason("untriaged", "open")
@@ -25,8 +25,8 @@ def mixed(rd: Redrive) -> None:
     triage.triage(rd.store, only(rd, 3, 4), ANN, diagnosis="data")
     triage.remediate(rd.store, only(rd, 4), ANN, evidence="e", is_safe=True)
     triage.discard(rd.store, only(rd, 5), ANN)
-    embedded(rd)._db.execute(
-        "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0 WHERE id = 6"
+    change_rows(
+        rd, "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0 WHERE id = 6"
     )
     stamp(rd, 7)
 

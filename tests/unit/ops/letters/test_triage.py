@@ -18,7 +18,7 @@ from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
 from redrive.store.records import Step
 from redrive.testing import VirtualClock
-from tests.embedded import embedded, read_rows
+from tests.embedded import change_rows, read_rows
 
 ANN = Actor("ann", "a test")
 ALL = LetterFilter()
@@ -68,7 +68,7 @@ def stamp(rd: Redrive, *ids: int) -> int:
     row = ("shop", b"{}", b"{}", 9, 9, len(ids), b"{}", "bob", 1.0, 0)
     made = cast("list[list[tuple[int]]]", rd.store.apply(Step("add_replay", row)))[0][0][0]
     for each in ids:
-        embedded(rd)._db.execute("UPDATE dead_letters SET replay_id = ? WHERE id = ?", (made, each))
+        change_rows(rd, "UPDATE dead_letters SET replay_id = ? WHERE id = ?", (made, each))
     return made
 
 
@@ -277,7 +277,7 @@ def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discard
 
 def test_a_replaying_letter_cannot_be_discarded(rd: Redrive) -> None:
     fail(rd, 0)
-    embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying'")
+    change_rows(rd, "UPDATE dead_letters SET state = 'replaying'")
 
     assert triage.discard(rd.store, only(rd, 1), ANN) == ActResult(
         changed=0, left={Reason("state", "replaying"): 1}
@@ -316,7 +316,7 @@ def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         found = asked(name, *parameters)
         if name == "letters_to_triage" and name not in seen:
-            embedded(rd)._db.execute("UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
+            change_rows(rd, "UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
         seen.append(name)
         return found
 
@@ -356,9 +356,7 @@ def test_several_named_letters_are_logged_by_their_number(rd: Redrive) -> None:
 
 def test_closed_letters_need_nobody(rd: Redrive) -> None:
     fail(rd, 0)
-    embedded(rd)._db.execute(
-        "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0"
-    )
+    change_rows(rd, "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0")
 
     assert triage.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {Reason("state", "resolved"): 1}
     assert triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {
@@ -372,7 +370,7 @@ def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         if name == "letters_to_triage":
-            embedded(rd)._db.execute("DELETE FROM dead_letters WHERE id = 2")
+            change_rows(rd, "DELETE FROM dead_letters WHERE id = 2")
         return asked(name, *parameters)
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
@@ -386,7 +384,7 @@ def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> No
 
     def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
         if name == "letters_to_triage":
-            embedded(rd)._db.execute("UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
+            change_rows(rd, "UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
         return asked(name, *parameters)
 
     rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions

@@ -11,7 +11,7 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.engine.replay.release import Obstacle
 from redrive.ops.replay import progress
 from redrive.ops.replay.progress import report_of
-from tests.embedded import embedded
+from tests.embedded import changing, read_rows
 
 BROKEN: list[bool] = []
 
@@ -73,9 +73,7 @@ def test_a_reason_whose_letters_come_late_is_named_as_well(
 def test_why_a_letter_was_skipped_is_stored_as_values(rd: Redrive) -> None:
     replay = left_out(rd)
 
-    rows = embedded(rd).read(
-        "SELECT letter_id, kind, job_id, stage, detail FROM replay_skips ORDER BY letter_id"
-    )
+    rows = read_rows(rd, "SELECT letter_id, kind, job_id, stage, detail FROM replay_skips ORDER BY letter_id")
 
     assert rows == [(3, "key", 11, None, None), (5, "key", 12, None, None), (6, "erased", None, None, None)]
     assert rd.store.query("replay_skips", replay) == [("key", 2), ("erased", 1)]
@@ -87,7 +85,7 @@ def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Re
         rd.submit(SHOP, number)
     rd.work([SHOP], until_idle=True)
     BROKEN.clear()
-    with embedded(rd)._writing() as db:
+    with changing(rd) as db:
         db.execute("UPDATE jobs SET input = CAST(CASE id WHEN 1 THEN '\"one\"' ELSE '[2]' END AS BLOB)")
 
     begun = rd.replays.start(pipeline="shop", canary=())

