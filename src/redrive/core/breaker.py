@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from redrive.core.arguments import one_of, seconds, share, whole
 from redrive.core.failure import Category, Failure
+from redrive.core.taxonomy import refuse_mistyped
 from redrive.errors import ConfigurationError
 
 Counts = Literal["reachability", "all"] | Collection[str | int | Category]
@@ -153,6 +154,7 @@ def _checked_counts(name: str, counts: Counts) -> Counts:
             rule="must hold codes, categories or HTTP statuses, at least one",
             fix='Write counts={"GW_5XX", "GW_TIMEOUT"}, for example.',
         )
+    refuse_mistyped(f"Breaker({name}).counts", counts)
     return frozenset(counts)
 
 

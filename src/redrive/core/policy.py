@@ -14,15 +14,13 @@ from typing import Final, Literal, TypeGuard, cast
 from redrive.core.arguments import did_you_mean, flag, instance, seconds, whole
 from redrive.core.backoff import Backoff
 from redrive.core.classify import class_name
-from redrive.core.failure import Category, Failure
-from redrive.core.taxonomy import CODES
+from redrive.core.failure import Failure
+from redrive.core.taxonomy import CODES, SURELY, refuse_mistyped
 from redrive.errors import ConfigurationError
 
 Trigger = int | str | type[BaseException]
 """An entry of a policy's list: an HTTP status; a code, category or provider code; or an exception class."""
 
-SURELY: Final = 0.92
-"""So similar to a canonical code, a name is a mistyped one, and not the own code of an application."""
 PERHAPS: Final = 0.8
 """So similar to a known code, a name is a mistyped one once the own codes of the application are known."""
 
@@ -162,19 +160,13 @@ def _triggers(field_name: str, given: object) -> tuple[Trigger, ...]:
 
 
 def _refuse_mistyped(where: str, policy: RetryPolicy, own: Collection[str], *, similar: float) -> None:
-    known = (*CODES, *Category, *own)
     lists = {
         "retry_on": _listed(policy.retry_on),
         "give_up_on": policy.give_up_on,
         "per_code_max_attempts": policy.per_code_max_attempts,
     }
     for option, names in lists.items():
-        for name in names:
-            fix = did_you_mean(name, known, at_least=similar) if isinstance(name, str) else ""
-            if fix and name not in known:
-                raise ConfigurationError(
-                    field=f"{where}.{option}", value=name, rule="must hold known codes", fix=fix
-                )
+        refuse_mistyped(f"{where}.{option}", names, own, similar=similar)
 
 
 def _is_trigger(value: object) -> TypeGuard[Trigger]:

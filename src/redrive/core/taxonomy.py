@@ -7,12 +7,15 @@ Applications that need codes of their own put a `core.codeset.CodeSet` over this
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from redrive.core.arguments import did_you_mean
 from redrive.core.failure import Category, Code, Retryable, Severity
 from redrive.errors import ConfigurationError
 
+SURELY: Final = 0.92
+"""So similar to a canonical code, a name is a mistyped one, and not the own code of an application."""
 _YES, _NO, _IF_IDEMPOTENT = Retryable.YES, Retryable.NO, Retryable.IF_IDEMPOTENT
 _INFO, _WARNING, _ERROR, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.ERROR, Severity.CRITICAL
 
@@ -286,3 +289,14 @@ def code_named(name: str) -> Code:
             rule="must be one of the canonical codes",
             fix=did_you_mean(str(name), CODES) or "docs/failures.md lists them.",
         ) from None
+
+
+def refuse_mistyped(
+    field: str, names: Iterable[object], own: Iterable[str] = (), *, similar: float = SURELY
+) -> None:
+    """Refuse a name that resembles a known code or category; others may be a provider's or an application's own."""
+    known = (*CODES, *Category, *own)
+    for name in names:
+        fix = did_you_mean(name, known, at_least=similar) if isinstance(name, str) else ""
+        if fix and name not in known:
+            raise ConfigurationError(field=field, value=name, rule="must hold known codes", fix=fix)

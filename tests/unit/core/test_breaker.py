@@ -264,6 +264,13 @@ def test_a_wrong_configuration_is_refused_by_name(options: dict[str, object], fi
     assert refused.value.fix
 
 
+def test_a_mistyped_code_to_count_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean NETWORK_TIMEOUT") as refused:
+        Breaker("x", consecutive=1, counts=[503, "NETWORK_TIMOUT"])
+
+    assert refused.value.field == "Breaker(x).counts"
+
+
 @pytest.mark.parametrize("name", ["", "  ", None])
 def test_a_breaker_needs_a_name(name: object) -> None:
     with pytest.raises(ConfigurationError, match="must be a non-empty string"):

@@ -14,7 +14,9 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.arguments import one_of
 from redrive.core.decision_text import reason_and_sentence
+from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import Attempt, JobFacts, get_job, job_attempts
@@ -113,6 +115,8 @@ def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limi
     of the run that is asked for. Without either, jobs are walked from the newest on until the page is full: soon when most fit, and
     over all of them when few do; for complete, cancelled and skipped ones at least not beyond the last there is.
     """
+    if which.status is not None:
+        one_of("status", which.status, tuple(JobState))
     end = LAST_ID if before is None else before
     rest = (which.status, which.pipeline, which.stage, which.run, which.owner, limit)
     key = () if which.key is None else (which.key,)
