@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -149,6 +151,16 @@ def test_every_page_is_in_the_table_of_contents() -> None:
         for page in PAGES
         if page.relative_to(ROOT).parts[0] == "docs" and page != index and page.resolve() not in linked
     ] == []
+
+
+def test_the_readme_lists_the_dependencies_that_are_installed() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (listed,) = re.findall(r"^Its only dependencies are (.+)\.$", readme, re.MULTILINE)
+
+    assert sorted(re.split(", | and ", listed)) == sorted(
+        re.split("[<>=~!]", each)[0] for each in project["dependencies"]
+    )
 
 
 def test_generated_pages_are_fresh() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.tidy import bounds, language, nouns, pages, sizes, words
+from tests.tidy import bounds, language, nouns, pages, sizes, statements, words
 from tests.tidy.tree import ROOT, Source, sources
 
 PACKAGE = sources("src")
@@ -96,6 +96,19 @@ def test_a_module_that_waits_for_its_user_is_listed_only_until_it_has_one() -> N
     unused = "\n".join(bounds.unreferenced(PACKAGE, ()))
 
     assert [name for name in NOT_YET_USED if f"nothing refers to {name}" not in unused] == []
+
+
+def test_every_statement_of_a_store_is_run_and_stands_once() -> None:
+    # A test, or the suite for stores, is no reason to keep a statement.
+    callers = [
+        source
+        for source in sources("src", "apps")
+        if not {"conformance", "tests"} & set(source.module.split("."))
+    ]
+    files = language.statements()
+
+    assert statements.named(dict(files)["src/redrive/store/sqlite/jobs.sql"])
+    assert_none(statements.uncalled(files, callers) + statements.doubled(files))
 
 
 def test_error_codes_are_unique() -> None:

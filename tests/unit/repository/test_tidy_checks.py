@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy import bounds, language, sizes, words
+from tests.tidy import bounds, language, sizes, statements, words
 from tests.tidy.tree import Source
 
 CORE = "src/redrive/core/sample.py"
@@ -260,6 +260,26 @@ def test_a_private_word_is_found_in_sql_and_allowed_where_a_reason_is_listed(
 
     monkeypatch.setitem(language.ALLOWED, ("campaign", "a.sql"), "it was always called that")
     assert language.private_words_in_page("a.sql", text) == []
+
+
+def test_a_statement_that_nothing_runs_is_found_and_one_whose_name_is_built_is_not() -> None:
+    text = "-- name: job\nSELECT 1;\n\n-- name: count_by_key\nSELECT 2;\n\n-- part: page\nLIMIT 1\n\n-- name: lost\nSELECT 3;\n"
+    caller = Source("src/redrive/ops/jobs.py", 'a = query("job")\nb = query(f"count_by_{c}")\nd = f"{c}"\n')
+
+    found = statements.uncalled([("store/jobs.sql", text)], [caller])
+
+    assert found == ["store/jobs.sql: nothing runs the statement lost"]
+
+
+def test_a_statement_that_stands_twice_is_found_and_that_of_another_dialect_is_not() -> None:
+    one = "-- name: job\nSELECT id -- its number\nFROM jobs;\n"
+    same = "-- name: task\n-- Again.\nSELECT id FROM jobs;\n"
+
+    found = statements.doubled(
+        [("sqlite/jobs.sql", one), ("sqlite/more.sql", same), ("postgres/jobs.sql", same)]
+    )
+
+    assert found == ["sqlite/more.sql: task is the same statement as job"]
 
 
 def test_the_list_of_private_words_is_printed(

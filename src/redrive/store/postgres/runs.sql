@@ -147,9 +147,6 @@ FROM runs WHERE id = $1::bigint;
 -- name: runs
 SELECT id FROM runs ORDER BY id DESC LIMIT $1::bigint;
 
--- name: run_tally
-SELECT status, sum(jobs)::bigint FROM tallies WHERE run_id = $1::bigint GROUP BY status;
-
 -- name: run_payloads
 SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
 FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint AND ordinal < $3::bigint ORDER BY ordinal;

@@ -133,9 +133,6 @@ FROM runs WHERE id = ?;
 -- name: runs
 SELECT id FROM runs ORDER BY id DESC LIMIT ?;
 
--- name: run_tally
-SELECT status, sum(jobs) FROM tallies WHERE run_id = ? GROUP BY status;
-
 -- name: run_payloads
 SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
 FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;

@@ -60,7 +60,6 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "live_runs": (NOW,),
     "paused_runs_at_work": (),
     "run_results": (1, 0, 10),
-    "run_tally": (1,),
     "run_with_key": ("shop", "a"),
     "runs": (10,),
     "schedules": (),
