@@ -261,6 +261,7 @@ def test_jobs_that_somebody_still_has_to_be_told_of_stay_unless_named(shell: She
         ([], "needs a state and an age"),
         (["--complete", "soon"], "must be a duration"),
         (["--complete", "-3d"], "must be a duration"),
+        (["--complete", "30"], "must be a duration with a unit"),
         (["--failed", "900000000w"], "less than a hundred years"),
     ],
 )

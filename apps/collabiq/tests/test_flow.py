@@ -14,7 +14,7 @@ from apps.collabiq.files import PROCESSED, files_of
 from apps.collabiq.records import DLQStatus
 from apps.collabiq.settings import Settings
 from apps.collabiq.tests.driving import mail, work_off, write_mailbox
-from apps.collabiq.tests.services import Gemini, Notion
+from apps.collabiq.tests.services import Gemini, Gmail, Notion
 from apps.collabiq.tests.wire import Fault
 from redrive import Redrive
 from redrive.errors import ReplayRefusedError
@@ -196,6 +196,22 @@ def test_a_failure_that_is_tried_once_is_not_transient(
 
     (record,) = records(asking)
     assert (record["severity"], record["category"]) == ("ERROR", "PERMANENT")
+
+
+@pytest.mark.req("CQ-1.1")
+def test_a_quota_that_is_spent_for_the_day_is_not_transient(
+    settings: Settings, rd: Redrive, clock: VirtualClock, gmail: Gmail
+) -> None:
+    gmail.mails = {"19a3f3f856f0b4d4": mail("One")}
+    gmail.only = "GET /gmail/v1/users/me/messages/"
+    spent = {"domain": "usageLimits", "reason": "dailyLimitExceeded", "message": "as documented"}
+    gmail.forever = Fault(403, {"error": {"code": 403, "message": "as documented", "errors": [spent]}})
+
+    work_off(replace(settings, source="gmail", gmail_url=gmail.url), rd)
+
+    (record,) = records(settings)
+    assert (record["severity"], record["category"], record["http_status"]) == ("ERROR", "PERMANENT", 403)
+    assert gmail.calls("/messages/") == 1
 
 
 @pytest.mark.req("CQ-1.1")
