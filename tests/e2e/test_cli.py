@@ -113,6 +113,30 @@ def test_a_command_that_only_looks_makes_no_database(shell: Shell, command: list
     assert [path.name for path in shell.folder.glob("*.db*")] == []
 
 
+NOT_THERE = """
+job show 99, job result 99, job explain 99, job timeline 99, job cancel 99 --yes, job retry 99 --yes, job erase 99 --yes,
+job list --pipeline nope, job list --stage nope, job list --run 99, dlq show 99, dlq edits 99, dlq edit 99 --yes,
+dlq triage 99 --diagnosis data --yes, dlq discard 99 --yes, dlq note 99 --text x --yes, dlq list --pipeline nope,
+dlq list --stage nope, dlq list --group ffff, dlq list --run 99, dlq groups --pipeline nope, dlq export --pipeline nope,
+dlq validate --pipeline nope, replay status 99, replay pause 99, replay cancel 99 --yes, replay close 99 --note x,
+replay start --pipeline nope --yes, run show 99, run resume 99, run pause 99, run cancel 99 --yes, run results 99,
+pipeline pause nope, pipeline resume nope, breaker close nope, breaker open nope --yes, limit pause nope --yes,
+schedule drop nope, events --job 99, events --pipeline nope, events --operations --letter 99, report errors --pipeline nope,
+report account --run 99
+"""
+
+
+def test_what_is_named_but_does_not_exist_ends_with_exit_code_1(shell: Shell) -> None:
+    shell("submit", "flows:orders", "0")
+    shell("worker", "flows:orders", "--until-idle")
+    commands = [command.strip() for command in NOT_THERE.split(",")]
+
+    ended = {command: shell(*command.split()) for command in commands}
+
+    assert {command: each.code for command, each in ended.items()} == dict.fromkeys(commands, 1)
+    assert [command for command, each in ended.items() if not each.err.startswith("error: ")] == []
+
+
 @pytest.mark.parametrize("module", ["redrive.cli.app", "redrive.cli.commands.events"])
 def test_an_interrupt_while_a_command_is_imported_is_no_stack_trace(module: str) -> None:
     code = (

@@ -218,7 +218,6 @@ def test_jobs_are_listed_page_by_page_and_by_what_they_are(shell: Shell) -> None
     assert ids("--status", "failed") == [4, 2]
     assert ids("--pipeline", "sleepers") == [6]
     assert ids("--stage", "halve", "--owner", "ann", "-s", "complete") == [5, 3, 1]
-    assert ids("--run", "7") == []
     assert "more: --before 5" in shell("job", "list", "-n", "2").err
     assert "BUG_CODE" in shell("job", "list", "-s", "failed").out
 

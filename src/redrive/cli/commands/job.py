@@ -25,6 +25,7 @@ from redrive.cli.output.tables import (
     print_operations,
     print_rows,
 )
+from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.cancel import cancel_job
@@ -36,7 +37,7 @@ from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
 from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
 from redrive.ops.jobs.timeline import timeline as timeline_of
 from redrive.ops.jobs.values import read_value
-from redrive.ops.pipelines import known_pipeline
+from redrive.ops.letters.freeze import check_filter
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)
 
@@ -65,8 +66,8 @@ def list_(
     which = JobFilter(status=status, pipeline=pipeline, stage=stage, run=run, owner=owner, key=key)
     with open_database(database_url) as rd:
         found = inspect.list_jobs(rd.store, which, before=before, limit=limit)
-        if not found and pipeline is not None:
-            known_pipeline(rd.store, pipeline)
+        if not found:
+            check_filter(rd.store, LetterFilter(pipeline=pipeline, stage=stage, run=run))
     rows = found if output == "json" else [_row_of(each) for each in found]
     print_rows(rows, COLUMNS, output, empty="no jobs match")
     if output == "table" and len(found) == limit:
