@@ -17,7 +17,6 @@ app = typer.Typer(
     name="redrive",
     cls=LazyGroup,
     help="Run jobs through stages and account for every failure.",
-    no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
@@ -33,8 +32,9 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with t
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     *,
     _version: Annotated[
         bool,
@@ -42,6 +42,10 @@ def root(
     ] = False,
 ) -> None:
     """Run jobs through stages and account for every failure."""
+    if context.invoked_subcommand is None:
+        # As the groups below do: `no_args_is_help` writes plain help to stderr.
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
 def main() -> None:
