@@ -47,7 +47,7 @@ def test_jobs_are_listed_shown_explained_and_counted(rd: Redrive) -> None:
     assert rd.jobs.counts() == rd.jobs.counts(pipeline="shop") == {"complete": 1, "failed": 1}
     assert rd.jobs.counts(pipeline="other") == {}
     with pytest.raises(ConfigurationError, match="Did you mean complete"):
-        rd.jobs.list(status="complte")
+        rd.jobs.list(status="completed")
 
 
 def test_a_handle_cancels_retries_and_has_typed_attempts_and_events(rd: Redrive) -> None:
